@@ -31,7 +31,7 @@ from ncscope.api.files import (
     load_weights,
     standard_input,
 )
-from ncscope.tensor_files import SavedFile
+from ncscope.tensor_files import TensorFile
 
 pytestmark = pytest.mark.usefixtures("unchecked_signatures")
 
@@ -320,7 +320,7 @@ def test_tensors_without_checksums_are_read_and_noted(tmp_path: Path) -> None:
     (note,) = checksum_notes([plain, off, skipped])
     assert note.startswith("checksums not recorded in b.pt and 1 more")
     assert load_weights(off).notes == checksum_notes([off])
-    assert checksum_notes([SavedFile("-", content=off.read_bytes())])
+    assert checksum_notes([TensorFile("-", content=off.read_bytes())])
     older, safe = tmp_path / "d.pt", tmp_path / "e.safetensors"  # formats that have none
     torch.save(entries, older, _use_new_zipfile_serialization=False)
     save_file(entries, safe)
@@ -526,7 +526,7 @@ def test_samples_in_files_of_any_name(suffix: str, tmp_path: Path) -> None:
     ]
     for write in written:
         write()
-        for file in (path, SavedFile("standard input", content=path.read_bytes())):
+        for file in (path, TensorFile("standard input", content=path.read_bytes())):
             found = load_samples(file)
             assert np.array_equal(found["features"], FEATURES)
             assert np.array_equal(found["labels"], LABELS)

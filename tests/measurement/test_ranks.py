@@ -193,7 +193,9 @@ def measured_in_a_group(rank: int) -> Any:
         watched = seen.report()
     recorder = Recorder(**PLAIN, **options)
     recorder.together(lambda: recorder.add(probe_model(model, own, recorder.options), 1, "val"))
-    wrong = said_of(network(), mislabelled(own) if rank else own, replace(LIGHT, process_group=group))
+    wrong = said_of(
+        network(), mislabelled(own) if rank else own, replace(LIGHT, process_group=group)
+    )
     records = [plain(each) for each in (report.probe, watched.probe, recorder.latest["val"])]
     try:
         recorder.together(lambda: 1 // 0 if rank else recorder.leave_out(["a name"]))

@@ -183,7 +183,7 @@ def test_bad_input(monkeypatch) -> None:
         compared(nn.Sequential(nn.Linear(12, 3)), loader(), layers=[])
     with pytest.raises(InputError, match="batches to measure"):
         compared(model, [])
-    monkeypatch.setattr("ncscope.stats.cka_moments._CHECKED", 0)
+    monkeypatch.setattr("ncscope.stats.cka_moments._SMALL_STATE", 0)
     monkeypatch.setattr("ncscope.memory.available_memory", lambda: 100)
     with pytest.raises(InputError, match=r"6 pairs of sets of up to 8 features.*pool=True"):
         compared(model, loader())

@@ -26,10 +26,10 @@ from ncscope.memory import check_memory
 from ncscope.models.weights import SavedWeights, find_weights
 from ncscope.tensor_files import (
     Kind,
-    SavedFile,
+    TensorFile,
     check_exists,
     check_stored,
-    kind_of,
+    detect_kind,
     lacks_checksums,
     load_tensors,
 )
@@ -43,7 +43,7 @@ _CHUNK = 2**24
 
 
 def load_samples(
-    file: str | Path | SavedFile, optional: Sequence[str] = ENTRIES[2:]
+    file: str | Path | TensorFile, optional: Sequence[str] = ENTRIES[2:]
 ) -> dict[str, Any]:
     """Read the entries ``features`` and ``labels`` of a file, and ``weight`` and ``bias`` if any.
 
@@ -61,7 +61,7 @@ def load_samples(
 
 
 def load_classifier(
-    file: str | Path | SavedFile, required: Sequence[str] = ("weight",)
+    file: str | Path | TensorFile, required: Sequence[str] = ("weight",)
 ) -> dict[str, Any]:
     """Read the entries ``weight`` and ``bias`` of a file, or the weight from an .npy file.
 
@@ -73,9 +73,9 @@ def load_classifier(
         InputError: As `load_samples` does.
     """
     if isinstance(file, str | Path):
-        saved = SavedFile.at(file)
+        saved = TensorFile.at(file)
         with reading(saved):
-            array = kind_of(saved) == "npy"
+            array = detect_kind(saved) == "npy"
         if array:
             return {"weight": load_array(file)}
     return _load_entries(file, names=ENTRIES[2:], required=required)
@@ -90,19 +90,19 @@ def load_features(file: str | Path) -> Any:
     Raises:
         InputError: As `load_samples` does.
     """
-    saved = SavedFile.at(file)
+    saved = TensorFile.at(file)
     with reading(saved):
-        array = kind_of(saved) == "npy"
+        array = detect_kind(saved) == "npy"
     if array:
         return load_array(file)
     return _load_entries(file, names=ENTRIES[:1], required=ENTRIES[:1])["features"]
 
 
 def _load_entries(
-    file: str | Path | SavedFile, names: Sequence[str], required: Sequence[str]
+    file: str | Path | TensorFile, names: Sequence[str], required: Sequence[str]
 ) -> dict[str, Any]:
-    if not isinstance(file, SavedFile):
-        file = SavedFile.at(file)
+    if not isinstance(file, TensorFile):
+        file = TensorFile.at(file)
     kind = _checked_kind(file, ("npz", "safetensors", "torch"), "an .npz, .safetensors or .pt file")
     entries = _read_npz(file, names) if kind == "npz" else _READERS[kind](file)
     if any(name not in entries for name in required):
@@ -118,7 +118,7 @@ def _load_entries(
     return samples
 
 
-def checksum_notes(files: Iterable[str | Path | SavedFile]) -> tuple[str, ...]:
+def checksum_notes(files: Iterable[str | Path | TensorFile]) -> tuple[str, ...]:
     """Return a sentence on files of torch.save without checksums, in which damage is not seen.
 
     Args:
@@ -126,7 +126,7 @@ def checksum_notes(files: Iterable[str | Path | SavedFile]) -> tuple[str, ...]:
     """
     names = []
     for file in files:
-        saved = file if isinstance(file, SavedFile) else SavedFile.at(file)
+        saved = file if isinstance(file, TensorFile) else TensorFile.at(file)
         with reading(saved):
             if lacks_checksums(saved):
                 names.append(saved.name)
@@ -136,7 +136,7 @@ def checksum_notes(files: Iterable[str | Path | SavedFile]) -> tuple[str, ...]:
     return (f"checksums not recorded in {names[0]}{more}: damage of a file would not be seen",)
 
 
-def standard_input() -> SavedFile:
+def standard_input() -> TensorFile:
     """Read a file from standard input into memory.
 
     Raises:
@@ -149,7 +149,7 @@ def standard_input() -> SavedFile:
         length += len(chunk)
         # The chunks are joined, and then the arrays are read from the joined bytes.
         check_memory(length + _CHUNK, "standard input", "save it to a file, and pass the file")
-    return SavedFile("standard input", content=b"".join(chunks))
+    return TensorFile("standard input", content=b"".join(chunks))
 
 
 def load_weights(path: str | Path, key: str = "") -> SavedWeights:
@@ -166,15 +166,15 @@ def load_weights(path: str | Path, key: str = "") -> SavedWeights:
     """
     path = Path(path)
     if not is_folder(path):
-        return _weights_of(SavedFile.at(path), key)
-    files = [SavedFile.at(shard) for shard in _weights_in(path)]
+        return _weights_of(TensorFile.at(path), key)
+    files = [TensorFile.at(shard) for shard in _weights_in(path)]
     shards = [_weights_of(file, key) for file in files]
     tensors = {name: tensor for shard in shards for name, tensor in shard.tensors.items()}
     notes = checksum_notes(files)
     return replace(shards[0], tensors=tensors, file=path.resolve().name, notes=notes)
 
 
-def _weights_of(file: SavedFile, key: str) -> SavedWeights:
+def _weights_of(file: TensorFile, key: str) -> SavedWeights:
     expected = "weights in a .safetensors file or a file of torch.save"
     kind = _checked_kind(file, ("safetensors", "torch"), expected)
     weights = find_weights(_READERS[kind](file), file.name, key)
@@ -194,7 +194,7 @@ def _weights_in(folder: Path) -> list[Path]:
             return [folder / name]
         index = folder / f"{name}.index.json"
         if index.is_file():
-            file = SavedFile.at(index)
+            file = TensorFile.at(index)
             with reading(file), file.open() as opened:
                 names = set(json.loads(opened.read())["weight_map"].values())
                 if not names:
@@ -214,14 +214,14 @@ def load_array(path: str | Path) -> np.ndarray[Any, np.dtype[Any]]:
         InputError: If the file is missing, empty, damaged, of another kind, or holds pickled
             objects.
     """
-    file = SavedFile.at(path)
+    file = TensorFile.at(path)
     _checked_kind(file, ("npy",), f"one array in {file.name}")
     with reading(file):
         _check_array(file.start(LONGEST_HEADER), file.size)
         return np.lib.format.open_memmap(Path(path), mode="r")
 
 
-def _checked_kind(file: SavedFile, kinds: Sequence[Kind], expected: str) -> Kind:
+def _checked_kind(file: TensorFile, kinds: Sequence[Kind], expected: str) -> Kind:
     """Return the kind of a file, after checking that it is one of some kinds.
 
     Args:
@@ -233,7 +233,7 @@ def _checked_kind(file: SavedFile, kinds: Sequence[Kind], expected: str) -> Kind
     with reading(file):
         if file.size == 0:
             raise InputError(expected=f"arrays in {file.name}", found="an empty file", fix=_AGAIN)
-        kind = kind_of(file)
+        kind = detect_kind(file)
     if kind is None or kind not in kinds:
         fix = "check the file"
         found = "another kind of file, or a damaged file"
@@ -255,7 +255,7 @@ _DESCRIPTIONS: Mapping[Kind, tuple[str, str]] = {
 """What a message calls a file of the wrong kind, and the remedy."""
 
 
-def _read_npz(file: SavedFile, entries: Collection[str]) -> Mapping[str, Any]:
+def _read_npz(file: TensorFile, entries: Collection[str]) -> Mapping[str, Any]:
     """Read some entries of an .npz file; the others are named without being read."""
     with reading(file), file.open() as opened, zipfile.ZipFile(opened) as archive:
         members = archive.infolist()
@@ -283,12 +283,12 @@ def _array_in(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Any:
         return np.lib.format.read_array(stream, allow_pickle=False)
 
 
-def _read_safetensors(file: SavedFile) -> Mapping[str, Any]:
+def _read_safetensors(file: TensorFile) -> Mapping[str, Any]:
     with reading(file):
         return load(file.content) if file.path is None else load_file(file.path)
 
 
-def _read_torch(file: SavedFile) -> Mapping[str, Any]:
+def _read_torch(file: TensorFile) -> Mapping[str, Any]:
     with reading(file, "torch"):
         loaded = load_tensors(file)
     if not isinstance(loaded, Mapping):
@@ -314,7 +314,7 @@ def _names(entries: Collection[Any]) -> str:
 
 
 @contextmanager
-def reading(file: SavedFile, kind: Kind | None = None) -> Iterator[None]:
+def reading(file: TensorFile, kind: Kind | None = None) -> Iterator[None]:
     """Re-raise every exception as InputError: a parser can raise anything on a damaged file.
 
     Args:

@@ -74,7 +74,7 @@ class SecondPass:
     def decide(self, batches: Iterable[Any]) -> DecisionCounts:
         """Count the decisions on batches of features and labels."""
         decider = Decider(self.classes, self.means, self.weight, self.bias, exponent=self.exponent)
-        counts = decider.none()
+        counts = decider.start_tally()
         for batch in batches:
             features, labels = _pair(batch)
             rows = as_tensor(features, "features")

@@ -82,7 +82,7 @@ def measure_model(
         ['blocks.0', 'blocks.1']
     """
     options = _options_of_report(options, fields)
-    with options.processes.ending_together():
+    with options.processes.fail_together():
         statistics = statistics_by_layer(reference)
     probed = probe_model(model, loader, options, statistics, ood)
     return ModelReport(probed.record, probed.statistics)

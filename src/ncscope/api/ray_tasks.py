@@ -8,7 +8,7 @@ from typing import Any
 
 from ncscope.api.shard_files import name_of
 from ncscope.api.shards import ShardPass
-from ncscope.cluster import check_address, join
+from ncscope.cluster import check_address, join_cluster
 from ncscope.errors import InputError
 
 _RETRIES = 5
@@ -81,7 +81,7 @@ class RayTasks:
             return
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         before = signal.getsignal(signal.SIGTERM)
-        join(self.address)
+        join_cluster(self.address)
         self._joined = True
         signal.signal(signal.SIGTERM, before)  # Ray's handler would change the exit code
 

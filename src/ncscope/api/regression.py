@@ -18,7 +18,7 @@ from ncscope.measurement.classifier import check_head
 from ncscope.metrics.regression import RegressionSource, RegressionValues, regression_collapse
 from ncscope.metrics.regression_sources import RegressionArrays, RegressionSums
 from ncscope.stats.batch import as_tensor, check_features
-from ncscope.stats.regression_moments import RegressionMoments, check_numbers, checked_targets
+from ncscope.stats.regression_moments import RegressionMoments, check_numbers, check_targets
 
 if TYPE_CHECKING:
     import pandas
@@ -176,7 +176,7 @@ def measure_regression(
     """
     rows = as_tensor(features, "features")
     check_features(rows)
-    values = checked_targets(targets, len(rows)).to(rows.device)
+    values = check_targets(targets, len(rows)).to(rows.device)
     check_numbers(rows, values)
     return _report(RegressionArrays(rows, values.to(torch.float64)), weight, bias, rows.device)
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from ncscope.api.files import ENTRIES, load_classifier, load_samples, reading
 from ncscope.arguments import describe
-from ncscope.errors import InputError, missing_library
+from ncscope.errors import InputError, library_error
 from ncscope.files import describe_fault
 from ncscope.memory import check_memory
-from ncscope.tensor_files import SavedFile, check_exists
+from ncscope.tensor_files import TensorFile, check_exists
 
 Shard: TypeAlias = str | Path | Iterable[Any] | Callable[[], Iterable[Any]]
 """Path or address of a file; iterable of batches; or function that returns such an iterable."""
@@ -82,21 +82,21 @@ def is_plain(pattern: str) -> bool:
 
 def is_parquet(file: str) -> bool:
     """Return whether a file on disk is one of Parquet, judged by its content."""
-    with reading(SavedFile(name_of(file))):
-        start = b"" if describe_fault(Path(file)) else SavedFile.at(file).start(len(_PARQUET))
+    with reading(TensorFile(name_of(file))):
+        start = b"" if describe_fault(Path(file)) else TensorFile.at(file).start(len(_PARQUET))
         return start == _PARQUET
 
 
 def identity_of(file: str) -> str:
     """Return a text that differs if a file is another, or has changed in size or date."""
     if is_address(file):
-        with reading(SavedFile(name_of(file))):
+        with reading(TensorFile(name_of(file))):
             system, path = _opened_by(file)
             known = system.info(path)
             # The key alone is that of the address where the library takes files for static (http).
             version = {name: known[name] for name in _VERSION if name in known}
             return f"{file} {system.ukey(path)} {version}"
-    with reading(SavedFile(name_of(file))):
+    with reading(TensorFile(name_of(file))):
         state = Path(file).stat()
     return f"{Path(file).absolute()} {state.st_size} {state.st_mtime_ns}"
 
@@ -116,7 +116,7 @@ def _matches(pattern: str) -> list[str]:
     if not is_address(pattern):
         # Not Path.glob, which takes no absolute patterns.
         return sorted(glob(pattern, recursive=True))  # noqa: PTH207
-    with reading(SavedFile(pattern)):
+    with reading(TensorFile(pattern)):
         system, path = _opened_by(pattern)
         return sorted(map(system.unstrip_protocol, system.glob(path)))
 
@@ -131,7 +131,7 @@ def _opened_by(address: str) -> tuple[Any, str]:
     try:
         import fsspec
     except ModuleNotFoundError as error:
-        raise missing_library(name="fsspec") from error
+        raise library_error(name="fsspec") from error
     protocol = address.partition("://")[0]
     try:
         return fsspec.core.url_to_fs(address)
@@ -144,20 +144,20 @@ def _opened_by(address: str) -> tuple[Any, str]:
         raise InputError(expected=expected, found="none", fix=str(error)) from error
 
 
-def _saved(file: str) -> SavedFile:
+def _saved(file: str) -> TensorFile:
     """Return a file on disk, or the bytes at an address."""
     if not is_address(file):
-        saved = SavedFile.at(file)
+        saved = TensorFile.at(file)
         check_exists(saved)
         return saved
-    with reading(SavedFile(name_of(file))):
+    with reading(TensorFile(name_of(file))):
         system, path = _opened_by(file)
-        return SavedFile(name_of(file), content=system.cat_file(path))
+        return TensorFile(name_of(file), content=system.cat_file(path))
 
 
 def _batches_in(file: str) -> Iterator[Any]:
     """Yield the batches of a file, whose kind is judged by its content."""
-    named = SavedFile(name_of(file))
+    named = TensorFile(name_of(file))
     if is_address(file):
         with reading(named):
             system, path = _opened_by(file)
@@ -177,12 +177,12 @@ def _batches_in(file: str) -> Iterator[Any]:
     yield entries["features"], entries["labels"]
 
 
-def _rows_of_parquet(stream: Any, file: SavedFile) -> Iterator[tuple[Any, Any]]:
+def _rows_of_parquet(stream: Any, file: TensorFile) -> Iterator[tuple[Any, Any]]:
     """Yield the columns ``features`` and ``labels`` of a Parquet file, by batches of rows."""
     try:
         from pyarrow import parquet
     except ModuleNotFoundError as error:
-        raise missing_library(name="pyarrow") from error
+        raise library_error(name="pyarrow") from error
     # Pages without a checksum, as most writers leave them by default, are read as they are.
     checked = {"page_checksum_verification": True}
     with reading(file), parquet.ParquetFile(stream, **checked) as table:

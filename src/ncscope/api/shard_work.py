@@ -23,7 +23,7 @@ from ncscope.api.writable import reporting, write_bytes
 from ncscope.errors import InputError
 from ncscope.stats.decisions import DecisionCounts
 from ncscope.stats.moments import ClassMoments
-from ncscope.tensor_files import SavedFile
+from ncscope.tensor_files import TensorFile
 
 State: TypeAlias = ClassMoments | DecisionCounts
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -159,7 +159,7 @@ def _read_state(path: Path, function: ShardPass) -> State | None:
     if not path.is_file():
         return None
     try:
-        with reading(SavedFile.at(path)), safe_open(path, "pt") as file:
+        with reading(TensorFile.at(path)), safe_open(path, "pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             if (file.metadata() or {}).get("sha256") != _digest(tensors):
                 return None

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from ncscope.cli.app import Interrupted, app
-from ncscope.errors import EXTRAS, InputError, missing_library, printable, shorten_words
+from ncscope.errors import EXTRAS, InputError, library_error, printable, shorten_words
 
 # Each module adds its command to the app; the help lists the commands in this order.
 for _module in ("measure", "report", "transfer", "doctor"):
@@ -52,7 +52,7 @@ def _run(arguments: list[str], debug: bool) -> int:
     except ModuleNotFoundError as error:
         library = (error.name or "").partition(".")[0]
         if library in EXTRAS:
-            return _fail(str(missing_library(library, _extra(library, error))), 2, debug)
+            return _fail(str(library_error(library, _extra(library, error))), 2, debug)
         return _fail(_crash(error), 1, debug)
     except (MemoryError, ImportError, OSError) as error:
         if isinstance(error, MemoryError) or re.search(_NO_MEMORY, str(error)):

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ncscope.api.history import History
 from ncscope.arguments import check_arguments
-from ncscope.errors import InputError, missing_library
+from ncscope.errors import InputError, library_error
 from ncscope.integrations.recording import OnError, Recorder, Reference
 from ncscope.measurement.naming import Logged
 from ncscope.measurement.options import OptionFields, Options
@@ -23,7 +23,7 @@ try:
     from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
     from transformers.trainer_callback import CallbackHandler
 except ModuleNotFoundError as error:
-    raise ImportError(str(missing_library("transformers"))) from error
+    raise ImportError(str(library_error("transformers"))) from error
 
 
 class NeuralCollapseTrainerCallback(TrainerCallback):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ncscope.api.history import History
 from ncscope.arguments import Count, Size, check_arguments
-from ncscope.errors import InputError, missing_library
+from ncscope.errors import InputError, library_error
 from ncscope.integrations.recording import OnError, Recorder, Reference
 from ncscope.measurement.batches import split
 from ncscope.measurement.evaluation import Probed
@@ -32,7 +32,7 @@ try:
     from ncscope.integrations.lightning_loaders import can_be_read_again, generators_kept
     from ncscope.integrations.lightning_log import log_apart, names_of_others
 except ModuleNotFoundError as error:
-    raise ImportError(str(missing_library("lightning"))) from error
+    raise ImportError(str(library_error("lightning"))) from error
 
 
 class NeuralCollapseCallback(Callback):
@@ -323,7 +323,7 @@ class NeuralCollapseCallback(Callback):
 
     def _measure_train(self, trainer: Trainer, pl_module: LightningModule) -> None:
         def measure() -> None:
-            if any(self._recorder.processes.values(self._needs_steps(trainer))):
+            if any(self._recorder.processes.gather(self._needs_steps(trainer))):
                 self._measure_steps(trainer, pl_module, "train")
             else:
                 self._measure_pass(trainer, pl_module)

@@ -113,10 +113,10 @@ class Recorder:
         if self.ended:
             return
         try:
-            with self.processes.ending_together():
+            with self.processes.fail_together():
                 if self._failure is not None:
                     raise self._failure
-            with self.processes.ending_together(), kept_random_states():
+            with self.processes.fail_together(), kept_random_states():
                 action()
         except Exception as error:
             self.ended = True
@@ -166,7 +166,7 @@ class Recorder:
 
     def leave_out(self, names: Collection[str]) -> None:
         """Leave names out from now on, with one warning. Every process must call this."""
-        everywhere = {key for keys in self.processes.values(sorted(names)) for key in keys}
+        everywhere = {key for keys in self.processes.gather(sorted(names)) for key in keys}
         added = ", ".join(sorted(everywhere - self._left_out))
         self._left_out |= everywhere
         if added:

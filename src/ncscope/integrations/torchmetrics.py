@@ -12,7 +12,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from ncscope.arguments import NotNegative, Size, check_arguments
-from ncscope.errors import InputError, missing_library
+from ncscope.errors import InputError, library_error
 from ncscope.integrations.packing import Packing
 from ncscope.measurement.classifier import checked_classifier
 from ncscope.measurement.samples import measure_samples
@@ -36,7 +36,7 @@ try:
     from torchmetrics import Metric
     from torchmetrics.utilities import dim_zero_cat
 except ModuleNotFoundError as error:
-    raise ImportError(str(missing_library("torchmetrics"))) from error
+    raise ImportError(str(library_error("torchmetrics"))) from error
 
 HEADLINES = ("nc1", "nc2_etf", "nc3_self_duality", "nc4_disagreement")
 """Metrics that `NeuralCollapse.plot` draws: for each of NC1 to NC4, one that is 0 at collapse."""
@@ -346,7 +346,7 @@ class NeuralCollapse(Metric):
         """Refuse heads that differ between processes: one of them would be measured."""
         processes = Processes(self.process_group)
         own = digests({"weight": self.weight, "bias": self.bias}) if _given(self.weight) else None
-        heads = [head for head in processes.values(own) if head is not None]
+        heads = [head for head in processes.gather(own) if head is not None]
         if any(head != heads[0] for head in heads):
             raise InputError(
                 expected="the same weight and bias in every process",

@@ -10,7 +10,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from ncscope.devices import moved, refuse_without_float64
+from ncscope.devices import move_to, refuse_without_float64
 from ncscope.errors import InputError
 from ncscope.models.forward import LABEL_ARGUMENTS
 from ncscope.models.heads import Head
@@ -248,7 +248,7 @@ def _has_samples(batch: Any) -> bool:
 
 def _move(inputs: Any, device: torch.device) -> Any:
     if isinstance(inputs, Tensor):
-        return moved(inputs, device)
+        return move_to(inputs, device)
     if isinstance(inputs, PackedSequence):
         packed: Any = inputs
         return packed.to(device)

@@ -29,7 +29,7 @@ from ncscope.metrics.reliability import missing_in_reference
 from ncscope.metrics.sources import Sources
 from ncscope.stats.decisions import Decider, Hits
 from ncscope.stats.directions import Batches
-from ncscope.stats.shares import FEWEST, Share
+from ncscope.stats.shares import FEWEST, ShareEstimate
 from ncscope.stats.statistics import ClassStatistics
 
 _NEEDS_STORE = (
@@ -77,7 +77,7 @@ def evaluate_layers(
     last, processes = plans[-1], gatherer.processes
     ood_pass = None
     if outside is not None:
-        with processes.ending_together():
+        with processes.fail_together():
             ood_pass = OodPass(
                 last,
                 known.get(last.name, stats[last.name]),
@@ -92,12 +92,12 @@ def evaluate_layers(
     )
     ood = None
     if ood_pass is not None:
-        with processes.ending_together():
+        with processes.fail_together():
             ood = ood_pass.result(None if second is None else second.scores)
     information, notes = _information(gatherer, last, stats, options)
     records = []
     # One error for all layers: processes must not wait for one another between them.
-    with processes.ending_together():
+    with processes.fail_together():
         for plan in plans:
             decisions = None if second is None else second.decisions.get(plan.name)
             hits = None if decisions is None else decisions.hits
@@ -133,7 +133,7 @@ def evaluate_layers(
     if batch_size is not None and last.weight is not None and last.needs.information:
         features = gatherer.batches_of(last.name)
         weight = last.weight.to(torch.float64)
-        with processes.ending_together():
+        with processes.fail_together():
             records[-1] = add_batch_estimate(records[-1], features, weight, batch_size)
     if options.resamples:
         for index, plan in enumerate(plans):
@@ -258,7 +258,7 @@ def _information(
     if options.second_pass == "recompute" and size <= DENSE_LIMIT:
         batches = list(batches)  # so few are read twice, which needs one order
     weight = last.weight.to(torch.float64)
-    with gatherer.processes.ending_together():
+    with gatherer.processes.fail_together():
         return {last.name: dataset_information(batches, counts, weight, mean)}, ()
 
 
@@ -269,7 +269,7 @@ def _geodesic_record(
         return None
     ends = stats[gatherer.comparable[0]], stats[gatherer.comparable[-1]]
     positions: list[float] = LINE.tolist()
-    with gatherer.processes.ending_together():
+    with gatherer.processes.fail_together():
         line = geodesic(*ends, gatherer.pair)
         return GeodesicRecord(
             t=positions,
@@ -290,7 +290,7 @@ _METRICS = {
 
 
 def add_sampling_errors(
-    record: LayerRecord, shares: Mapping[str, Share], drawn: int
+    record: LayerRecord, shares: Mapping[str, ShareEstimate], drawn: int
 ) -> LayerRecord:
     """Return a record with the standard errors of its shares, and a note on the sample.
 

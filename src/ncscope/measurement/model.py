@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from ncscope.devices import moved
+from ncscope.devices import move_to
 from ncscope.errors import InputError
 from ncscope.measurement.batches import (
     IGNORED,
@@ -60,7 +60,7 @@ from ncscope.stats.batch import check_labels
 from ncscope.stats.classes import BatchClasses
 from ncscope.stats.decisions import count_by_class
 from ncscope.stats.moments import ClassMoments
-from ncscope.stats.processes import Processes
+from ncscope.stats.processes import Processes, compare_descriptions
 from ncscope.stats.statistics import ClassStatistics
 
 
@@ -104,9 +104,9 @@ def probe_model(
     options = options or Options()
     # A model that is refused in one process must end the others too: all of them, because which
     # processes measure together is known only once the model is.
-    with options.processes.ending_together():
+    with options.processes.fail_together():
         options, replicas = with_processes(options, model)
-    with options.processes.ending_together():
+    with options.processes.fail_together():
         check_second_pass(options, loader)
         check_groups(needs_of(options.groups, True), options.groups, given=ood is not None)
         processes, model = options.processes, unwrapped(model)
@@ -128,7 +128,7 @@ def probe_model(
             )
             probe.take_buffers(check_replicas(model, processes))
             traced = None
-            with processes.ending_together(), _empty_beside_others(processes):
+            with processes.fail_together(), _empty_beside_others(processes):
                 # Inside `measuring`, because a loader that starts draws a seed from torch.
                 first, batches = peek(loader)
                 inputs, labels = split(first, device)
@@ -280,7 +280,7 @@ class LayerwiseProbe:
         features, classes, predicted = self.rows(taps, labels, head)
         if predicted is not None:
             chosen, undecided = predicted
-            labels = moved(classes.labels, chosen.device)
+            labels = move_to(classes.labels, chosen.device)
             marks = torch.stack([chosen == labels, undecided > 0])
             self._counted += count_by_class(marks, labels, len(head.weight)).to(self._counted)
         taps.release_logits()
@@ -312,8 +312,8 @@ class LayerwiseProbe:
         if head.rows == "token":
             tokens = taps.logits.shape[:2]
             labels, kept = token_labels(labels, tokens, self._options.next_token, taps.token_mask)
-            kept = moved(kept, head.weight.device)  # once for all layers on that device
-            features = {name: rows[moved(kept, rows.device)] for name, rows in features.items()}
+            kept = move_to(kept, head.weight.device)  # once for all layers on that device
+            features = {name: rows[move_to(kept, rows.device)] for name, rows in features.items()}
             predicted = None if predicted is None else predicted.flatten(1)[:, kept]
         rows = len(features[self._plans[-1].name])
         if head.one_logit and labels.shape == (rows, 1):
@@ -322,7 +322,7 @@ class LayerwiseProbe:
             self._refuse_labels_of_tokens(labels)
         labels = check_labels(labels, rows)
         try:
-            classes = BatchClasses.of(labels, len(head.weight), of_classifier=True)
+            classes = BatchClasses.from_labels(labels, len(head.weight), of_classifier=True)
         except InputError as error:
             raise _of_tokens(error) if head.rows == "token" else error from None
         return features, classes, predicted
@@ -411,7 +411,7 @@ class LayerwiseProbe:
         if self._replicas is None:
             return
         together = Processes(self._replicas)
-        if len(set(together.values(self._labels_seen))) > 1:
+        if len(set(together.gather(self._labels_seen))) > 1:
             ranks = ", ".join(map(str, together.ranks))
             raise InputError(
                 expected=f"the same batches in the tensor-parallel processes {ranks}",
@@ -447,17 +447,17 @@ class LayerwiseProbe:
     def _join(self) -> None:
         """Check that all processes measure the same layers; without samples, take them over."""
         processes = self._processes
-        layouts = processes.values(self._layout())
-        shared = processes.common_description(layouts)
+        layouts = processes.gather(self._layout())
+        shared = compare_descriptions(layouts, processes.ranks)
         if shared is None:
-            raise processes.nothing_to_measure()
+            raise processes.no_samples_error()
         if None not in layouts:
             return
         empty = not self._plans
-        with processes.ending_together():
+        with processes.fail_together():
             if empty:
                 self._begin_empty(Layout(**shared))
-        processes.common_description(processes.values(self._layout()))
+        processes.agree_on(self._layout())
         first = next(rank for rank, layout in enumerate(layouts) if layout is not None)
         share_head(self._plans[-1], first, receives=empty, processes=processes)
 
@@ -594,6 +594,6 @@ def run_outside(
             if traced.head.rows == "token":
                 tokens = taps.logits.shape[:2]
                 kept = token_indices(given, tokens, options.next_token, taps.token_mask)
-                features = features[moved(kept, features.device)]
+                features = features[move_to(kept, features.device)]
             taps.release_logits()
         yield features

@@ -177,7 +177,7 @@ def share_head(plan: LayerPlan, rank: int, receives: bool, processes: Processes)
         receives: Overwrite the head of this process if True; otherwise this process keeps it.
         processes: Processes that measure together.
     """
-    with processes.ending_together():
+    with processes.fail_together():
         tensors = [tensor for tensor in (plan.weight, plan.bias) if tensor is not None]
         # A copy, because the head may share memory with the model's parameters.
         sent = tensors if receives else [_copy(tensor) for tensor in tensors]

@@ -77,7 +77,7 @@ class LayerSamples:
         if self.processes is None:
             yield
             return
-        with self.processes.ending_together():
+        with self.processes.fail_together():
             yield
 
     def merge(self, moments: ClassMoments) -> ClassMoments:
@@ -110,7 +110,7 @@ class LayerSamples:
         counts = torch.zeros_like(self.counts)
         counts[stats.classes] = stats.counts
         if self.processes is not None and self.processes.several:
-            batches = self.processes.batches(batches, counts.device)
+            batches = self.processes.gather_batches(batches, counts.device)
         weight = self.plan.weight.to(torch.float64)
         with self.together():
             return dataset_information(batches, counts, weight, stats.global_mean)
@@ -130,7 +130,7 @@ class LayerSamples:
         decide = Decider(
             classes, means, plan.weight, plan.bias, exponent=unit, num_classes=len(self.counts)
         )
-        counts = decide.none()
+        counts = decide.start_tally()
         for features, labels in batches:
             counts = counts + decide(in_unit(features, unit - self.exponent), labels)
         return counts
@@ -139,7 +139,7 @@ class LayerSamples:
         """Return the counts of the samples that are measured together."""
         if self.processes is None:
             return tally.read()
-        return tally.over_all_processes(self.counts.device, self.processes)
+        return tally.sum_over_processes(self.counts.device, self.processes)
 
     def values(self, batches: Batches, stats: ClassStatistics) -> dict[str, float]:
         """Evaluate the metrics of some of the samples.
@@ -223,7 +223,7 @@ def _counts_before(samples: LayerSamples) -> Int[Tensor, " k"]:
     with samples.together():
         for _, labels in samples.batches:
             mine += torch.bincount(labels.cpu(), minlength=len(mine))
-    lower = processes.values(mine.tolist())[: processes.index]
+    lower = processes.gather(mine.tolist())[: processes.index]
     return torch.tensor(lower, dtype=torch.int64).reshape(-1, len(mine)).sum(0)
 
 

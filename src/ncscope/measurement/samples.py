@@ -9,7 +9,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from ncscope.math import powers
-from ncscope.math.powers import UNSCALED
+from ncscope.math.powers import COPY_LIMIT
 from ncscope.measurement.ood import check_groups, check_unit, compare_features
 from ncscope.measurement.plans import LayerPlan
 from ncscope.measurement.records import ClassTable, LayerRecord
@@ -90,7 +90,7 @@ def measure_samples(
     """
     needs = needs_of(groups, weight is not None)
     check_groups(needs, groups, given=ood is not None)
-    classes = BatchClasses.of(labels, num_classes, of_classifier=weight is not None)
+    classes = BatchClasses.from_labels(labels, num_classes, of_classifier=weight is not None)
     dim = features.shape[1]
     if "scatter" in needs.statistics and features.device.type == "cpu":
         fix = "ask for groups that need none: pfc"
@@ -156,10 +156,10 @@ def _take_all(
         features: One sample a row, of any magnitude.
         classes: Classes of the samples.
     """
-    exponent = moments.take_checked(features, classes, UNSCALED)
+    exponent = moments.take_checked(features, classes, COPY_LIMIT)
     if exponent:
         features = in_unit(features, exponent)
-        moments.take_checked(features, classes, UNSCALED)
+        moments.take_checked(features, classes, COPY_LIMIT)
     return features, replace(finish(moments), exponent=exponent)
 
 
@@ -252,11 +252,11 @@ def measure_unlabelled(
         precision=precision,
         labelled=False,
     )
-    classes, moments = BatchClasses.of(labels, 1), samples.moments(samples.counts)
-    exponent = moments.take_checked(features, classes, UNSCALED)
+    classes, moments = BatchClasses.from_labels(labels, 1), samples.moments(samples.counts)
+    exponent = moments.take_checked(features, classes, COPY_LIMIT)
     if exponent:
         features = in_unit(features, exponent)
-        moments.take_checked(features, classes, UNSCALED)
+        moments.take_checked(features, classes, COPY_LIMIT)
         samples = replace(samples, batches=[(features, labels)], exponent=exponent)
     stats = samples.finish(moments)
     record = spectra_record(layer, stats, groups)

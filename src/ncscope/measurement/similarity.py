@@ -83,7 +83,7 @@ def layer_similarity(
     for side in sides:
         check_measurable(side.model)
     processes = Processes(data_group(sides[0].model) if process_group is None else process_group)
-    with processes.ending_together(), ExitStack() as stack:
+    with processes.fail_together(), ExitStack() as stack:
         models = [unwrapped(side.model) for side in sides]
         for model in models:
             check_callable(model)

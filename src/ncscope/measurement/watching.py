@@ -197,14 +197,14 @@ class Watch:
         Every process must call this.
         """
         begun = self._traced is not None or bool(self._observer and self._observer.called)
-        return any(self._processes.values(begun))
+        return any(self._processes.gather(begun))
 
     def counted_anywhere(self) -> bool:
         """Return whether any process has added samples since the last call of `probed`.
 
         Every process must call this.
         """
-        return any(self._processes.values(self._probe is not None))
+        return any(self._processes.gather(self._probe is not None))
 
     def probed(self) -> Probed:
         """Measure the samples that all processes have added since the last call.
@@ -216,7 +216,7 @@ class Watch:
             InputError: If no process has added samples, fewer than two classes are present, or
                 another process fails.
         """
-        with _outside_inference_mode(), self._processes.ending_together():
+        with _outside_inference_mode(), self._processes.fail_together():
             if self._failure is not None:
                 raise self._failure
             if not self.counted_anywhere():

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.math.pairs import row_blocks, sum_over_pairs
-from ncscope.math.powers import moderated
+from ncscope.math.powers import rescale_rows
 from ncscope.math.symmetric import frobenius_of_gram
 
 
@@ -81,7 +81,7 @@ def _unit_rows(
     vectors: Float[Tensor, "k d"],
 ) -> tuple[Float[Tensor, "k d"], Float[Tensor, " k"]]:
     """Return vectors of moderate length and the inverse lengths, instead of a scaled copy."""
-    vectors, length = moderated(vectors)
+    vectors, length = rescale_rows(vectors)
     return vectors, 1 / length
 
 

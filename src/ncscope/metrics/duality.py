@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.math.pairs import row_blocks
-from ncscope.math.powers import in_unit, moderated
+from ncscope.math.powers import in_unit, rescale_rows
 
 _COMMON = 1e-2  # cosine of two Gram matrices above which their inner product keeps its digits
 
@@ -71,7 +71,7 @@ def row_cosines(weight: Float[Tensor, "k d"], frame: Float[Tensor, "k d"]) -> Ro
     """
     gaps = []
     for rows in row_blocks(*weight.shape):
-        (heads, sizes), (means, lengths) = moderated(weight[rows]), moderated(frame[rows])
+        (heads, sizes), (means, lengths) = rescale_rows(weight[rows]), rescale_rows(frame[rows])
         apart = heads / sizes[:, None] - means / lengths[:, None]
         gaps.append(apart.square().sum(1) / 2)
     gap = torch.cat(gaps)

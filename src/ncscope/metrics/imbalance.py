@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ncscope.math.pairs import sum_over_pairs
-from ncscope.math.powers import moderated
+from ncscope.math.powers import rescale_rows
 from ncscope.math.symmetric import frobenius_of_gram
 
 MOST_SIZES = 4096
@@ -140,7 +140,7 @@ def minority_cosine(vectors: Float[Tensor, "k d"], counts: Int[Tensor, " k"]) ->
     Source: Fang et al. 2021 (minority collapse). Range $[-1,1]$; 1: the small classes share one
     direction; NaN if fewer than two classes are smaller than the median, or if a vector is zero.
     """
-    chosen, length = moderated(vectors[_below_median(counts)])
+    chosen, length = rescale_rows(vectors[_below_median(counts)])
     m = len(chosen)
     if m < 2:
         return vectors.new_tensor(torch.nan)

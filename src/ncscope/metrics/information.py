@@ -17,7 +17,7 @@ from torch import Tensor
 from ncscope.math.entropy import (
     EntropyEstimate,
     entropy_of_spectrum,
-    estimated_entropy,
+    estimate_entropy,
     gram_entropy,
     spectral_entropy,
 )
@@ -386,7 +386,7 @@ def _estimated(
     error = RELATIVE_ERROR * max(*(side.entropy for side in sides), 0.1)
     largest = min(side.largest for side in sides)
     generator = torch.Generator(device).manual_seed(seed)
-    return estimated_entropy(product, size, trace, error, generator, dominant, largest)
+    return estimate_entropy(product, size, trace, error, generator, dominant, largest)
 
 
 def _exact(value: float, size: int) -> EntropyEstimate:

@@ -20,9 +20,9 @@ from torch import Tensor
 from ncscope.math.detection import Detection
 from ncscope.math.pairs import row_blocks
 from ncscope.math.powers import (
-    EVALUATED,
+    METRIC_LIMIT,
     exponent_of,
-    moderated,
+    rescale_rows,
     times_power,
 )
 from ncscope.math.symmetric import Gram, plus_gram, rank_cut, rescaled, symmetric_pairs
@@ -85,7 +85,7 @@ def ood_auroc(result: OodResult | None, score: str) -> float:
     r"""Return $P(s>s')+\tfrac12P(s=s')$ for scores s inside and s' outside; NaN without the score.
 
     Source: of the scores, NECO (6), NCI, Hendrycks, Energy; see `OodScorer`. Range $[0,1]$; 1: the
-    score separates the samples. Computed by `detection`.
+    score separates the samples. Computed by `compare_scores`.
 
     Args:
         result: Comparison with OOD samples.
@@ -99,7 +99,7 @@ def ood_fpr95(result: OodResult | None, score: str) -> float:
     r"""Return $P(s'\ge\tau)$ at the largest $\tau$ with $P(s\ge\tau)\ge0.95$, NaN without score.
 
     Source: of the scores, NECO (6), NCI, Hendrycks, Energy; see `OodScorer`. Range $[0,1]$; 0: the
-    threshold refuses every OOD sample. Computed by `detection`.
+    threshold refuses every OOD sample. Computed by `compare_scores`.
 
     Args:
         result: Comparison with OOD samples.
@@ -197,7 +197,7 @@ def _direction(
     terms = (rows.abs() + mean.abs()) / deviations
     largest, size = (torch.linalg.vector_norm(each, ord=math.inf, dim=1) for each in (apart, terms))
     error = _ROUNDING * (1 + size / largest)
-    apart, length = moderated(apart)
+    apart, length = rescale_rows(apart)
     return (apart / length[:, None]).masked_fill_((error >= 1)[:, None], math.nan), error
 
 
@@ -299,7 +299,7 @@ class _Head:
         cls, weight: Float[Tensor, "heads d"], bias: Float[Tensor, " heads"] | None, unit: int
     ) -> "_Head":
         """Return the classifier of features in a unit."""
-        exponent = exponent_of(weight, EVALUATED)
+        exponent = exponent_of(weight, METRIC_LIMIT)
         weight, total = times_power(weight.to(torch.float64), -exponent), exponent + unit
         if bias is None:
             return cls(weight, None, exponent, 0, total, unit)
@@ -403,8 +403,8 @@ def _beyond(rows: Float[Tensor, "k d"], sizes: Float[Tensor, " k"]) -> Float[Ten
 
 def _mean_cosine(rows: Float[Tensor, "k d"], other: Float[Tensor, " d"]) -> float:
     """Return the mean absolute cosine of rows with a vector; NaN if one is zero."""
-    rows, lengths = moderated(rows)
-    beside, length = moderated(other[None])
+    rows, lengths = rescale_rows(rows)
+    beside, length = rescale_rows(other[None])
     if bool((lengths == 0).any()) or not float(length):
         return math.nan
     cosines = (rows / lengths[:, None]) @ (beside[0] / length)

@@ -9,7 +9,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from ncscope.devices import chunk_bytes
-from ncscope.math.powers import moderated
+from ncscope.math.powers import rescale_rows
 from ncscope.math.symmetric import symmetric_pairs
 from ncscope.metrics.regression import RegressionSource
 from ncscope.stats.regression_moments import RegressionMoments
@@ -73,7 +73,7 @@ class RegressionArrays(RegressionSource):
         """Return the mean squared distance of the unit features from an orthonormal basis."""
         total = basis.new_zeros(())
         for rows, _ in self._chunks():
-            rows, lengths = moderated(rows)
+            rows, lengths = rescale_rows(rows)
             unit = rows / torch.where(lengths > 0, lengths, 1.0)[:, None]
             total += (unit - unit @ basis @ basis.mT).square().sum()
         return total / (self.count - self.zero_vectors)

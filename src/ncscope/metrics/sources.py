@@ -7,7 +7,7 @@ from functools import cached_property
 from jaxtyping import Float
 from torch import Tensor
 
-from ncscope.math.powers import EVALUATED, GATHERED, exponent_of, times_power
+from ncscope.math.powers import METRIC_LIMIT, STREAM_LIMIT, exponent_of, times_power
 from ncscope.metrics.discriminants import Discriminants, discriminants
 from ncscope.metrics.duality import RowCosines, row_cosines
 from ncscope.metrics.imbalance import SizeSpectrum, size_spectrum
@@ -64,7 +64,7 @@ class Sources:
         """Sources with features and weight in units in which metrics can be computed."""
         stats, beyond = self.stats.in_range(), 0
         if self.weight is not None:
-            beyond = exponent_of(self.weight, EVALUATED)
+            beyond = exponent_of(self.weight, METRIC_LIMIT)
         if stats is self.stats and not beyond:
             return self
         weight = self.weight
@@ -115,7 +115,7 @@ class Sources:
     @cached_property
     def mse(self) -> MseParts:
         """Decomposed MSE loss; NaN if a decay and features are too far apart in magnitude."""
-        if self.weight_decay and abs(self.stats.exponent) > GATHERED:
+        if self.weight_decay and abs(self.stats.exponent) > STREAM_LIMIT:
             return MseParts(*[self.stats.prior.new_tensor(math.nan)] * 4)
         return mse_parts(*self._logit_terms, self.weight_decay)
 

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.math.pairs import recompute_close_, sum_over_pairs
-from ncscope.math.powers import moderated
+from ncscope.math.powers import rescale_rows
 
 _CLOSE = 2e-4  # squared distance below which 2 - 2 cos has lost digits
 _SAME_DIRECTION = (32 * 2.0**-52) ** 2  # squared distance that rounding explains
@@ -56,7 +56,7 @@ def uniformity(frame: Float[Tensor, "k d"]) -> Uniformity:
     the class means. Cost: $K^2d$ operations, in tiles.
     """
     k = len(frame)
-    moderate, length = moderated(frame)
+    moderate, length = rescale_rows(frame)
     unit = moderate.div_(length[:, None])
     widest = 2 * k / (k - 1)
 

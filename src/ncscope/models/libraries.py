@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ncscope.errors import InputError, missing_library
+from ncscope.errors import InputError, library_error
 from ncscope.memory import check_memory
 from ncscope.models.networks.catalogue import NAMES, build
 from ncscope.models.weights import FittedWeights, Weights, fit_names
@@ -205,7 +205,7 @@ def _library(name: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        raise missing_library(name.partition(".")[0]) from error
+        raise library_error(name.partition(".")[0]) from error
 
 
 def _nearest(name: str, known: Sequence[str]) -> str:

@@ -41,7 +41,7 @@ def data_group(model: nn.Module) -> Any:
     import torch.distributed as dist
 
     position = alike.index(dist.get_rank())
-    groups = enumerate(Processes().values(alike))
+    groups = enumerate(Processes().gather(alike))
     ranks = tuple(rank for rank, other in groups if other.index(rank) == position)
     return _group_of(ranks)
 
@@ -167,9 +167,9 @@ def check_replicas(model: nn.Module, processes: Processes) -> list[str]:
     """
     if not processes.several:
         return []
-    with processes.ending_together():
+    with processes.fail_together():
         own = [digests(_named(model, kind)) for kind in ("_parameters", "_buffers")]
-    weights, buffers = zip(*processes.values(own), strict=True)
+    weights, buffers = zip(*processes.gather(own), strict=True)
     for rank, other in zip(processes.ranks, weights, strict=True):
         if other != weights[0]:
             first = next(n for n in [*weights[0], *other] if weights[0].get(n) != other.get(n))
@@ -195,11 +195,11 @@ def share_buffers(model: nn.Module, names: list[str], processes: Processes) -> N
         InputError: If a process lacks a buffer, or has another shape of it.
     """
     own = _named(model, "_buffers")
-    with processes.ending_together():
+    with processes.fail_together():
         forms = {
             name: [list(own[name].shape), str(own[name].dtype)] for name in names if name in own
         }
-    processes.common_description(processes.values(forms))
+    processes.agree_on(forms)
     processes.send([own[name] for name in names], 0)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ncscope.devices import chunk_bytes, refuse_without_float64
 from ncscope.errors import InputError
-from ncscope.math.powers import GATHERED, goes_beyond, moderated
+from ncscope.math.powers import STREAM_LIMIT, goes_beyond, rescale_rows
 
 
 def chunk_rows(dim: int, device: torch.device) -> int:
@@ -66,7 +66,7 @@ def check_labels(labels: Shaped[Tensor, "..."], samples: int) -> Int[Tensor, " n
         found = f"labels of shape {tuple(labels.shape)} for {samples} rows of features"
         fix = "pass matching features and labels"
         if labels.ndim == 2 and len(labels) == samples:
-            kind, fix = _columns(labels)
+            kind, fix = _describe_columns(labels)
             found += kind
         raise InputError(expected="one label a sample", found=found, fix=fix)
     if labels.is_complex():
@@ -102,13 +102,14 @@ def check_range(
     broken = torch.nonzero(outside)
     if not len(broken):
         return
-    row, given = int(broken[0]), labels[outside]
-    found = f"label {int(given[0])} at row {row}, one of {len(broken)} outside"
-    mark = int(given[0])
-    if bool((given < 0).all()) and not (mark in MARKS and bool((given == mark).all())):
+    row, wrong = int(broken[0]), labels[outside]
+    mark = int(wrong[0])
+    found = f"label {mark} at row {row}, one of {len(broken)} outside"
+    is_mark = mark in MARKS and bool((wrong == mark).all())
+    if bool((wrong < 0).all()) and not is_mark:
         found += "; negative numbers usually mark samples without a class"
         fix = "leave these samples out, in features and labels: keep = labels >= 0"
-    elif mark in MARKS and bool((given == mark).all()):
+    elif is_mark:
         found += f"; {mark} usually marks samples without a class"
         fix = f"leave these samples out, in features and labels: keep = labels != {mark}"
         if mark == -1:
@@ -123,10 +124,10 @@ def check_range(
     elif of_classifier:
         fix = (
             f"pass the labels that this classifier of {num_classes} outputs predicts, or the "
-            f"classifier that has {int(given.max()) + 1} outputs or more"
+            f"classifier that has {int(wrong.max()) + 1} outputs or more"
         )
     else:
-        fix = f"pass num_classes={int(given.max()) + 1}, or number the classes from 0"
+        fix = f"pass num_classes={int(wrong.max()) + 1}, or number the classes from 0"
     raise InputError(expected=f"labels in 0..{num_classes - 1}", found=found, fix=fix)
 
 
@@ -158,8 +159,8 @@ def refuse_marks(labels: Int[Tensor, " n"]) -> None:
         )
 
 
-def _columns(labels: Shaped[Tensor, "n m"]) -> tuple[str, str]:
-    """Return what labels of several columns are, and what to pass in their place."""
+def _describe_columns(labels: Shaped[Tensor, "n m"]) -> tuple[str, str]:
+    """Say what labels of several columns are, and what to pass in their place."""
     if labels.shape[1] == 1:
         return "", "pass class indices: labels[:, 0]"
     values = labels.real if labels.is_complex() else labels.to(torch.float64)
@@ -185,7 +186,7 @@ def refuse_nonfinite(features: Shaped[Tensor, "n d"], what: str = "features") ->
         what: Name of the numbers, for the message.
 
     Raises:
-        InputError: If a row does; the message names the number of such rows and the first one.
+        InputError: If a row holds one; the message names the number of such rows and the first.
     """
     broken = torch.nonzero(~torch.isfinite(features).all(1)).squeeze(1)
     if len(broken):
@@ -236,22 +237,22 @@ class Workspace:
         )
         self._wide = False
 
-    def chunks(
+    def iterate_chunks(
         self, features: Shaped[Tensor, "n d"], labels: Int[Tensor, " n"]
     ) -> Iterator[tuple[Float[Tensor, "m d"], Int[Tensor, " m"]]]:
-        """Yield rows and labels by chunks; a chunk is valid until the next one is asked for."""
+        """Yield rows and labels by chunks; each chunk overwrites the one before."""
         rows = len(self._raw)
-        self._wide = goes_beyond(features, GATHERED)
+        self._wide = goes_beyond(features, STREAM_LIMIT)
         for chunk, y in zip(features.split(rows), labels.split(rows), strict=True):
             yield self._raw[: len(chunk)].copy_(chunk), y
 
-    def about(
+    def subtract_pilot(
         self, rows: Float[Tensor, "m d"], pilot: Float[Tensor, " d"] | None
     ) -> Float[Tensor, "m d"]:
         """Subtract a pilot from each row; valid until the workspace is used again."""
         return rows if pilot is None else torch.sub(rows, pilot, out=self._other[: len(rows)])
 
-    def minus(
+    def subtract_means(
         self,
         rows: Float[Tensor, "m d"],
         means: Float[Tensor, "p d"],
@@ -276,16 +277,16 @@ class Workspace:
         torch.index_select(means, 0, index, out=other)
         return torch.sub(rows, other, out=other)
 
-    def directions(
+    def normalise_rows(
         self, rows: Float[Tensor, "m d"]
     ) -> tuple[Float[Tensor, "m d"], Float[Tensor, " m"]]:
         """Scale rows to unit length, and return their lengths; a zero row stays zero.
 
-        The rows may be overwritten. Rows are rescaled before they are squared if the type of the
-        features allows squares beyond the range; in float64 that excludes float32 features.
+        The rows may be overwritten. They are rescaled before they are squared if the features' type
+        has numbers whose squares leave the range of float64; float32 has none.
         """
         if self._wide:
-            rows, length = moderated(rows)
+            rows, length = rescale_rows(rows)
         else:
             length = torch.linalg.vector_norm(rows, dim=1)
         return rows.div_(torch.where(length > 0, length, 1)[:, None]), length
@@ -313,19 +314,19 @@ def as_tensor(value: Any, name: str) -> Tensor:
     """
     if isinstance(value, Tensor):
         refuse_without_float64(value.device, name)
-        return _plain(value, name)
+        return _to_plain(value, name)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-            return _plain(torch.as_tensor(_readable(value, name)), name)
+            return _to_plain(torch.as_tensor(_to_readable(value, name)), name)
     except InputError:
         raise
     except (TypeError, ValueError, RuntimeError) as error:
         found = f"{type(value).__name__} ({' '.join(str(error).split())})"
-        raise _not_numeric(name, found) from error
+        raise _type_error(name, found) from error
 
 
-def _readable(value: Any, name: str) -> Any:
+def _to_readable(value: Any, name: str) -> Any:
     """Convert an array to a type, byte order and strides that torch can read."""
     if hasattr(value, "toarray"):  # a sparse matrix of SciPy or CuPy
         found, fix = f"a sparse {type(value).__name__}", f"pass {name}.toarray()"
@@ -333,40 +334,35 @@ def _readable(value: Any, name: str) -> Any:
     if isinstance(value, list | tuple) and any(isinstance(part, Tensor) for part in value):
         return torch.stack([as_tensor(part, name) for part in value])
     for part in value if isinstance(value, list | tuple) else (value,):
+        # np.asarray would give what is under the mask as if it were data.
         if isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part):
-            raise _masked(name, f"{np.ma.getmaskarray(part).sum()} of {part.size} masked")
+            raise _mask_error(name, f"{np.ma.getmaskarray(part).sum()} of {part.size} masked")
     if hasattr(value, "__cuda_array_interface__"):
         return value
     array = np.asarray(value.to_numpy() if hasattr(value, "to_numpy") else value)
     kind, size = array.dtype.kind, array.dtype.itemsize
     if kind not in "biufc" or (kind == "c" and size > 16):
-        given = isinstance(value, np.ndarray) or array.ndim > 0
-        raise _not_numeric(name, f"dtype {array.dtype}" if given else type(value).__name__)
+        is_array = isinstance(value, np.ndarray) or array.ndim > 0
+        raise _type_error(name, f"dtype {array.dtype}" if is_array else type(value).__name__)
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
-    if kind == "f" and size > 8:
-        array = _in_float64(array, name)
+    if kind == "f" and size > 8:  # long doubles, which torch does not have
+        with np.errstate(over="ignore", under="ignore"):
+            narrow = array.astype(np.float64)
+        if ((narrow == 0) != (array == 0)).any() or (np.isinf(narrow) != np.isinf(array)).any():
+            expected, fix = f"{name} in the range of float64", "scale them first"
+            raise InputError(expected=expected, found="larger or smaller long doubles", fix=fix)
+        array = narrow
+    # torch refuses negative strides, which a reversed array has.
     return array.copy() if min(array.strides, default=0) < 0 else array
 
 
-def _in_float64(
-    array: np.ndarray[Any, np.dtype[Any]], name: str
-) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Convert long doubles to float64; refuse a number beyond the range of float64."""
-    with np.errstate(over="ignore", under="ignore"):
-        narrow = array.astype(np.float64)
-    if ((narrow == 0) != (array == 0)).any() or (np.isinf(narrow) != np.isinf(array)).any():
-        expected, fix = f"{name} in the range of float64", "scale them first"
-        raise InputError(expected=expected, found="larger or smaller long doubles", fix=fix)
-    return narrow
-
-
-_AS_FLOAT32 = frozenset(dtype for name, dtype in vars(torch).items() if name.startswith("float8_"))
-_CONVERTED = dict.fromkeys(_AS_FLOAT32, torch.float32) | {
+_FLOAT8 = frozenset(dtype for name, dtype in vars(torch).items() if name.startswith("float8_"))
+_SUBSTITUTES = dict.fromkeys(_FLOAT8, torch.float32) | {
     torch.uint16: torch.int32,  # torch computes little with these three
     torch.uint32: torch.int64,
     torch.uint64: torch.float64,
 }
-_PLAIN = frozenset(
+_PLAIN_TYPES = frozenset(
     {
         *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
         *(torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8),
@@ -375,14 +371,14 @@ _PLAIN = frozenset(
 )
 
 
-def _plain(value: Tensor, name: str) -> Tensor:
+def _to_plain(value: Tensor, name: str) -> Tensor:
     """Return a dense tensor that every operation accepts.
 
     Raises:
         InputError: If the tensor has no values, or lacks the values of some entries.
     """
     if isinstance(value, torch.masked.MaskedTensor):
-        raise _masked(name, "a MaskedTensor")
+        raise _mask_error(name, "a MaskedTensor")
     if value.is_nested:
         found, fix = "a nested tensor", "cut or pad its parts to one length and stack them"
         raise InputError(expected=f"{name} as a dense tensor", found=found, fix=fix)
@@ -394,21 +390,21 @@ def _plain(value: Tensor, name: str) -> Tensor:
         raise InputError(expected=f"{name} with values", found=found, fix=fix)
     value = value.detach().resolve_neg()
     value = value.dequantize() if value.is_quantized else value
-    named: Any = value  # before torch 2.15, tensors could have named dimensions
-    if any(getattr(named, "names", ())):
-        value = named.rename(None)
-    value = value.to(_CONVERTED.get(value.dtype, value.dtype))
-    if value.dtype not in _PLAIN:
-        raise _not_numeric(name, f"dtype {value.dtype}")
+    before: Any = value  # before torch 2.15, tensors could have named dimensions
+    if any(getattr(before, "names", ())):
+        value = before.rename(None)
+    value = value.to(_SUBSTITUTES.get(value.dtype, value.dtype))
+    if value.dtype not in _PLAIN_TYPES:
+        raise _type_error(name, f"dtype {value.dtype}")
     return value
 
 
-def _masked(name: str, found: str) -> InputError:
+def _mask_error(name: str, found: str) -> InputError:
     fix = "drop what is masked, and pass the rest as a plain array"
     return InputError(expected=f"{name} without masked entries", found=found, fix=fix)
 
 
-def _not_numeric(name: str, found: str) -> InputError:
+def _type_error(name: str, found: str) -> InputError:
     fix = "pass NumPy or torch"
     if name == "labels":
         fix = "pass class indices: np.unique(labels, return_inverse=True)[1] if they are names"

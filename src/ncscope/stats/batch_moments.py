@@ -45,15 +45,15 @@ def batch_moments(
         batch["unit_traces"] = means.new_zeros(len(present))
     root = None if weights is None else weights[present].sqrt()
     space = Workspace(len(features), dim, features.device)
-    for chunk, y in space.chunks(features, labels):
-        spread = space.minus(chunk, means, y, pilot)
+    for chunk, y in space.iterate_chunks(features, labels):
+        spread = space.subtract_means(chunk, means, y, pilot)
         batch["traces"].index_add_(0, y, square_norms(spread))
         if scatter is not None:
             # A row alone in its class is the class mean: its centred row is exactly zero.
             rows = spread if root is None else spread * root[y][:, None]
             scatter.add(without_zeros(rows, counts[y] == 1))
         if directions:
-            turned = space.minus(space.directions(chunk)[0], batch["unit_means"], y)
+            turned = space.subtract_means(space.normalise_rows(chunk)[0], batch["unit_means"], y)
             batch["unit_traces"].index_add_(0, y, square_norms(turned))
     return batch
 
@@ -72,10 +72,10 @@ def _first_read(
         first["unit_means"] = torch.zeros_like(first["offsets"])
         first["zero_vectors"] = torch.zeros((), dtype=torch.int64, device=device)
     space = Workspace(len(features), dim, device)
-    for chunk, y in space.chunks(features, labels):
-        first["offsets"].index_add_(0, y, space.about(chunk, pilot))
+    for chunk, y in space.iterate_chunks(features, labels):
+        first["offsets"].index_add_(0, y, space.subtract_pilot(chunk, pilot))
         if directions:
-            unit, length = space.directions(chunk)
+            unit, length = space.normalise_rows(chunk)
             first["unit_means"].index_add_(0, y, unit)
             first["zero_vectors"] += (length == 0).sum()
     for name in ("offsets", "unit_means"):

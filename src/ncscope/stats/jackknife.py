@@ -14,7 +14,7 @@ the bias of $\theta$ (Efron and Stein, Annals of Statistics 1981).
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -58,7 +58,8 @@ def jackknife(value: float, replicates: Sequence[float]) -> Estimate:
     """
     count = len(replicates)
     mean = sum(each / count for each in replicates)
-    # Not a sum of squares: a value near the largest number would overflow.
+    # hypot, and not a sum of squares: a value near the largest number would overflow. The mean is
+    # made of quotients for the same reason.
     spread = math.hypot(*(each - mean for each in replicates))
     return Estimate(math.sqrt(0.5) * spread, value + count / 2 * (value - mean))
 
@@ -108,6 +109,7 @@ class Dealer:
         order = torch.argsort(labels, stable=True)
         counts = torch.bincount(labels, minlength=len(self._next))
         starts = counts.cumsum(0) - counts
+        # Position of each sample among those of its class, counted from the first of all processes.
         position = torch.empty_like(labels)
         position[order] = torch.arange(len(labels)) - starts[labels[order]]
         position += self._next[labels]
@@ -115,6 +117,7 @@ class Dealer:
         if self._order is not None:
             position = self._order[position]
         block, place = position // self.groups, position % self.groups
+        # The last block of a class may have fewer samples than groups: a smaller circle.
         size = (self._counts[labels] - block * self.groups).clamp(max=self.groups)
         # Another shift for each block and class: if each replicate counted its neighbour's group
         # twice, the errors would have the spread of 13 degrees of freedom, and not of 19.
@@ -139,8 +142,8 @@ class Replicate:
         deal = self.deal()
         for features, labels in self.batches:
             left_out, twice = deal(labels)
-            kept = [torch.nonzero(left_out != self.group), torch.nonzero(twice == self.group)]
-            yield take_rows(features, labels, torch.cat(kept).squeeze(1))
+            rows = [torch.nonzero(left_out != self.group), torch.nonzero(twice == self.group)]
+            yield take_rows(features, labels, torch.cat(rows).squeeze(1))
 
     def doubles(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the samples that the replicate counts twice, once."""
@@ -162,8 +165,9 @@ def leave_one_out(
 ) -> Iterator[ClassMoments]:
     """Yield the moments without each part, in order.
 
-    Halves are merged into what is left out of the other half, so that each part is merged
-    log2(G) times and log2(G) sums are alive. To subtract a part from the total would cancel digits.
+    All results of one half share the sum of the other half, and so on within each half: each part
+    is merged log2(G) times, and log2(G) sums are alive. To subtract a part from the total would
+    cancel digits.
 
     Args:
         parts: Moments of the groups, under the empirical prior.
@@ -174,14 +178,10 @@ def leave_one_out(
         yield rest
         return
     half = len(parts) // 2
-    left, right = parts[:half], parts[half:]
-    yield from leave_one_out(left, _merged(right, rest))
-    yield from leave_one_out(right, _merged(left, rest))
-
-
-def _merged(parts: Iterable[ClassMoments], rest: ClassMoments | None) -> ClassMoments:
-    given = [*([] if rest is None else [rest]), *parts]
-    total = given[0].like()
-    for each in given:
-        total.merge(each)
-    return total
+    for inside, outside in ((parts[:half], parts[half:]), (parts[half:], parts[:half])):
+        others = [*([] if rest is None else [rest]), *outside]
+        total = others[0].like()
+        for each in others:
+            total.merge(each)
+        yield from leave_one_out(inside, total)
+        del total  # before the other half allocates its own

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ncscope.arguments import Seed, check_arguments
-from ncscope.errors import InputError, missing_library
+from ncscope.errors import InputError, library_error
 from ncscope.stats.batch import as_tensor
 from ncscope.transfer.inputs import LabelledSamples
 from ncscope.transfer.reduction import principal_scores, unit_power
@@ -140,7 +140,7 @@ def _mixture_posterior(
     try:
         from sklearn.mixture import GaussianMixture
     except ImportError as error:
-        raise missing_library(name="sklearn") from error
+        raise library_error(name="sklearn") from error
     mixture = GaussianMixture(components, random_state=seed)
     values = rows.cpu().numpy()
     with warnings.catch_warnings():

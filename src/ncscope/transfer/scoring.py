@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ncscope.errors import missing_library
+from ncscope.errors import library_error
 from ncscope.metrics.discriminants import discriminants
 from ncscope.metrics.variability import cdnv, cosine_within, fuzziness, nc1_quotient, vci
 from ncscope.stats.batch import as_tensor
@@ -186,7 +186,7 @@ def _expensive(samples: LabelledSamples, seed: int) -> list[_Expensive]:
     elif n < COMPONENTS_PER_CLASS * k:
         mixture = f"fewer than {COMPONENTS_PER_CLASS} samples for each class"
     elif find_spec("sklearn") is None:
-        mixture = f"scikit-learn is not installed: {missing_library(name='sklearn').fix}"
+        mixture = f"scikit-learn is not installed: {library_error(name='sklearn').fix}"
     pairs = f"{n:,} samples: ask for expensive scores" if n > PARC_LIMIT else None
     return [
         _Expensive("nleep", "NLEEP", mixture, lambda rows: nleep(rows, seed=seed)),

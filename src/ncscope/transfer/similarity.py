@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.arguments import check_arguments
-from ncscope.math.detection import tied_groups
+from ncscope.math.detection import group_ties
 from ncscope.memory import check_memory
 from ncscope.transfer.inputs import LabelledSamples
 from ncscope.transfer.reduction import centred
@@ -85,7 +85,7 @@ def ranks_of(values: Float[Tensor, " m"], errors: Float[Tensor, " m"]) -> Float[
     """
     order = torch.argsort(values)
     ties = torch.empty_like(order)
-    ties[order] = tied_groups(torch.stack([values, errors], 1)[order])
+    ties[order] = group_ties(torch.stack([values, errors], 1)[order])
     counts = torch.bincount(ties)
     return (counts.cumsum(0) - (counts - 1) / 2)[ties].to(values)
 

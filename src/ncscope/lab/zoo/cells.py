@@ -35,7 +35,7 @@ from ncscope.measurement.records import Measurement
 from ncscope.metrics.information import dataset_entropies
 from ncscope.models.forward import classifier
 from ncscope.models.taps import HEAD_INPUT
-from ncscope.tensor_files import SavedFile, check_exists
+from ncscope.tensor_files import TensorFile, check_exists
 from ncscope.transfer.features import head_readings
 from ncscope.transfer.inputs import checked_labelled
 
@@ -160,7 +160,7 @@ def _kept(
         return make()
     path = feature_file(resources.checkpoints, name)
     if path.exists():
-        check_exists(SavedFile.at(path))
+        check_exists(TensorFile.at(path))
         with safe_open(path, "pt") as file:
             if (file.metadata() or {}).get(_MADE_BY) == made_by:
                 return {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
@@ -182,7 +182,7 @@ def read_features(folder: Path, name: str) -> dict[str, Tensor]:
         InputError: If there is no file of that name, but nothing, a pipe or a device.
     """
     path = feature_file(folder, name)
-    check_exists(SavedFile.at(path))
+    check_exists(TensorFile.at(path))
     return load_file(path)
 
 

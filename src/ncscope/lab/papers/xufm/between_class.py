@@ -49,7 +49,7 @@ def between_class_metrics(
     Raises:
         InputError: If a layer or the head is not found, or fewer than two classes are present.
     """
-    with ALL.ending_together(), measuring(model):
+    with ALL.fail_together(), measuring(model):
         wide = _statistics(model, loader, layers, num_classes, None)
         bases = {name: torch.linalg.qr(stats.means.mT).Q for name, stats in wide.items()}
         narrow = _statistics(model, loader, layers, num_classes, bases)
@@ -75,7 +75,7 @@ def _statistics(
     """Gather statistics of the features or, with scatter, of their coordinates in the bases."""
     moments: dict[str, ClassMoments] = {}
     kinds: tuple[Statistic, ...] = () if bases is None else ("scatter",)
-    with ALL.ending_together():
+    with ALL.fail_together():
         for features, labels in _batches(model, loader, layers):
             for name, batch in features.items():
                 seen = batch if bases is None else batch.to(bases[name].dtype) @ bases[name]
@@ -84,9 +84,9 @@ def _statistics(
                     moments[name] = ClassMoments(*size, statistics=kinds, device=seen.device)
                 moments[name].update(seen, labels)
     form = {"layers": list(moments), "dims": [each.dim for each in moments.values()]}
-    shared = ALL.common_description(ALL.values(form if moments else None))
+    shared = ALL.agree_on(form if moments else None)
     if shared is None:
-        raise ALL.nothing_to_measure()
+        raise ALL.no_samples_error()
     if not moments:
         for name, dim in zip(shared["layers"], shared["dims"], strict=True):
             moments[name] = ClassMoments(
