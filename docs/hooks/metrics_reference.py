@@ -4,22 +4,17 @@
 the group's metrics go.
 """
 
-import inspect
 import json
 import math
 import re
-from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
-from types import FunctionType, ModuleType
-from typing import Any, get_type_hints
+from typing import Any
 
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.pages import Page
 
 from ncscope.metrics.metric import Metric
 from ncscope.metrics.registry import METRICS
-from ncscope.metrics.sources import Sources
 
 _MARK = re.compile(r"<!-- metrics: (\w+) -->")
 _SUMMARY = "<!-- metrics summary -->"
@@ -75,31 +70,6 @@ def written(markdown: str) -> str:
     return _MARK.sub(lambda mark: _group(mark[1]), markdown).replace(_SUMMARY, _summary())
 
 
-def definition(row: Metric) -> FunctionType | type:
-    """Return the public function or class that a metric comes from, through its ``compute``.
-
-    Raises:
-        LookupError: If ``compute`` leads to none.
-    """
-    return _called(row.compute)
-
-
-def _called(function: Callable[..., Any]) -> FunctionType | type:
-    """Return what a function calls first, by itself, through `Sources`, or through a result."""
-    function = inspect.unwrap(function)
-    names = function.__code__.co_names
-    for name, after in zip(names, (*names[1:], ""), strict=True):
-        known = function.__globals__.get(name)
-        target = getattr(known, after, None) if isinstance(known, ModuleType) else known
-        if isinstance(target, FunctionType):
-            return get_type_hints(target)["return"] if name.startswith("_") else target
-        shared = vars(Sources).get(name)
-        if isinstance(shared, cached_property):
-            return _called(shared.func)
-    msg = f"no function of ncscope.metrics among {names}"
-    raise LookupError(msg)
-
-
 def _summary() -> str:
     heads = ["key", "what it measures", *_TYPICAL]
     lines = [f"| {' | '.join(heads)} |", "|---|---|" + "---:|" * len(_TYPICAL)]
@@ -118,8 +88,7 @@ def _group(name: str) -> str:
 
 
 def _entry(row: Metric) -> str:
-    code = definition(row)
-    path = f"{code.__module__}.{code.__qualname__}"
+    path = f"{row.function.__module__}.{row.function.__qualname__}"
     facts = {
         "Typical": ", ".join(
             f"{value} {name}" for name, value in zip(_TYPICAL, _typical(row.key), strict=True)

@@ -23,6 +23,7 @@ from ncscope.math.entropy import (
 )
 from ncscope.math.pairs import row_blocks
 from ncscope.math.symmetric import factor_eigen
+from ncscope.metrics.metric import MOST_FOR_PAIRS, metric
 from ncscope.stats.directions import (
     Batches,
     DirectionMoments,
@@ -31,6 +32,9 @@ from ncscope.stats.directions import (
     unit_rows,
     zero_rows,
 )
+
+_ZERO_ROW = "a feature is the zero vector and has no direction"
+_NO_ENTROPY = "an entropy is 0, as for two collapsed classes, or a vector is zero"
 
 RELATIVE_ERROR = 0.01
 DENSE_LIMIT = 4096
@@ -129,6 +133,87 @@ def _moments_fit(weight: Float[Tensor, "k d"]) -> bool:
     return weight.numel() * weight.shape[1] * 8 <= MOMENT_BYTES
 
 
+def collapse_mir(num_classes: int) -> float:
+    r"""Return MIR at collapse to a simplex, $\frac1{C-1}+\frac{(C-2)\log(C-2)}{(C-1)\log(C-1)}$.
+
+    Source: INFO theorem 4.2 and corollary 4.3. This is the value *at collapse to a simplex*, not a
+    bound: orthogonal collapsed features reach 1. HDR is 0 at collapse to a simplex. NaN for two
+    classes, whose entropies are 0.
+
+    Example:
+        >>> round(collapse_mir(10), 6), collapse_mir(3)
+        (0.952351, 0.5)
+    """
+    c = num_classes
+    if c < 3:
+        return math.nan
+    return (1 + (c - 2) * math.log(c - 2) / math.log(c - 1)) / (c - 1)
+
+
+@metric(
+    key="mir",
+    group="information",
+    title="matrix mutual information ratio",
+    meaning=(
+        "Information that features and classifier rows share, relative to the smaller of "
+        "their entropies."
+    ),
+    formula=(
+        r"\frac{H(K_1)+H(K_2)-H(K_1\odot K_2)}{\min\{H(K_1),H(K_2)\}},\;"
+        r"K_1=G([h(x_i)]),\,K_2=G([w_{y_i}])"
+    ),
+    source="INFO section 3, corollary 4.3",
+    result="information.raw.mir",
+    needs={"information", "head"},
+    high=1.0,
+    zero="features tell nothing about the heads of their classes",
+    better="high",
+    at_collapse=collapse_mir,
+    undefined=_NO_ENTROPY,
+)
+@metric(
+    key="hdr",
+    group="information",
+    title="matrix entropy difference ratio",
+    meaning=(
+        "Difference between the entropies of features and classifier rows, relative to the larger."
+    ),
+    formula=r"\frac{|H(K_1)-H(K_2)|}{\max\{H(K_1),H(K_2)\}}",
+    source="INFO section 3, corollary 4.3",
+    result="information.raw.hdr",
+    needs={"information", "head"},
+    high=1.0,
+    zero="features spread over as many directions as their heads",
+    undefined=_NO_ENTROPY,
+)
+@metric(
+    key="mir_centered",
+    group="information",
+    title="MIR, centred features",
+    meaning="MIR of the features minus their mean, as the theory at collapse assumes.",
+    formula=r"\operatorname{MIR}\text{ with }K_1=G([h(x_i)-\mu_G])",
+    source="INFO corollary 4.3, whose premise is centred features",
+    result="information.centred.mir",
+    needs={"information", "head"},
+    high=1.0,
+    zero="centred features tell nothing about the heads of their classes",
+    better="high",
+    at_collapse=collapse_mir,
+    undefined=_NO_ENTROPY,
+)
+@metric(
+    key="hdr_centered",
+    group="information",
+    title="HDR, centred features",
+    meaning="HDR of the features minus their mean.",
+    formula=r"\operatorname{HDR}\text{ with }K_1=G([h(x_i)-\mu_G])",
+    source="INFO corollary 4.3, whose premise is centred features",
+    result="information.centred.hdr",
+    needs={"information", "head"},
+    high=1.0,
+    zero="centred features spread over as many directions as their heads",
+    undefined=_NO_ENTROPY,
+)
 def dataset_information(
     batches: Batches,
     counts: Int[Tensor, " k"],
@@ -149,23 +234,36 @@ def dataset_information(
     )
 
 
-def collapse_mir(num_classes: int) -> float:
-    r"""Return MIR at collapse to a simplex, $\frac1{C-1}+\frac{(C-2)\log(C-2)}{(C-1)\log(C-1)}$.
-
-    Source: INFO theorem 4.2 and corollary 4.3. This is the value *at collapse to a simplex*, not a
-    bound: orthogonal collapsed features reach 1. HDR is 0 at collapse to a simplex. NaN for two
-    classes, whose entropies are 0.
-
-    Example:
-        >>> round(collapse_mir(10), 6), collapse_mir(3)
-        (0.952351, 0.5)
-    """
-    c = num_classes
-    if c < 3:
-        return math.nan
-    return (1 + (c - 2) * math.log(c - 2) / math.log(c - 1)) / (c - 1)
-
-
+@metric(
+    key="mir_means",
+    group="information",
+    title="MIR, class means",
+    meaning="MIR of the centred class means instead of the samples.",
+    formula=r"\operatorname{MIR}\text{ of }G(\tilde M)\text{ and }G(W^\top)",
+    source="INFO theorem 4.2",
+    result="means_entropies.mir",
+    most_classes=MOST_FOR_PAIRS,
+    needs={"head"},
+    high=1.0,
+    zero="the class means tell nothing about the classifier",
+    better="high",
+    at_collapse=collapse_mir,
+    undefined=_NO_ENTROPY,
+)
+@metric(
+    key="hdr_means",
+    group="information",
+    title="HDR, class means",
+    meaning="HDR of the centred class means instead of the samples.",
+    formula=r"\operatorname{HDR}\text{ of }G(\tilde M)\text{ and }G(W^\top)",
+    source="INFO theorem 4.2",
+    result="means_entropies.hdr",
+    most_classes=MOST_FOR_PAIRS,
+    needs={"head"},
+    high=1.0,
+    zero="class means spread over as many directions as the classifier",
+    undefined=_NO_ENTROPY,
+)
 def means_entropies(weight: Float[Tensor, "k d"], frame: Float[Tensor, "k d"]) -> Entropies:
     r"""Compute the entropies of $G(W^\top)$ and $G(\tilde M)$, as in INFO theorem 4.2.
 
@@ -210,6 +308,51 @@ def pair_entropies(
     return Entropies(h1, h2, joint, len(missing), tuple(missing[:10]))
 
 
+@metric(
+    key="entropy_features",
+    group="information",
+    title="entropy of features",
+    meaning=(
+        "Matrix entropy of the features' directions: the log of how many directions they fill."
+    ),
+    formula=r"H(G([h(x_i)]))",
+    source="INFO section 3",
+    result="information.raw.first",
+    needs={"information", "head"},
+    zero="all features share one direction",
+    undefined=_ZERO_ROW,
+    at_collapse=lambda k: math.log(k - 1),
+    two_sided=True,
+)
+@metric(
+    key="entropy_weights",
+    group="information",
+    title="entropy of heads",
+    meaning="Matrix entropy of the classifier's rows, each as often as its class occurs.",
+    formula=r"H(G([w_{y_i}]))",
+    source="INFO section 3",
+    result="information.raw.second",
+    needs={"information", "head"},
+    zero="all heads share one direction",
+    undefined="a head is the zero vector and has no direction",
+    at_collapse=lambda k: math.log(k - 1),
+    two_sided=True,
+)
+@metric(
+    key="mutual_information",
+    group="information",
+    title="matrix mutual information",
+    meaning="Matrix mutual information of features and classifier rows, in nats.",
+    formula=r"H(K_1)+H(K_2)-H(K_1\odot K_2)",
+    source="INFO section 3",
+    result="information.raw.mutual_information",
+    needs={"information", "head"},
+    zero="features tell nothing about the heads of their classes",
+    better="high",
+    undefined=_ZERO_ROW,
+    at_collapse=lambda k: collapse_mir(k) * math.log(k - 1) if k > 2 else 0.0,
+    two_sided=True,
+)
 def dataset_entropies(
     batches: Batches,
     counts: Int[Tensor, " k"],
@@ -247,6 +390,26 @@ def dataset_entropies(
     joint = _exact(math.nan, size) if result.zeros or zero_heads else result.joint
     zero = result.zeros, result.zero_rows, tuple(zero_heads[:10])
     return Entropies(result.first, h2, joint, *zero)
+
+
+@metric(
+    key="effective_rank",
+    group="information",
+    title="effective rank of directions",
+    meaning=(
+        "Number of directions that the features fill: the exponential of their matrix entropy."
+    ),
+    formula=r"e^{H(G([h(x_i)]))}",
+    source="Roy, Vetterli 2007; INFO section 3",
+    needs={"information", "head"},
+    low=1.0,
+    undefined=_ZERO_ROW,
+    at_collapse=lambda k: k - 1,
+    two_sided=True,
+)
+def effective_rank(information: DatasetInformation) -> float:
+    """Exponentiate the entropy of the features, which are not centred."""
+    return math.exp(information.raw.first)
 
 
 class _FeatureEntropies(NamedTuple):

@@ -25,7 +25,13 @@ from ncscope.math.canonical import Canonical, Spread, canonical, spread_within
 from ncscope.math.pairs import row_blocks
 from ncscope.math.symmetric import Gram, comparable_scales, energies, rescaled
 from ncscope.metrics.discriminants import Discriminants
+from ncscope.metrics.metric import metric
 from ncscope.stats.statistics import ClassStatistics
+
+_BEYOND = (
+    "the value is beyond the range of float64, or there is weight decay and features are beyond "
+    "1e-141..1e141"
+)
 
 
 @dataclass(frozen=True)
@@ -180,6 +186,69 @@ class _Problem:
         return nc1, prior @ (residual.square().sum(1) + unseparated)
 
 
+@metric(
+    key="mse_loss",
+    group="mse",
+    title="MSE loss",
+    meaning="Squared error of the logits against one-hot labels.",
+    formula=(
+        r"\tfrac12\operatorname{Ave}\lVert\tilde W\tilde h-y\rVert^2+"
+        r"\tfrac\lambda2\lVert\tilde W\rVert_F^2"
+    ),
+    source="MSE (1)",
+    result="mse.loss",
+    needs={"scatter", "head", "outputs"},
+    zero="the logits are the one-hot labels",
+    log_scale=True,
+    undefined=_BEYOND,
+)
+@metric(
+    key="mse_nc1",
+    group="mse",
+    title="MSE loss: NC1 part",
+    meaning=(
+        "Part of the squared error that variation within classes causes under the best classifier."
+    ),
+    formula=(r"\tfrac12\operatorname{tr}\tilde W_{LS}[\tilde\Sigma_W+\lambda I]\tilde W_{LS}^\top"),
+    source="MSE theorem 2",
+    result="mse.nc1",
+    needs={"scatter", "head", "outputs"},
+    zero="the least-squares classifier loses nothing to variability",
+    log_scale=True,
+    undefined=_BEYOND,
+)
+@metric(
+    key="mse_nc23",
+    group="mse",
+    title="MSE loss: NC2/3 part",
+    meaning="Part of the squared error that the class means cause under the best classifier.",
+    formula=r"\tfrac12\sum_c\pi_c\lVert\tilde W_{LS}\tilde\mu_c-e_c\rVert^2",
+    source="MSE theorem 2",
+    result="mse.nc23",
+    needs={"scatter", "head", "outputs"},
+    zero="the least-squares classifier fits the class means",
+    log_scale=True,
+    undefined=_BEYOND,
+)
+@metric(
+    key="mse_off_path",
+    group="mse",
+    title="MSE loss: off the central path",
+    meaning=(
+        "Part of the squared error that comes from a classifier other than the best for "
+        "these features."
+    ),
+    formula=(
+        r"\tfrac12\operatorname{tr}(\tilde W-\tilde W_{LS})(\tilde\Sigma_T+"
+        r"\tilde\mu_G\tilde\mu_G^\top+\lambda I)(\tilde W-\tilde W_{LS})^\top"
+    ),
+    source="MSE theorem 1",
+    result="mse.off_path",
+    needs={"scatter", "head", "outputs"},
+    zero="the classifier is the least-squares one",
+    log_scale=True,
+    undefined=_BEYOND,
+)
 def mse_parts(
     stats: ClassStatistics,
     discriminants: Discriminants,
@@ -196,8 +265,7 @@ def mse_parts(
         bias: $b$, or None for a classifier without a bias (features are then not extended).
         weight_decay: $\lambda$ on $W$ and $b$.
 
-    Source: MSE theorems 1 and 2, with $\frac1C\tilde M^\top$ replaced by
-    $\operatorname{diag}(\pi)\tilde M^\top$. Range of each part: $[0,\infty)$.
+    $\frac1C\tilde M^\top$ of the theorems is replaced by $\operatorname{diag}(\pi)\tilde M^\top$.
     Cost: $2K^2d$ operations in blocks of classes, $8Kd^2$ for $K>2d$; without a bias one singular
     value decomposition of d x min(d + 1, k); with decay and features in units that differ by more
     than 1,000, one eigen-decomposition of size d.

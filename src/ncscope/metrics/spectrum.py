@@ -6,6 +6,7 @@ has the same weight: the values are those of a population whose classes are equa
 can be compared between samples of other class sizes. Without labels there is no prior to choose.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +18,10 @@ from torch import Tensor
 from ncscope.math.canonical import Spread, spread_within
 from ncscope.math.symmetric import Gram, plus_gram, rank_cut, spectrum_of
 from ncscope.metrics.discriminants import Discriminants, mean_rounding
+from ncscope.metrics.metric import metric
 from ncscope.stats.statistics import ClassStatistics
+
+_CONSTANT = "the features do not vary"
 
 FEWEST_EIGENVALUES = 3
 """Least number of eigenvalues to which a power law is fitted."""
@@ -161,62 +165,149 @@ def _eigenvalues(
     return torch.nn.functional.pad(values, (0, dim - len(values)))
 
 
+@metric(
+    key="rankme",
+    group="spectra",
+    title="RankMe",
+    meaning=(
+        "Number of directions that the features use, counted by the entropy of their singular "
+        "values; the features are not centred."
+    ),
+    formula=(r"\exp\Bigl(-\sum_ip_i\log p_i\Bigr),\quad p_i=\frac{\sigma_i(H)}{\sum_j\sigma_j(H)}"),
+    source="Garrido et al. 2023",
+    needs={"scatter"},
+    needs_classes=False,
+    low=1.0,
+    at_collapse=lambda k: k - 1.0,
+    two_sided=True,
+    undefined="all features are zero",
+)
 def rankme(covariance: Covariance) -> Float[Tensor, ""]:
-    r"""$\exp(-\sum_ip_i\log p_i)$ with $p_i=\sigma_i/\sum_j\sigma_j$.
+    r"""Exponentiate the entropy of the singular values of the features, which are not centred.
 
-    $\sigma_i$ are the singular values of the features, which are not centred. Source: Garrido,
-    Balestriero, Najman, LeCun 2023, without the $10^{-7}$ that is added to every $p_i$ there:
-    the entropy grows by about $10^{-7}(-1-\log p_i)$ for each direction with $p_i\gg10^{-7}$, and
+    Without the $10^{-7}$ that Garrido et al. add to every $p_i$: the entropy grows by about
+    $10^{-7}(-1-\log p_i)$ for each direction with $p_i\gg10^{-7}$, and
     by $1.6\cdot10^{-6}$ for each one with $\sigma_i=0$. In 2,048 dimensions the value grows by
-    0.1 % if all directions are alike, and by 0.3 % if most are empty. Range $[1,\min(n,d)]$; 1: all
-    features on one line through the origin; NaN if all features are zero. Invariant under rotation
-    and isotropic scaling, not under a shift. A singular value below about
+    0.1 % if all directions are alike, and by 0.3 % if most are empty. At most $\min(n,d)$; 1: all
+    features on one line through the origin. Invariant under rotation and isotropic scaling, not
+    under a shift. A singular value below about
     $2\cdot10^{-8}\sqrt d$ of the largest one of the spread within classes counts as zero.
     """
     return _exponential_entropy(covariance.uncentred)
 
 
+@metric(
+    key="effective_rank_features",
+    group="spectra",
+    title="effective rank of the covariance",
+    meaning=(
+        "Number of directions along which the features vary, counted by the entropy of their "
+        "covariance's eigenvalues."
+    ),
+    formula=(
+        r"\exp\Bigl(-\sum_ip_i\log p_i\Bigr),\quad"
+        r" p_i=\frac{\lambda_i(\Sigma_T)}{\sum_j\lambda_j(\Sigma_T)}"
+    ),
+    source="Roy and Vetterli 2007",
+    needs={"scatter"},
+    needs_classes=False,
+    low=1.0,
+    at_collapse=lambda k: k - 1.0,
+    two_sided=True,
+    undefined=_CONSTANT,
+)
 def effective_rank_features(covariance: Covariance) -> Float[Tensor, ""]:
-    r"""$\exp(-\sum_ip_i\log p_i)$ with $p_i=\lambda_i/\sum_j\lambda_j$, eigenvalues of $\Sigma_T$.
+    r"""Exponentiate the entropy of the eigenvalues of $\Sigma_T$.
 
-    Source: Roy and Vetterli 2007, definition 2, for the covariance. Range $[1,\min(n-1,d)]$; 1: the
-    features vary along one line; NaN if they do not vary. Invariant under rotation, shift and
-    isotropic scaling.
+    The definition 2 of Roy and Vetterli, for the covariance. At most $\min(n-1,d)$; 1: the features
+    vary along one line. Invariant under rotation, shift and isotropic scaling.
     """
     return _exponential_entropy(covariance.eigenvalues)
 
 
+@metric(
+    key="participation_ratio",
+    group="spectra",
+    title="participation ratio",
+    meaning=(
+        "Number of directions along which the features vary, counted by the squares of their "
+        "covariance's eigenvalues: large ones count most."
+    ),
+    formula=r"\frac{\bigl(\sum_i\lambda_i\bigr)^2}{\sum_i\lambda_i^2}",
+    source="Gao et al. 2017",
+    needs={"scatter"},
+    needs_classes=False,
+    low=1.0,
+    at_collapse=lambda k: k - 1.0,
+    two_sided=True,
+    undefined=_CONSTANT,
+)
 def participation_ratio(covariance: Covariance) -> Float[Tensor, ""]:
-    r"""$(\sum_i\lambda_i)^2/\sum_i\lambda_i^2$, eigenvalues of $\Sigma_T$.
+    r"""Divide the squared sum of the eigenvalues of $\Sigma_T$ by the sum of their squares.
 
-    Source: Gao et al. 2017. Range $[1,\min(n-1,d)]$; 1: the features vary
-    along one line; NaN if they do not vary. At most `effective_rank_features`. Invariant under
+    At most `effective_rank_features`; 1: the features vary along one line. Invariant under
     rotation, shift and isotropic scaling.
     """
     values = covariance.eigenvalues
     return (values.sum().square() / values.square().sum()).clamp(min=1)
 
 
+@metric(
+    key="alpha_req",
+    group="spectra",
+    title="decay of the spectrum",
+    meaning=(
+        "Exponent of the power law by which the covariance's eigenvalues decay with their "
+        "index, fitted to all that are not zero."
+    ),
+    formula=(
+        r"\alpha=-\frac{\sum_i(\log i-\overline{\log i})\log\lambda_i}"
+        r"{\sum_i(\log i-\overline{\log i})^2},\quad\lambda_i\propto i^{-\alpha}"
+    ),
+    source="Agrawal et al. 2022",
+    needs={"scatter"},
+    needs_classes=False,
+    zero="the features vary alike in all directions",
+    better="high",
+    at_collapse=lambda k: 0.0 if k > 3 else math.nan,
+    two_sided=True,
+    undefined="fewer than three eigenvalues are above the cut",
+)
 def alpha_req(covariance: Covariance) -> Float[Tensor, ""]:
-    r"""Exponent of the power law $\lambda_i\propto i^{-\alpha}$ of the eigenvalues of $\Sigma_T$.
+    r"""Fit the exponent of the power law $\lambda_i\propto i^{-\alpha}$ of the eigenvalues.
 
-    Least squares of $\log\lambda_i$ on $\log i$ over all eigenvalues above
-    $\epsilon\,d\,\lambda_{max}$, each with the same weight. Source: Agrawal, Mondal, Ghosh,
-    Richards 2022, who fit a line to the full set of eigenvalues in log-log scale and state neither
-    range nor weights; their code fits ranks 4 to 100 with weights 1/i. Range
-    $[0,\infty)$; 0: all directions vary alike; NaN for fewer than three eigenvalues. Invariant
-    under rotation, shift and isotropic scaling. Half of the eigenvalues lie in the last
-    $\log2$ of the axis, so the exponent is mostly the decay of the tail.
+    Least squares of $\log\lambda_i$ on $\log i$ over all eigenvalues of $\Sigma_T$ above
+    $\epsilon\,d\,\lambda_{max}$, each with the same weight. Agrawal et al. fit a line to the full
+    set of eigenvalues in log-log scale and state neither range nor weights; their code fits ranks
+    4 to 100 with weights 1/i. Half of the eigenvalues lie in the last $\log2$ of the axis, so the
+    exponent is mostly the decay of the tail. Invariant under rotation, shift and isotropic scaling.
     """
     return _power_law(covariance)[0]
 
 
+@metric(
+    key="alpha_req_r2",
+    group="spectra",
+    title="fit of the spectrum's decay",
+    meaning=("Share of the variation of the eigenvalues' logarithms that the power law explains."),
+    formula=(
+        r"1-\frac{\sum_i(\log\lambda_i-c+\alpha\log i)^2}"
+        r"{\sum_i(\log\lambda_i-\overline{\log\lambda})^2}"
+    ),
+    source="fit of Agrawal et al. 2022",
+    needs={"scatter"},
+    needs_classes=False,
+    high=1.0,
+    zero="the spectrum is no power law",
+    better="high",
+    at_collapse=lambda k: math.nan,
+    two_sided=True,
+    undefined="fewer than three eigenvalues are above the cut, or they are equal",
+)
 def alpha_req_r2(covariance: Covariance) -> Float[Tensor, ""]:
-    r"""Share of the variance of $\log\lambda_i$ that the power law of `alpha_req` explains, $R^2$.
+    r"""Compute the share of the variance of $\log\lambda_i$ that the law of `alpha_req` explains.
 
-    $1-\sum_i(\log\lambda_i-c+\alpha\log i)^2/\sum_i(\log\lambda_i-\overline{\log\lambda})^2$, c the
-    intercept. Source: the fit of Agrawal et al. 2022. Range $[0,1]$; 1: a power law; NaN for fewer
-    than three eigenvalues, or if they are equal. Invariant as `alpha_req`.
+    1: a power law. Invariant as `alpha_req`.
     """
     return _power_law(covariance)[1]
 
