@@ -38,6 +38,7 @@ _ZERO_WEIGHT = "a row of the classifier is zero and has no angle"
     needs={"head"},
     zero="classifier rows of one length",
     undefined="the classifier is zero",
+    chance_level=False,
 )
 def equinorm(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
     r"""Compute the relative spread of the lengths, at most $\sqrt{K-1}$."""
@@ -69,6 +70,7 @@ def equinorm(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
     high=1.0,
     zero="classifier rows at one angle",
     undefined=_ZERO_WEIGHT,
+    chance_level=False,
 )
 def equiangular(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
     r"""Compute the population's standard deviation of the cosines of all pairs.
@@ -130,6 +132,7 @@ def equiangular(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
     high=2.0,
     zero="classifier rows as far apart as a simplex's",
     undefined=_ZERO_WEIGHT,
+    chance_level=False,
 )
 def maxangle(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
     r"""Compute the mean distance of the cosines from a simplex's, $-\frac1{K-1}$.
@@ -229,6 +232,7 @@ def orthogonal_frame_distance(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""
     needs={"head"},
     zero="classifier rows of one length",
     undefined="a row of the classifier is zero",
+    chance_level=False,
 )
 def lognorm_spread(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
     """Compute the standard deviation of the logarithms of the lengths.

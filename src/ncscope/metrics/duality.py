@@ -31,6 +31,7 @@ _COMMON = 1e-2  # cosine of two Gram matrices above which their inner product ke
     high=1.0,
     zero="the classifier's rows sum to zero, as a simplex's do",
     undefined="the classifier is zero",
+    chance_level=False,
 )
 def row_sum(weight: Float[Tensor, "heads d"]) -> Float[Tensor, ""]:
     """Compute NC0: the length of the sum of the rows, over the greatest that it can be.
@@ -54,6 +55,7 @@ def row_sum(weight: Float[Tensor, "heads d"]) -> Float[Tensor, ""]:
     needs={"head"},
     zero="the classifier's rows sum to zero, as a simplex's do",
     undefined="the value is beyond the range of float64",
+    chance_level=False,
 )
 def row_sum_norm(weight: Float[Tensor, "heads d"], exponent: int) -> float:
     """Compute NC0 in the weight's unit, the length of the sum of the rows.

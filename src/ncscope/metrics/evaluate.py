@@ -26,7 +26,7 @@ KEY = "key:"
 
 
 def select(groups: Iterable[str] | None) -> list[Metric]:
-    """Return the rows of the table in the given groups; without groups, all rows.
+    """Return the metrics in the given groups; without groups, all but those on request.
 
     Args:
         groups: Names of groups, or keys of single metrics, also as ``"key:..."``. ``"nc1"`` is the
@@ -36,7 +36,7 @@ def select(groups: Iterable[str] | None) -> list[Metric]:
         InputError: If there is neither a group nor a metric of a name.
     """
     if groups is None:
-        return list(METRICS.values())
+        return [row for row in METRICS.values() if not row.on_request]
     wanted = {groups} if isinstance(groups, str) else set(groups)
     plain = {key: row for row in METRICS.values() for key in (row.key, *row.aliases)}
     single = {prefix + key: row for prefix in ("", KEY) for key, row in plain.items()}
@@ -50,7 +50,11 @@ def select(groups: Iterable[str] | None) -> list[Metric]:
         expected = f"groups among {GROUPS}, or keys of metrics"
         raise InputError(expected=expected, found=str(unknown), fix=fix)
     named = {single[key].key for key in wanted - set(GROUPS)}
-    return [row for row in METRICS.values() if row.key in named or wanted & {row.group, *row.also}]
+    return [
+        row
+        for row in METRICS.values()
+        if row.key in named or (not row.on_request and wanted & {row.group, *row.also})
+    ]
 
 
 def wants_spectra(groups: Collection[str] | None) -> bool:
@@ -132,7 +136,7 @@ def evaluate(
     }
     if any("scatter" in row.needs and row.needs_classes for row in rows):
         notes += _rank_notes(sources)
-    if any(row.group == "spectra" for row in rows):
+    if any("covariance" in row.reads for row in rows):
         fitted = not math.isnan(values.get("alpha_req", math.nan))
         notes.append(_spectrum_note(sources, fitted=fitted))
     if any("information" in row.needs for row in rows):

@@ -141,6 +141,7 @@ def _between_sizes(
     at_collapse=lambda k: -1 / (k - 1),
     two_sided=True,
     undefined=f"{_TOO_FEW}, or a row of the classifier of these is zero",
+    chance_level=False,
 )
 def minority_cosine(vectors: Float[Tensor, "k d"], counts: Int[Tensor, " k"]) -> Float[Tensor, ""]:
     r"""Compute the mean cosine between the vectors of the classes smaller than the median size.
@@ -208,6 +209,7 @@ def seli_means(frame: Float[Tensor, "k d"], spectrum: SizeSpectrum | None) -> Fl
     high=2**0.5,
     zero="classifier rows form the SELI geometry; for equal sizes a simplex ETF",
     undefined=f"the classifier is zero, or {_TOO_MANY}",
+    chance_level=False,
 )
 def seli_weights(weight: Float[Tensor, "k d"], spectrum: SizeSpectrum | None) -> Float[Tensor, ""]:
     r"""Compute the distance of the rows' Gram matrix from $A^{1/2}$, both scaled to norm 1.

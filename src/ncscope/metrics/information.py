@@ -185,6 +185,7 @@ def collapse_mir(num_classes: int) -> float:
     high=1.0,
     zero="features spread over as many directions as their heads",
     undefined=_NO_ENTROPY,
+    chance_level=False,
 )
 @metric(
     key="mir_centered",
@@ -213,6 +214,7 @@ def collapse_mir(num_classes: int) -> float:
     high=1.0,
     zero="centred features spread over as many directions as their heads",
     undefined=_NO_ENTROPY,
+    chance_level=False,
 )
 def dataset_information(
     batches: Batches,
@@ -249,6 +251,7 @@ def dataset_information(
     better="high",
     at_collapse=collapse_mir,
     undefined=_NO_ENTROPY,
+    noisy=True,
 )
 @metric(
     key="hdr_means",
@@ -263,6 +266,7 @@ def dataset_information(
     high=1.0,
     zero="class means spread over as many directions as the classifier",
     undefined=_NO_ENTROPY,
+    noisy=True,
 )
 def means_entropies(weight: Float[Tensor, "k d"], frame: Float[Tensor, "k d"]) -> Entropies:
     r"""Compute the entropies of $G(W^\top)$ and $G(\tilde M)$, as in INFO theorem 4.2.
@@ -323,6 +327,7 @@ def pair_entropies(
     undefined=_ZERO_ROW,
     at_collapse=lambda k: math.log(k - 1),
     two_sided=True,
+    chance_level=False,
 )
 @metric(
     key="entropy_weights",
@@ -337,6 +342,7 @@ def pair_entropies(
     undefined="a head is the zero vector and has no direction",
     at_collapse=lambda k: math.log(k - 1),
     two_sided=True,
+    chance_level=False,
 )
 @metric(
     key="mutual_information",
@@ -406,6 +412,7 @@ def dataset_entropies(
     undefined=_ZERO_ROW,
     at_collapse=lambda k: k - 1,
     two_sided=True,
+    chance_level=False,
 )
 def effective_rank(information: DatasetInformation) -> float:
     """Exponentiate the entropy of the features, which are not centred."""

@@ -57,6 +57,13 @@ class Metric:
             takes long.
         needs_classes: False if the metric compares no classes, and so needs no labels.
         infinite: Condition under which the value is infinite, in words; empty if it never is.
+        on_request: True if only its key selects the metric: neither the default nor its group does.
+        no_interval: Reason why no standard error is offered of any value; empty if there is none.
+        chance_level: False if no permutation of the labels changes the value.
+        noisy: True if noise in the class means biases the value, as it biases all of NC2 and NC3:
+            of noisy class means no standard error is offered.
+        inverts: True if the value takes the inverse of the scatter within classes, of which
+            products in float32 leave few digits.
     """
 
     function: Callable[..., Any]
@@ -85,6 +92,11 @@ class Metric:
     most_classes: float = inf
     needs_classes: bool = True
     infinite: str = ""
+    on_request: bool = False
+    no_interval: str = ""
+    chance_level: bool = True
+    noisy: bool = False
+    inverts: bool = False
 
     def compute(self, sources: Any) -> Any:
         """Return the value, a tensor without dimensions or a number.

@@ -216,6 +216,7 @@ class _Problem:
     zero="the least-squares classifier loses nothing to variability",
     log_scale=True,
     undefined=_BEYOND,
+    inverts=True,
 )
 @metric(
     key="mse_nc23",
@@ -229,6 +230,7 @@ class _Problem:
     zero="the least-squares classifier fits the class means",
     log_scale=True,
     undefined=_BEYOND,
+    inverts=True,
 )
 @metric(
     key="mse_off_path",
@@ -248,6 +250,7 @@ class _Problem:
     zero="the classifier is the least-squares one",
     log_scale=True,
     undefined=_BEYOND,
+    inverts=True,
 )
 def mse_parts(
     stats: ClassStatistics,

@@ -46,6 +46,7 @@ _NO_LENGTH = (
     "a sample is the zero vector, the covariance has equal eigenvalues at the cut, or the "
     "reference lacks the scatter"
 )
+_OTHER_SAMPLES = "groups of samples do not show how the value varies with the OOD samples"
 _STANDARDISED = r"z=(h-\mu_G)/\sigma"
 
 _ROUNDING = 32.0 * torch.finfo(torch.float64).eps
@@ -95,6 +96,8 @@ def _unknown_at_collapse(_: int) -> float:
     high=1.0,
     zero="the class means are orthogonal to the OOD mean",
     at_collapse=_unknown_at_collapse,
+    chance_level=False,
+    no_interval=_OTHER_SAMPLES,
     undefined="a class mean or the OOD mean is zero up to rounding",
 )
 @metric(
@@ -115,6 +118,8 @@ def _unknown_at_collapse(_: int) -> float:
     high=1.0,
     zero="the OOD mean leaves the global mean orthogonally to all class means",
     at_collapse=_unknown_at_collapse,
+    chance_level=False,
+    no_interval=_OTHER_SAMPLES,
     undefined="a class mean or the OOD mean equals the global mean up to rounding",
 )
 def mean_cosines(
@@ -208,6 +213,7 @@ def _declare_detector(
         zero="every OOD sample scores higher than every sample",
         better="high",
         at_collapse=_unknown_at_collapse,
+        chance_level=False,
         undefined=undefined,
     )(ood_auroc)
     metric(
@@ -226,6 +232,8 @@ def _declare_detector(
         high=1.0,
         zero="the threshold refuses every OOD sample",
         at_collapse=_unknown_at_collapse,
+        chance_level=False,
+        no_interval=_OTHER_SAMPLES,
         undefined=undefined,
     )(ood_fpr95)
 

@@ -35,9 +35,9 @@ _NAMED_CLASSES = 10
 _LOWERED = ("nc1", "nc1_quotient", "cdnv")
 _MAIN = ("nc1", "nc1_quotient", "cdnv", "vci", "ncc_accuracy", "mir_centered")
 _RAISED = ("ncc_accuracy", "mir", "mir_centered")
-_INVERTED = ("vci", "linear_probe_mse", "mse_nc1", "mse_nc23", "mse_off_path")
+_INVERTED = tuple(row.key for row in METRICS.values() if row.inverts)
 _RANKS = ("rankme", "effective_rank_features", "participation_ratio")
-_SPECTRAL = (*_RANKS, "alpha_req", "alpha_req_r2")
+_SPECTRAL = tuple(row.key for row in METRICS.values() if "covariance" in row.reads)
 _MSE_PARTS = ("mse_nc1", "mse_nc23", "mse_off_path")
 
 

@@ -181,6 +181,7 @@ def _eigenvalues(
     at_collapse=lambda k: k - 1.0,
     two_sided=True,
     undefined="all features are zero",
+    chance_level=False,
 )
 def rankme(covariance: Covariance) -> Float[Tensor, ""]:
     r"""Exponentiate the entropy of the singular values of the features, which are not centred.
@@ -215,6 +216,7 @@ def rankme(covariance: Covariance) -> Float[Tensor, ""]:
     at_collapse=lambda k: k - 1.0,
     two_sided=True,
     undefined=_CONSTANT,
+    chance_level=False,
 )
 def effective_rank_features(covariance: Covariance) -> Float[Tensor, ""]:
     r"""Exponentiate the entropy of the eigenvalues of $\Sigma_T$.
@@ -241,6 +243,7 @@ def effective_rank_features(covariance: Covariance) -> Float[Tensor, ""]:
     at_collapse=lambda k: k - 1.0,
     two_sided=True,
     undefined=_CONSTANT,
+    chance_level=False,
 )
 def participation_ratio(covariance: Covariance) -> Float[Tensor, ""]:
     r"""Divide the squared sum of the eigenvalues of $\Sigma_T$ by the sum of their squares.
@@ -272,6 +275,7 @@ def participation_ratio(covariance: Covariance) -> Float[Tensor, ""]:
     at_collapse=lambda k: 0.0 if k > 3 else math.nan,
     two_sided=True,
     undefined="fewer than three eigenvalues are above the cut",
+    chance_level=False,
 )
 def alpha_req(covariance: Covariance) -> Float[Tensor, ""]:
     r"""Fit the exponent of the power law $\lambda_i\propto i^{-\alpha}$ of the eigenvalues.
@@ -303,6 +307,8 @@ def alpha_req(covariance: Covariance) -> Float[Tensor, ""]:
     at_collapse=lambda k: math.nan,
     two_sided=True,
     undefined="fewer than three eigenvalues are above the cut, or they are equal",
+    chance_level=False,
+    no_interval="the value says how well alpha_req fits these samples",
 )
 def alpha_req_r2(covariance: Covariance) -> Float[Tensor, ""]:
     r"""Compute the share of the variance of $\log\lambda_i$ that the law of `alpha_req` explains.

@@ -32,6 +32,7 @@ _SAME_DIRECTION = (32 * 2.0**-52) ** 2  # squared distance of unit vectors that 
     zero="no variation along the between-class directions",
     log_scale=True,
     undefined=_COINCIDE,
+    noisy=True,
 )
 def nc1(stats: ClassStatistics, discriminants: Discriminants) -> Float[Tensor, ""]:
     """Divide the `fuzziness` by the number of classes."""
@@ -52,6 +53,7 @@ def nc1(stats: ClassStatistics, discriminants: Discriminants) -> Float[Tensor, "
     zero="no variation along the between-class directions",
     log_scale=True,
     undefined=_COINCIDE,
+    noisy=True,
 )
 def fuzziness(stats: ClassStatistics, discriminants: Discriminants) -> Float[Tensor, ""]:
     r"""Compute the trace of the scatter within classes times the inverse of that between them.
@@ -79,6 +81,7 @@ def fuzziness(stats: ClassStatistics, discriminants: Discriminants) -> Float[Ten
     undefined=_COINCIDE,
     aliases=("pfc1",),
     also=("pfc",),
+    noisy=True,
 )
 def nc1_quotient(stats: ClassStatistics) -> Float[Tensor, ""]:
     """Compute the squared distance quotient, the variance within classes over that of the means.
@@ -103,6 +106,7 @@ def nc1_quotient(stats: ClassStatistics) -> Float[Tensor, ""]:
     high=1.0,
     zero="a linear probe loses nothing to variability",
     log_scale=True,
+    inverts=True,
 )
 def vci(stats: ClassStatistics, discriminants: Discriminants) -> Float[Tensor, ""]:
     r"""Compute the variability collapse index.
@@ -128,6 +132,7 @@ def vci(stats: ClassStatistics, discriminants: Discriminants) -> Float[Tensor, "
     high=0.5,
     zero="one-hot labels are a linear function of the features",
     log_scale=True,
+    inverts=True,
 )
 def linear_probe_mse(stats: ClassStatistics, discriminants: Discriminants) -> Float[Tensor, ""]:
     r"""Compute the least squared error of a linear map, with a bias, on one-hot labels.
@@ -250,6 +255,7 @@ def within_off_signal(stats: ClassStatistics, discriminants: Discriminants) -> F
     zero=_ON_MEAN,
     log_scale=True,
     undefined="two class means coincide",
+    noisy=True,
 )
 def cdnv(stats: ClassStatistics) -> Float[Tensor, ""]:
     """Compute the class-distance normalised variance. Cost: $K^2d$ operations."""
