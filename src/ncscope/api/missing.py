@@ -32,10 +32,10 @@ def missing_key(key: object, present: Iterable[str], *, labelled: bool) -> KeyEr
             needed = ["labels"] if row.needs_classes and not labelled else []
             needed += dict.fromkeys(text for name, text in _NEEDED.items() if name in row.needs)
             needs = f" and needs {', '.join(needed)}" if needed else ""
-            place = (
-                "must be asked for by name" if row.on_request else f"is in the group {row.group!r}"
-            )
-            return KeyError(f"{key!r} was not measured; it {place}{needs}")
+            where = f"is in the group {row.group!r}"
+            if row.on_request:
+                where = "must be asked for by its key"
+            return KeyError(f"{key!r} was not measured; it {where}{needs}")
     nearest = get_close_matches(str(key).lower(), list(present), n=1)
     return KeyError(f"{key!r}; did you mean {nearest[0]!r}?" if nearest else key)
 

@@ -54,8 +54,8 @@ class MseParts:
 
 
 @dataclass(frozen=True)
-class _Units:
-    r"""Decomposed features in the units in which the problem is solved.
+class RidgeUnits:
+    r"""Decomposed features in the units in which a problem with $R=\Sigma_W+\lambda I$ is solved.
 
     Attributes:
         scales: Factors of the features and divisors of the classifier; None for 1.
@@ -97,7 +97,7 @@ class _Problem:
     weight: Float[Tensor, "k d"]
     bias: Float[Tensor, " k"] | None
     decay: float
-    units: _Units
+    units: RidgeUnits
     canonical: Canonical
 
     @cached_property
@@ -273,7 +273,7 @@ def mse_parts(
     value decomposition of d x min(d + 1, k); with decay and features in units that differ by more
     than 1,000, one eigen-decomposition of size d.
     """
-    units = _units(stats, discriminants, bias is not None, weight_decay)
+    units = ridge_units(stats, discriminants, bias is not None, weight_decay)
     if bias is not None and weight_decay == 0:
         solved = _with_bias(discriminants.canonical)
     elif bias is not None and units.shift > 0:
@@ -287,10 +287,17 @@ def mse_parts(
     return MseParts(loss, nc1, nc23, off_path)
 
 
-def _units(
+def ridge_units(
     stats: ClassStatistics, discriminants: Discriminants, has_bias: bool, decay: float
-) -> _Units:
-    """Choose the units: any units without decay; with decay, those of the features if possible."""
+) -> RidgeUnits:
+    r"""Choose the units: any units without decay; with decay, those of the features if possible.
+
+    Args:
+        stats: Statistics with the pooled within-class scatter.
+        discriminants: Decomposition of the statistics.
+        has_bias: True if a constant feature, which decays too, is added to the features.
+        decay: $\lambda$.
+    """
     assert stats.scatter is not None
     scales, within, spread, mean = (
         discriminants.scales,
@@ -301,14 +308,16 @@ def _units(
     noise = discriminants.rounding
     if decay == 0 or (scales is None and spread.scales is None):
         mean = mean if scales is None else mean * scales
-        return _Units(scales, within, discriminants.factor, mean, float(noise.sum()), spread, decay)
+        return RidgeUnits(
+            scales, within, discriminants.factor, mean, float(noise.sum()), spread, decay
+        )
     if scales is not None and comparable_scales(stats.scatter.diagonal()) is None:
         # Only the class means have coordinates of very different size; the spread about them has
         # not, so the units of the features will do.
         within = rescaled(within, 1 / scales)
         factor, noise = discriminants.factor / scales[:, None], noise / scales.square()
         spread = spread_within(within)
-        return _Units(None, within, factor, mean, float(noise.sum()), spread, decay)
+        return RidgeUnits(None, within, factor, mean, float(noise.sum()), spread, decay)
     # In these units the decay is no multiple of the identity, so it becomes part of the spread.
     units = torch.ones_like(mean) if scales is None else scales
     added = decay * units.square()
@@ -317,7 +326,7 @@ def _units(
         added = torch.nn.functional.pad(added, (0, 1), value=decay)
         matrix = torch.nn.functional.pad(matrix, (0, 1, 0, 1))
     spread = spread_within(matrix + added.diag())
-    return _Units(
+    return RidgeUnits(
         scales, within, discriminants.factor, mean * units, float(noise.sum()), spread, 0.0
     )
 
@@ -332,7 +341,7 @@ def _with_bias(solved: Canonical) -> Canonical:
     )
 
 
-def _with_mean(units: _Units, has_bias: bool) -> Canonical:
+def _with_mean(units: RidgeUnits, has_bias: bool) -> Canonical:
     """Solve with the global mean among the columns, made orthogonal to the others."""
     factor = torch.cat([units.factor, units.mean[:, None]], 1)
     if has_bias:

@@ -16,12 +16,21 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.math.canonical import Spread, spread_within
+from ncscope.math.powers import GATHERED
 from ncscope.math.symmetric import Gram, plus_gram, rank_cut, spectrum_of
 from ncscope.metrics.discriminants import Discriminants, mean_rounding
 from ncscope.metrics.metric import metric
+from ncscope.metrics.mse import ridge_units
 from ncscope.stats.statistics import ClassStatistics
 
 _CONSTANT = "the features do not vary"
+
+RIDGE = 1e-4
+r"""Ridge $\delta$ of LiDAR, in the squared unit of the features.
+
+Thilak et al. print no value. stable-pretraining adds 1e-4, as here; reptrix adds 1e-6 to a scatter
+that is summed, not averaged, over the views of an image.
+"""
 
 FEWEST_EIGENVALUES = 3
 """Least number of eigenvalues to which a power law is fitted."""
@@ -316,6 +325,68 @@ def alpha_req_r2(covariance: Covariance) -> Float[Tensor, ""]:
     1: a power law. Invariant as `alpha_req`.
     """
     return _power_law(covariance)[1]
+
+
+@metric(
+    key="lidar",
+    group="spectra",
+    title="LiDAR",
+    meaning=(
+        "Number of directions that tell the classes apart, counted by the entropy of the variances "
+        "between classes in units of the variance within classes; the labels name the image of "
+        "which a sample is a view."
+    ),
+    formula=(
+        r"\exp\Bigl(-\sum_ip_i\log p_i\Bigr),\quad"
+        r" p_i=\frac{\lambda_i(A)}{\sum_j\lambda_j(A)},\quad"
+        r" A=(\Sigma_W+\delta I)^{-1/2}\Sigma_B(\Sigma_W+\delta I)^{-1/2},\;\delta=10^{-4}"
+    ),
+    source="Thilak et al. 2023",
+    needs={"scatter"},
+    low=1.0,
+    better="high",
+    at_collapse=lambda k: k - 1.0,
+    undefined=(
+        "the class means coincide, features are beyond 1e-141..1e141, or rounding of large "
+        "features hides the ridge"
+    ),
+    on_request=True,
+    no_interval="the images vary, which are its classes, and groups of views do not show how",
+    inverts=True,
+)
+def lidar(stats: ClassStatistics, discriminants: Discriminants) -> Float[Tensor, ""]:
+    r"""Exponentiate the entropy of the eigenvalues of LDA, with labels that name images.
+
+    A sample is a view of an image, and the views of one image are a class: with all other labels
+    the value is no LiDAR. Without the constant that is added to every $p_i$ there, as in `rankme`,
+    and with scatters of the population, where Thilak et al. divide by n - 1 for n images and by
+    q - 1 for q views. At most $\min(d,K-1)$. Invariant under rotation and shift. Not under scaling,
+    because the ridge $\delta$ is absolute: features far below its root have the effective rank of
+    $\Sigma_B$, as have features without variation within classes. Cost: an eigen-decomposition of
+    size d, and singular values of a matrix 2d x min(d, K - 1).
+    """
+    unknown = stats.global_mean.new_tensor(math.nan)
+    if discriminants.between.rank == 0 or abs(stats.exponent) > GATHERED:
+        return unknown
+    units = ridge_units(stats, discriminants, False, math.ldexp(RIDGE, -2 * stats.exponent))
+    spread, factor = units.spread, units.factor
+    singular = spread.eigen.rank < len(factor)
+    # An eigenvalue below the cut counts as 0. That is exact beside a ridge above the cut; beside a
+    # smaller ridge it would turn rounding errors into the directions that separate best.
+    if singular and spread.cut > units.shift:
+        return unknown
+    scaled = factor if spread.scales is None else factor * spread.scales[:, None]
+    vectors, roots = spread.eigen.vectors, (spread.eigen.values + units.shift).sqrt()
+    along = vectors.mT @ scaled
+    whitened = along / roots[:, None]
+    if singular:
+        # For the part outside the range of the scatter the ridge alone decides. It is taken from
+        # the columns, because a scatter that is kept as rows has no other eigenvectors.
+        beyond = (scaled - vectors @ along) / units.shift**0.5
+        whitened = torch.cat([whitened, beyond])
+    # Singular values, not eigenvalues of the product: these would lose what is below 1e-16 of the
+    # largest, and would hold half of the digits of their roots.
+    return _exponential_entropy(torch.linalg.svdvals(whitened).square())
 
 
 def _power_law(covariance: Covariance) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
