@@ -21,7 +21,7 @@ _SUMMARY = "<!-- metrics summary -->"
 _PAPERS = (
     *("INFO", "VCI", "MSE", "PFC", "XUFM", "Galanti", "Zhu", "Roy"),
     *("Zhao", "Liu", "Wu", "Fang", "Thrampoulidis"),
-    *("Garrido", "Gao", "Agrawal"),
+    *("Garrido", "Gao", "Agrawal", "Thilak"),
     *("NECO", "NCI", "Hendrycks", "Energy"),
 )
 _NEEDS = {
@@ -74,13 +74,16 @@ def _summary() -> str:
     heads = ["key", "what it measures", *_TYPICAL]
     lines = [f"| {' | '.join(heads)} |", "|---|---|" + "---:|" * len(_TYPICAL)]
     for row in METRICS.values():
-        cells = [f"[`{row.key}`](#{row.key})", row.meaning, *_typical(row.key)]
+        cells = [f"[`{row.key}`](#{row.key})", row.meaning, *_typical(row)]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _typical(key: str) -> list[str]:
-    return [f"{values[key]:.3g}" for values in _TYPICAL.values()]
+def _typical(row: Metric) -> list[str]:
+    """Return the typical values; without values for a metric that needs labels of another kind."""
+    if row.on_request:
+        return [""] * len(_TYPICAL)
+    return [f"{values[row.key]:.3g}" for values in _TYPICAL.values()]
 
 
 def _group(name: str) -> str:
@@ -91,7 +94,7 @@ def _entry(row: Metric) -> str:
     path = f"{row.function.__module__}.{row.function.__qualname__}"
     facts = {
         "Typical": ", ".join(
-            f"{value} {name}" for name, value in zip(_TYPICAL, _typical(row.key), strict=True)
+            f"{value} {name}" for name, value in zip(_TYPICAL, _typical(row), strict=True) if value
         ),
         "Source": _source(row),
         "Range": f"${_range(row)}$; {row.better} when collapsed",
@@ -99,6 +102,7 @@ def _entry(row: Metric) -> str:
         "Undefined (NaN) when": row.undefined or "never",
         "Needs": ", ".join(sorted({_NEEDS[need] for need in row.needs})) or "counts, means, traces",
         "Labels": "" if row.needs_classes else "not needed",
+        "Measured": "only if `groups=` names its key" if row.on_request else "",
         "Groups": ", ".join(f"`{group}`" for group in (row.group, *row.also)),
         "Also reported as": ", ".join(f"`{alias}`" for alias in row.aliases),
         "Code": f"[`{path}`][{path}]",
