@@ -349,7 +349,7 @@ def test_needs_no_more_than_it_names(key: str) -> None:
         hits=decisions.hits if "hits" in row.needs else None,
         one_logit="outputs" not in row.needs,
     )
-    assert sources.gathered == row.needs
+    assert sources.available == row.needs
     wanted = measured(instance, groups=[f"key:{key}"])[key]
     assert float(row.compute(sources)) == pytest.approx(wanted, rel=1e-12, abs=0)
 

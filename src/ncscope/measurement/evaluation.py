@@ -25,7 +25,7 @@ from ncscope.metrics.information import (
 )
 from ncscope.metrics.layerwise import geodesic, relative_position, straightness
 from ncscope.metrics.ood import OodResult, OodScorer
-from ncscope.metrics.reliability import missing_in_reference
+from ncscope.metrics.reliability import warn_of_missing_classes
 from ncscope.metrics.sources import Sources
 from ncscope.stats.decisions import Decider, Hits
 from ncscope.stats.statistics import ClassStatistics
@@ -90,7 +90,7 @@ def measured(
             for plan, each in zip(plans, sources, strict=True)
         )
     records = tuple(
-        replace(each, warnings=(*missing_in_reference(stats[n], known[n]), *each.warnings))
+        replace(each, warnings=(*warn_of_missing_classes(stats[n], known[n]), *each.warnings))
         if (n := each.layer) in known and plan.needs.decisions
         else each
         for each, plan in zip(records, plans, strict=True)

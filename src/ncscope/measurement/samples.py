@@ -18,7 +18,7 @@ from ncscope.memory import check_memory
 from ncscope.metrics.class_means import cosines
 from ncscope.metrics.evaluate import evaluate, needs_of, spectra, wants_spectra
 from ncscope.metrics.information import takes_long
-from ncscope.metrics.reliability import missing_in_reference, warnings_on
+from ncscope.metrics.reliability import warn_of_missing_classes, warnings_on
 from ncscope.metrics.sources import Sources
 from ncscope.stats.classes import BatchClasses
 from ncscope.stats.moments import ClassMoments
@@ -132,7 +132,7 @@ def measure_samples(
     if not decided:
         record = replace(record, notes=(*record.notes, _UNDECIDED))
     if decided and needs.decisions and reference is not None:
-        missing = missing_in_reference(stats, reference)
+        missing = warn_of_missing_classes(stats, reference)
         record = replace(record, warnings=(*missing, *record.warnings))
     trusted = with_trust(
         record, samples, stats, baseline=baseline, uncertainty=uncertainty, ood=compared

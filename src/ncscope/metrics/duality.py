@@ -160,7 +160,7 @@ def self_duality(weight: Float[Tensor, "k d"], frame: Float[Tensor, "k d"]) -> F
         weight: $W$, rows of the classes present.
         frame: Class means centred by their unweighted mean.
     """
-    return _squared_gap(weight, frame)
+    return _distance_squared(weight, frame)
 
 
 @metric(
@@ -187,7 +187,7 @@ def alignment(weight: Float[Tensor, "k d"], means: Float[Tensor, "k d"]) -> Floa
 
     Minimisers without a bias reach 0.
     """
-    return _squared_gap(weight, means).sqrt()
+    return _distance_squared(weight, means).sqrt()
 
 
 @metric(
@@ -251,7 +251,9 @@ def _product_norm(weight: Float[Tensor, "k d"], frame: Float[Tensor, "k d"]) -> 
     return torch.stack(squares).sum().sqrt()
 
 
-def _squared_gap(first: Float[Tensor, "k d"], second: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
+def _distance_squared(
+    first: Float[Tensor, "k d"], second: Float[Tensor, "k d"]
+) -> Float[Tensor, ""]:
     """Compute the squared distance of two matrices scaled to norm 1, in blocks to save memory."""
     sizes = torch.linalg.vector_norm(first), torch.linalg.vector_norm(second)
     blocks = row_blocks(*first.shape)

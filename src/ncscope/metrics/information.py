@@ -308,7 +308,9 @@ def pair_entropies(
     elif size <= DENSE_LIMIT:
         joint = _exact(float(spectral_entropy(_gram_of_pairs(first, second))), size)
     else:
-        joint = _estimated(_HadamardProduct(first, second), n, n, sides, 24, seed, first.device)
+        joint = _estimate_joint(
+            _HadamardProduct(first, second), n, n, sides, 24, seed, first.device
+        )
     return Entropies(h1, h2, joint, len(missing), tuple(missing[:10]))
 
 
@@ -452,7 +454,7 @@ def _from_moments(
     """Compute the entropies from the second moments, or from products with stored features."""
     d, size = weight.shape[1], weight.shape[1] * heads.shape[1]
     small = _moments_fit(weight)
-    gathered = _gathered(batches, counts, weight, centre, by_class=small)
+    gathered = _gather_moments(batches, counts, weight, centre, by_class=small)
     if gathered.zeros:
         unknown = _exact(math.nan, size)
         return _FeatureEntropies(math.nan, unknown, gathered.zeros, tuple(gathered.zero_rows))
@@ -463,11 +465,11 @@ def _from_moments(
     stored = RowProduct(batches, heads, d, centre)
     product = MomentProduct(gathered.second, heads) if small else stored
     n, k = int(counts.sum()), len(heads)
-    joint = _estimated(product, size, n, [first, second], k, seed, weight.device)
+    joint = _estimate_joint(product, size, n, [first, second], k, seed, weight.device)
     return _FeatureEntropies(first.entropy, joint)
 
 
-def _gathered(
+def _gather_moments(
     batches: Batches,
     counts: Int[Tensor, " k"],
     weight: Float[Tensor, "k d"],
@@ -543,7 +545,7 @@ class _HadamardProduct:
         return image
 
 
-def _estimated(
+def _estimate_joint(
     product: Callable[[Float[Tensor, "m b"]], Float[Tensor, "m b"]],
     size: int,
     trace: float,

@@ -157,8 +157,8 @@ def ood_auroc(ood: OodResult, score: str) -> float:
     Returns:
         A number in $[0,1]$, 1 if the score separates the samples; NaN without the score.
     """
-    found = ood.detections.get(score)
-    return math.nan if found is None else found.auroc
+    detection = ood.detections.get(score)
+    return math.nan if detection is None else detection.auroc
 
 
 def ood_fpr95(ood: OodResult, score: str) -> float:
@@ -171,8 +171,8 @@ def ood_fpr95(ood: OodResult, score: str) -> float:
     Returns:
         A number in $[0,1]$, 0 if the threshold refuses every OOD sample; NaN without the score.
     """
-    found = ood.detections.get(score)
-    return math.nan if found is None else found.fpr95
+    detection = ood.detections.get(score)
+    return math.nan if detection is None else detection.fpr95
 
 
 def _declare_detector(
@@ -339,9 +339,9 @@ class OodScorer:
             variances = covariance.diagonal()
             constant = variances <= mean_rounding(fitted)
             deviations = variances.sqrt()
-            self._directions = leading_directions(covariance, fitted.k)
+            self._directions = find_principal_directions(covariance, fitted.k)
             shares = (1 / deviations).masked_fill(constant, 0.0)
-            self._standard = leading_directions(rescaled(covariance, shares), fitted.k)
+            self._standard = find_principal_directions(rescaled(covariance, shares), fitted.k)
             # Constant features are centred and not scaled, as by scikit-learn's StandardScaler.
             deviations = times_power(deviations, fitted.exponent - unit)
             self._deviations = deviations.masked_fill(constant, times_power(1.0, -unit))
@@ -454,7 +454,7 @@ def covariance_of(stats: ClassStatistics) -> Float[Tensor, "d d"] | Gram:
     return plus_gram(stats.scatter, stats.centred.mul_(stats.prior.sqrt()[:, None]))
 
 
-def leading_directions(
+def find_principal_directions(
     covariance: Float[Tensor, "d d"] | Gram, classes: int
 ) -> PrincipalDirections:
     """Return the K - 1 leading directions of a covariance, for the K classes present.
@@ -586,7 +586,7 @@ def _mean_cosine(rows: Float[Tensor, "k d"], other: Float[Tensor, " d"]) -> floa
     return min(1.0, float(cosines.abs().mean()))
 
 
-def fitting_notes(scorer: OodScorer, *, on_own: bool) -> tuple[str, ...]:
+def describe_fit(scorer: OodScorer, *, on_own: bool) -> tuple[str, ...]:
     """Return notes on how the scores were fitted.
 
     Args:

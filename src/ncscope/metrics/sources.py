@@ -143,7 +143,7 @@ class Sources:
         return means_entropies(self._present_rows, self.stats.frame)
 
     @property
-    def gathered(self) -> frozenset[str]:
+    def available(self) -> frozenset[str]:
         """Statistics that are there, by their names in the registry."""
         met = {
             "scatter": self.stats.scatter is not None,

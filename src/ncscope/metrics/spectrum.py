@@ -67,14 +67,14 @@ class Covariance:
     @cached_property
     def eigenvalues(self) -> Float[Tensor, " d"]:
         r"""Eigenvalues of $\Sigma_T$, descending and at least 0."""
-        return self._resolved(_eigenvalues(self.matrix, self.root))
+        return self._drop_lost(_eigenvalues(self.matrix, self.root))
 
     @cached_property
-    def uncentred(self) -> Float[Tensor, " d"]:
+    def singular_values(self) -> Float[Tensor, " d"]:
         r"""Singular values of the features, which are not centred, over $\sqrt n$, descending."""
         gram = plus_gram(self.matrix, self.mean[None])
         squares = _eigenvalues(gram, lambda: torch.cat([self.root(), self.mean[None]]))
-        return self._resolved(squares).sqrt()
+        return self._drop_lost(squares).sqrt()
 
     @cached_property
     def error(self) -> float:
@@ -89,14 +89,14 @@ class Covariance:
         return BLOCKED_ERROR * float(torch.linalg.eigvalsh(self.rounded)[-1])
 
     @property
-    def unresolved(self) -> int:
+    def lost_count(self) -> int:
         """Number of eigenvalues that are 0 because products in float32 do not resolve them."""
         if not self.error:
             return 0
         constant = self.matrix.diagonal() == 0  # of these, 0 is exact
         return int((self.eigenvalues == 0).sum() - constant.sum())
 
-    def _resolved(self, values: Float[Tensor, " d"]) -> Float[Tensor, " d"]:
+    def _drop_lost(self, values: Float[Tensor, " d"]) -> Float[Tensor, " d"]:
         return values.where(values > self.error, 0.0) if self.error else values
 
     @property
@@ -118,23 +118,23 @@ def covariance_between(stats: ClassStatistics, discriminants: Discriminants) -> 
         discriminants: Decompositions of the scatter.
     """
     assert stats.scatter is not None
-    factor = _unscaled(discriminants.factor.mT, discriminants.scales)
+    factor = _divide_by_scales(discriminants.factor.mT, discriminants.scales)
 
     def root() -> Float[Tensor, "m d"]:
-        within = _unscaled(_root_of(discriminants.spread), discriminants.scales)
+        within = _divide_by_scales(_root_of(discriminants.spread), discriminants.scales)
         return torch.cat([within, factor])
 
-    return _unless_rounding(stats, plus_gram(stats.scatter, factor), root)
+    return _covariance_or_zero(stats, plus_gram(stats.scatter, factor), root)
 
 
 def covariance_within(stats: ClassStatistics) -> Covariance:
     """Return the covariance of unlabelled samples, which are statistics of one class."""
     within = stats.scatter
     assert within is not None
-    return _unless_rounding(stats, within, lambda: _root_of(spread_within(within)))
+    return _covariance_or_zero(stats, within, lambda: _root_of(spread_within(within)))
 
 
-def _unless_rounding(
+def _covariance_or_zero(
     stats: ClassStatistics, matrix: Float[Tensor, "d d"] | Gram, root: Callable[[], Tensor]
 ) -> Covariance:
     """Return the covariance; zero where the samples differ by no more than rounding."""
@@ -148,12 +148,12 @@ def _unless_rounding(
 def _root_of(spread: Spread) -> Float[Tensor, "r d"]:
     """Return rows whose Gram matrix is the spread within classes."""
     if spread.definite is not None:
-        return _unscaled(spread.definite.root.mT, spread.scales)
+        return _divide_by_scales(spread.definite.root.mT, spread.scales)
     eigen = spread.eigen
-    return _unscaled((eigen.vectors * eigen.values.sqrt()).mT, spread.scales)
+    return _divide_by_scales((eigen.vectors * eigen.values.sqrt()).mT, spread.scales)
 
 
-def _unscaled(
+def _divide_by_scales(
     rows: Float[Tensor, "m d"], scales: Float[Tensor, " d"] | None
 ) -> Float[Tensor, "m d"]:
     return rows if scales is None else rows / scales
@@ -203,7 +203,7 @@ def rankme(covariance: Covariance) -> Float[Tensor, ""]:
     under a shift. A singular value below about
     $2\cdot10^{-8}\sqrt d$ of the largest one of the spread within classes counts as zero.
     """
-    return _exponential_entropy(covariance.uncentred)
+    return _exponential_entropy(covariance.singular_values)
 
 
 @metric(

@@ -101,7 +101,7 @@ class Uncertainty:
     warnings: tuple[str, ...] = ()
 
 
-def estimated(
+def estimate_errors(
     values: Mapping[str, float],
     replicates: Sequence[Mapping[str, float]],
     sample: Sample,
@@ -130,7 +130,7 @@ def estimated(
         if row.key not in values:
             continue
         if row.group == "ood":
-            estimate, reason = _of_ood(row, values[row.key], sample, known or {})
+            estimate, reason = _estimate_ood(row, values[row.key], sample, known or {})
         else:
             others = [each.get(row.key, math.nan) for each in replicates]
             estimate, reason = _estimate(row, values[row.key], others, sample)
@@ -181,7 +181,7 @@ def _estimate(
         return None, "the value is undefined in one of the replicates"
     estimate = jackknife(value, replicates)
     if row.needs & {"decisions", "hits"}:
-        return _rate(row, value, estimate, sample)
+        return _estimate_rate(row, value, estimate, sample)
     if estimate.standard_error <= _ROUNDING * abs(value):
         return None, "the value does not vary with the samples"
     if value == 0 == row.low:
@@ -233,7 +233,7 @@ def interval(key: str, value: float, estimate: Estimate) -> tuple[float, float]:
     return centre / ratio, min(centre * ratio, sys.float_info.max)
 
 
-def _of_ood(
+def _estimate_ood(
     row: Metric, value: float, sample: Sample, known: Mapping[str, float]
 ) -> tuple[Estimate | None, str]:
     """Return the estimate of a metric of OOD samples, or the reason why there is none."""
@@ -248,7 +248,7 @@ def _of_ood(
     return Estimate(known[row.key], value), ""
 
 
-def _rate(
+def _estimate_rate(
     row: Metric, value: float, estimate: Estimate, sample: Sample
 ) -> tuple[Estimate | None, str]:
     """Return the estimate of a share of the samples, which is not corrected."""

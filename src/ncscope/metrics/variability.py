@@ -145,7 +145,13 @@ def linear_probe_mse(stats: ClassStatistics, discriminants: Discriminants) -> Fl
     blocks = row_blocks(len(classes), max(root.shape))
     rows = [torch.linalg.vector_norm(classes[block] @ root, dim=1) for block in blocks]
     residual = torch.cat(rows).square()
-    return (stats.prior @ (residual + _unseparated(stats, discriminants))) / 2
+    hidden = torch.zeros_like(stats.prior)
+    if classes.shape[1] < stats.k - 1:
+        # Class contrasts that the means cannot show have no basis here. Their projector is what
+        # the others and the constant leave of the identity.
+        shown = torch.linalg.vector_norm(classes, dim=1).square()
+        hidden = (1 - stats.prior - shown).clamp(min=0)
+    return (stats.prior @ (residual + hidden)) / 2
 
 
 @metric(
@@ -169,7 +175,8 @@ def cosine_within(stats: ClassStatistics) -> Float[Tensor, ""]:
     and under positive scaling of each sample.
     """
     assert stats.unit_class_traces is not None
-    return _without_zero_vectors(stats, stats.prior @ stats.unit_class_traces)
+    value = stats.prior @ stats.unit_class_traces
+    return value * torch.nan if stats.zero_vectors else value
 
 
 @metric(
@@ -271,18 +278,6 @@ def cdnv(stats: ClassStatistics) -> Float[Tensor, ""]:
         return variance.div_(distance.mul_(2)).masked_fill_(coincide, torch.nan)
 
     return sum_over_pairs(frame, term) * 2 / (stats.k * (stats.k - 1))
-
-
-def _unseparated(stats: ClassStatistics, discriminants: Discriminants) -> Float[Tensor, " k"]:
-    """Return the diagonal of the projector on the class contrasts that the means cannot show."""
-    if discriminants.classes.shape[1] == stats.k - 1:
-        return torch.zeros_like(stats.prior)
-    shown = torch.linalg.vector_norm(discriminants.classes, dim=1).square()
-    return (1 - stats.prior - shown).clamp(min=0)
-
-
-def _without_zero_vectors(stats: ClassStatistics, value: Float[Tensor, ""]) -> Float[Tensor, ""]:
-    return value * torch.nan if stats.zero_vectors else value
 
 
 def _ratio(part: Float[Tensor, ""], whole: Float[Tensor, ""]) -> Float[Tensor, ""]:
