@@ -7,7 +7,7 @@ $HDR=|H(K_1)-H(K_2)|/\max\{H(K_1),H(K_2)\}$. Source: INFO section 3.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -37,11 +37,19 @@ _ZERO_ROW = "a feature is the zero vector and has no direction"
 _NO_ENTROPY = "an entropy is 0, as for two collapsed classes, or a vector is zero"
 
 RELATIVE_ERROR = 0.01
+"""Standard error of an estimated joint entropy, as a share of the larger of the two entropies."""
+
 DENSE_LIMIT = 4096
+"""Largest side of a matrix whose eigenvalues are computed; beyond it entropies are estimated."""
+
 MOMENT_BYTES = 2**30
+"""Largest size of second moments by class that are kept; beyond it the features are read again."""
+
 MOST_UNASKED = 2**25
-_DEGENERATE = 1e-9
-_ROUNDING = 1e-10
+"""Size of the second moments above which estimates are made only if they are asked for."""
+
+_DEGENERATE = 1e-9  # an entropy below this is one of rounding errors: nothing is divided by it
+_ROUNDING = 1e-10  # of a sum of three entropies; the mutual information is not negative
 
 
 @dataclass(frozen=True)
@@ -392,12 +400,11 @@ def dataset_entropies(
     side = _Side.of(heads.mT @ (counts[:, None] * heads))
     h2 = math.nan if zero_heads else side.entropy
     if n <= min(size, DENSE_LIMIT):
-        result = _from_samples(batches, heads, centre)
+        result = _from_samples(batches, heads, centre, side)
     else:
         result = _from_moments(batches, counts, heads, weight, centre, side, seed)
     joint = _exact(math.nan, size) if result.zeros or zero_heads else result.joint
-    zero = result.zeros, result.zero_rows, tuple(zero_heads[:10])
-    return Entropies(result.first, h2, joint, *zero)
+    return replace(result, second=h2, joint=joint, zero_heads=tuple(zero_heads[:10]))
 
 
 @metric(
@@ -421,25 +428,19 @@ def effective_rank(information: DatasetInformation) -> float:
     return math.exp(information.raw.first)
 
 
-class _FeatureEntropies(NamedTuple):
-    """Entropy of the features, joint entropy, and the rows without a direction."""
-
-    first: float
-    joint: EntropyEstimate
-    zeros: int = 0
-    zero_rows: tuple[int, ...] = ()
-
-
 def _from_samples(
-    batches: Batches, heads: Float[Tensor, "k r"], centre: Float[Tensor, " d"] | None
-) -> _FeatureEntropies:
+    batches: Batches,
+    heads: Float[Tensor, "k r"],
+    centre: Float[Tensor, " d"] | None,
+    second: _Side,
+) -> Entropies:
     """Compute the entropies from the features themselves, if n is the smallest side."""
     features = torch.cat([rows.to(heads.device) for rows, _ in batches])
     zeros, rows = zero_rows(features, centre), unit_rows(features, centre)
     paired = heads[torch.cat([labels.to(heads.device) for _, labels in batches])]
     joint = _exact(float(spectral_entropy((rows @ rows.mT) * (paired @ paired.mT))), len(rows))
     first = math.nan if zeros else float(gram_entropy(rows))
-    return _FeatureEntropies(first, joint, len(zeros), tuple(zeros[:10]))
+    return Entropies(first, second.entropy, joint, len(zeros), tuple(zeros[:10]))
 
 
 def _from_moments(
@@ -450,23 +451,23 @@ def _from_moments(
     centre: Float[Tensor, " d"] | None,
     second: _Side,
     seed: int,
-) -> _FeatureEntropies:
+) -> Entropies:
     """Compute the entropies from the second moments, or from products with stored features."""
     d, size = weight.shape[1], weight.shape[1] * heads.shape[1]
     small = _moments_fit(weight)
-    gathered = _gather_moments(batches, counts, weight, centre, by_class=small)
-    if gathered.zeros:
-        unknown = _exact(math.nan, size)
-        return _FeatureEntropies(math.nan, unknown, gathered.zeros, tuple(gathered.zero_rows))
-    first = _Side.of(gathered.second.sum(0))
+    moments = _gather_moments(batches, counts, weight, centre, by_class=small)
+    if moments.zeros:
+        unknown, zero = _exact(math.nan, size), (moments.zeros, tuple(moments.zero_rows))
+        return Entropies(math.nan, second.entropy, unknown, *zero)
+    first = _Side.of(moments.second.sum(0))
     if small and size <= DENSE_LIMIT:
-        whole = MomentProduct(gathered.second, heads).dense()
-        return _FeatureEntropies(first.entropy, _exact(float(spectral_entropy(whole)), size))
+        joint = _exact(float(spectral_entropy(MomentProduct(moments.second, heads).dense())), size)
+        return Entropies(first.entropy, second.entropy, joint)
     stored = RowProduct(batches, heads, d, centre)
-    product = MomentProduct(gathered.second, heads) if small else stored
+    product = MomentProduct(moments.second, heads) if small else stored
     n, k = int(counts.sum()), len(heads)
     joint = _estimate_joint(product, size, n, [first, second], k, seed, weight.device)
-    return _FeatureEntropies(first.entropy, joint)
+    return Entropies(first.entropy, second.entropy, joint)
 
 
 def _gather_moments(
@@ -486,6 +487,7 @@ def _gather_moments(
 
 def _head_factor(unit: Float[Tensor, "k d"]) -> Float[Tensor, "k r"]:
     r"""Return $L$ with $LL^\top=\hat W\hat W^\top$ and as many columns as the rank."""
+    # Columns for the rank and not for d: the joint matrix has a side of d r, and must fit.
     eigen, right = factor_eigen(unit.mT, min(unit.shape))
     return right * eigen.values.sqrt()
 
@@ -556,6 +558,7 @@ def _estimate_joint(
 ) -> EntropyEstimate:
     """Estimate a joint entropy to a share of its lower bound, the larger of the two entropies."""
     error = RELATIVE_ERROR * max(*(side.entropy for side in sides), 0.1)
+    # A product with a Gram matrix of unit vectors raises no eigenvalue above the other's largest.
     largest = min(side.largest for side in sides)
     generator = torch.Generator(device).manual_seed(seed)
     return estimated_entropy(product, size, trace, error, generator, dominant, largest)

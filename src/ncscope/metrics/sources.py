@@ -56,9 +56,6 @@ class Sources:
     ood: OodResult | None = None
     one_logit: bool = False
 
-    def __post_init__(self) -> None:
-        """Refuse a weight decay that is negative or not finite."""
-
     @cached_property
     def in_range(self) -> "Sources":
         """Sources with features and weight in units in which metrics can be computed."""
