@@ -114,7 +114,7 @@ class Metric:
 _DECLARED: dict[str, list[Metric]] = {}
 
 
-def declared_in(module: str) -> list[Metric]:
+def metrics_of_module(module: str) -> list[Metric]:
     """Return the metrics of a module that has been imported, in the order of its text."""
     return list(_DECLARED[module])
 

@@ -76,7 +76,7 @@ class OodResult:
         return {key: error for key, error in errors.items() if error > 0}
 
 
-def _unknown_at_collapse(_: int) -> float:
+def _no_value(_: int) -> float:
     """Return NaN: the value at collapse depends on the OOD samples."""
     return math.nan
 
@@ -95,7 +95,7 @@ def _unknown_at_collapse(_: int) -> float:
     needs={"ood"},
     high=1.0,
     zero="the class means are orthogonal to the OOD mean",
-    at_collapse=_unknown_at_collapse,
+    at_collapse=_no_value,
     chance_level=False,
     no_interval=_OTHER_SAMPLES,
     undefined="a class mean or the OOD mean is zero up to rounding",
@@ -117,7 +117,7 @@ def _unknown_at_collapse(_: int) -> float:
     needs={"ood"},
     high=1.0,
     zero="the OOD mean leaves the global mean orthogonally to all class means",
-    at_collapse=_unknown_at_collapse,
+    at_collapse=_no_value,
     chance_level=False,
     no_interval=_OTHER_SAMPLES,
     undefined="a class mean or the OOD mean equals the global mean up to rounding",
@@ -212,7 +212,7 @@ def _declare_detector(
         high=1.0,
         zero="every OOD sample scores higher than every sample",
         better="high",
-        at_collapse=_unknown_at_collapse,
+        at_collapse=_no_value,
         chance_level=False,
         undefined=undefined,
     )(ood_auroc)
@@ -231,7 +231,7 @@ def _declare_detector(
         needs={"ood", "scores"} | needs,
         high=1.0,
         zero="the threshold refuses every OOD sample",
-        at_collapse=_unknown_at_collapse,
+        at_collapse=_no_value,
         chance_level=False,
         no_interval=_OTHER_SAMPLES,
         undefined=undefined,

@@ -16,7 +16,7 @@ from ncscope.metrics import (
     uniformity,
     variability,
 )
-from ncscope.metrics.metric import Metric, declared_in
+from ncscope.metrics.metric import Metric, metrics_of_module
 
 GROUPS = ("nc1", "nc2", "nc3", "nc4", "pfc", "mse", "information", "spectra", "ood", "per_class")
 
@@ -35,5 +35,5 @@ _MODULES = (
 """Modules of metrics, in the order of reports; within a module the order is that of its text."""
 
 METRICS: dict[str, Metric] = {
-    row.key: row for module in _MODULES for row in declared_in(module.__name__)
+    row.key: row for module in _MODULES for row in metrics_of_module(module.__name__)
 }

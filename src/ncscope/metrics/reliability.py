@@ -70,7 +70,7 @@ def warnings_on(sources: Sources, values: Mapping[str, float]) -> tuple[str, ...
 def _warn_of_rounding_in_spectrum(sources: Sources, values: Collection[str]) -> Iterator[str]:
     """Warn if products in float32 do not resolve a part of the spectrum."""
     of_spectrum = [key for key in _SPECTRAL if key in values]
-    if sources.stats.blocked and of_spectrum and (lost := sources.covariance.lost_count):
+    if sources.stats.blocked and of_spectrum and (lost := sources.covariance.num_lost):
         yield (
             f"precision='blocked' does not resolve the {lost} smallest of {sources.stats.dim} "
             f"eigenvalues, which count as 0 in {', '.join(of_spectrum)}; measure with "

@@ -89,7 +89,7 @@ class Covariance:
         return BLOCKED_ERROR * float(torch.linalg.eigvalsh(self.rounded)[-1])
 
     @property
-    def lost_count(self) -> int:
+    def num_lost(self) -> int:
         """Number of eigenvalues that are 0 because products in float32 do not resolve them."""
         if not self.error:
             return 0
