@@ -5,6 +5,7 @@ from difflib import get_close_matches
 
 from ncscope.metrics.evaluate import select
 from ncscope.metrics.metric import Metric
+from ncscope.metrics.registry import METRICS
 
 _NEEDED = {
     "head": "the classifier's weight",
@@ -26,12 +27,15 @@ def missing_key(key: object, present: Iterable[str], *, labelled: bool) -> KeyEr
         present: Keys of the report.
         labelled: True if the report is of samples with labels.
     """
-    for row in select(None):
+    for row in METRICS.values():
         if key in (row.key, *row.aliases):
             needed = ["labels"] if row.needs_classes and not labelled else []
             needed += dict.fromkeys(text for name, text in _NEEDED.items() if name in row.needs)
             needs = f" and needs {', '.join(needed)}" if needed else ""
-            return KeyError(f"{key!r} was not measured; it is in the group {row.group!r}{needs}")
+            where = f"is in the group {row.group!r}"
+            if row.on_request:
+                where = "must be asked for by its key"
+            return KeyError(f"{key!r} was not measured; it {where}{needs}")
     nearest = get_close_matches(str(key).lower(), list(present), n=1)
     return KeyError(f"{key!r}; did you mean {nearest[0]!r}?" if nearest else key)
 

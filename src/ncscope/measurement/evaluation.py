@@ -25,7 +25,7 @@ from ncscope.metrics.information import (
 )
 from ncscope.metrics.layerwise import geodesic, relative_position, straightness
 from ncscope.metrics.ood import OodScorer
-from ncscope.metrics.reliability import missing_in_reference
+from ncscope.metrics.reliability import warn_of_missing_classes
 from ncscope.metrics.sources import Sources
 from ncscope.stats.decisions import Decider, Hits
 from ncscope.stats.directions import Batches
@@ -116,7 +116,7 @@ def evaluate_layers(
             )
             record = layer_record(plan.name, sources, plan.groups, by_class=bool(options.by_class))
             if plan.name in known and plan.needs.decisions:
-                missing = missing_in_reference(stats[plan.name], known[plan.name])
+                missing = warn_of_missing_classes(stats[plan.name], known[plan.name])
                 record = replace(record, warnings=(*missing, *record.warnings))
             records.append(record)
     if notes:

@@ -15,7 +15,7 @@ from ncscope.measurement.gather import InsideScores
 from ncscope.measurement.plans import LayerPlan
 from ncscope.measurement.resampling import LayerSamples, in_unit
 from ncscope.metrics.evaluate import Needs, select
-from ncscope.metrics.ood import OodResult, OodScorer, fitting_notes, mean_cosines
+from ncscope.metrics.ood import OodResult, OodScorer, describe_fit, mean_cosines
 from ncscope.stats.batch import check_features, refuse_magnitude
 from ncscope.stats.classes import BatchClasses
 from ncscope.stats.faults import BatchFaults, refuse_faults
@@ -82,7 +82,7 @@ def compare_features(
     scorer = OodScorer(fitted, samples.plan.weight, samples.plan.bias, unit=top)
     inside = scorer(in_unit(features, top - samples.exponent))
     beside = scorer(in_unit(move_to(outside, features.device), top))
-    notes = fitting_notes(scorer, on_own=samples.means_of is None)
+    notes = describe_fit(scorer, on_own=samples.means_of is None)
     return _result(cosines, scorer, inside, beside, None, notes)
 
 
@@ -162,7 +162,7 @@ class OodPass:
         self._notes: tuple[str, ...] = ()
         if plan.needs.scores:
             self.scorer = OodScorer(fitted, plan.weight, plan.bias)
-            self._notes = fitting_notes(self.scorer, on_own=on_own)
+            self._notes = describe_fit(self.scorer, on_own=on_own)
         self._scores: list[Tensor] = []
         self._faults, self._layer = BatchFaults(device), plan.name
 

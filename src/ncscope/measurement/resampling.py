@@ -18,7 +18,7 @@ from ncscope.metrics.information import DatasetInformation, dataset_information
 from ncscope.metrics.ood import OodResult
 from ncscope.metrics.reliability import no_better_than_chance
 from ncscope.metrics.sources import Sources
-from ncscope.metrics.uncertainty import WITHOUT_LABELS, Sample, Uncertainty, estimated
+from ncscope.metrics.uncertainty import WITHOUT_LABELS, Sample, Uncertainty, estimate_errors
 from ncscope.stats.decisions import Decider, DecisionCounts, DecisionTally
 from ncscope.stats.directions import Batches
 from ncscope.stats.jackknife import GROUPS, Dealer, Replicate, leave_one_out, take_rows
@@ -250,7 +250,7 @@ def standard_errors(
     """
     sample = Sample.of(stats, own_means=samples.means_of is None)
     if sample.smallest < GROUPS:
-        return estimated(values, [], sample)
+        return estimate_errors(values, [], sample)
     before, random = _counts_before(samples), redraw == "random_sizes"
 
     def deal() -> Dealer:
@@ -268,7 +268,7 @@ def standard_errors(
         samples.values(replicate, samples.finish(each))
         for replicate, each in zip(replicates, moments, strict=True)
     ]
-    return estimated(values, found, sample, known, random_sizes=random)
+    return estimate_errors(values, found, sample, known, random_sizes=random)
 
 
 def _moments_of_each(

@@ -19,7 +19,7 @@ from ncscope.metrics.class_columns import GROUP, MOST_CLASSES, class_columns
 from ncscope.metrics.class_means import cosines
 from ncscope.metrics.evaluate import check_unlabelled, evaluate, needs_of, spectra, wants_spectra
 from ncscope.metrics.information import takes_long
-from ncscope.metrics.reliability import missing_in_reference, warnings_on
+from ncscope.metrics.reliability import warn_of_missing_classes, warnings_on
 from ncscope.metrics.sources import Sources
 from ncscope.stats.classes import BatchClasses
 from ncscope.stats.moments import ClassMoments
@@ -133,7 +133,7 @@ def measure_samples(
     if not decided:
         record = replace(record, notes=(*record.notes, _UNDECIDED))
     if decided and needs.decisions and reference is not None:
-        missing = missing_in_reference(stats, reference)
+        missing = warn_of_missing_classes(stats, reference)
         record = replace(record, warnings=(*missing, *record.warnings))
     trusted = add_chance_and_errors(
         record, samples, stats, baseline=baseline, uncertainty=uncertainty, ood=compared

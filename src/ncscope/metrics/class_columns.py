@@ -96,8 +96,8 @@ def _accuracy(
     """Divide the hits of the classes present by their numbers of samples."""
     if hits is None:
         return None
-    own = hits.to(stats.counts.device)[stats.classes]
-    return own.to(stats.prior) / stats.counts
+    present = hits.to(stats.counts.device)[stats.classes]
+    return present.to(stats.prior) / stats.counts
 
 
 def _pair_cdnv(

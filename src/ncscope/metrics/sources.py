@@ -56,9 +56,6 @@ class Sources:
     ood: OodResult | None = None
     one_logit: bool = False
 
-    def __post_init__(self) -> None:
-        """Refuse a weight decay that is negative or not finite."""
-
     @cached_property
     def in_range(self) -> "Sources":
         """Sources with features and weight in units in which metrics can be computed."""
@@ -143,7 +140,7 @@ class Sources:
         return means_entropies(self._present_rows, self.stats.frame)
 
     @property
-    def gathered(self) -> frozenset[str]:
+    def available(self) -> frozenset[str]:
         """Statistics that are there, by their names in the registry."""
         met = {
             "scatter": self.stats.scatter is not None,
