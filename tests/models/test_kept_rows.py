@@ -10,8 +10,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from ncscope.models.evaluation import evaluation_mode
 from ncscope.models.heads import find_head
-from ncscope.models.measuring import measuring
 from ncscope.models.parts import PartsObserver
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.models.tracing import BatchAxis, trace
@@ -88,7 +88,7 @@ def rows_of(model: nn.Module, inputs: Any, find: Callable[[], Any]) -> float:
     """How many rows of the greatest width are alive at once beyond those of a pass alone."""
 
     def passes() -> None:
-        with measuring(model):
+        with evaluation_mode(model):
             model(inputs)
 
     return (peak(find) - peak(passes)) / (4 * VOCABULARY)

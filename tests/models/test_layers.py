@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
-from ncscope.models.layers import match_layers, named_layer, residual_blocks
+from ncscope.models.layers import find_layer, match_layers, residual_blocks
 from ncscope.models.networks.residual import ResidualNet
 
 
@@ -39,8 +39,8 @@ def test_pattern_that_matches_nothing() -> None:
 def test_named_layer_knows_aliases() -> None:
     model = nn.Module()
     model.one = model.two = nn.Linear(2, 2)
-    assert named_layer(model, "two") is model.one
-    assert named_layer(model, "") is model
+    assert find_layer(model, "two") is model.one
+    assert find_layer(model, "") is model
 
 
 class Block(nn.Module):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from ncscope.models.outputs import named_tensors, possible_logits, tensors_in
+from ncscope.models.outputs import possible_logits, tensors_by_place, tensors_in
 
 ROWS, MAP = torch.zeros(4, 3), torch.zeros(4, 3, 2, 2)
 
@@ -33,7 +33,7 @@ class Output:
     ],
 )
 def test_places_are_named_depth_first(value: object, places: list[str]) -> None:
-    assert [name for name, _ in named_tensors(value)] == places
+    assert [name for name, _ in tensors_by_place(value)] == places
 
 
 def test_a_value_that_holds_itself_ends_the_search() -> None:

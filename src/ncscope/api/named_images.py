@@ -18,9 +18,9 @@ from ncscope.data.images import ImageData, Images
 from ncscope.data.preprocessing import Preprocessing
 from ncscope.errors import InputError
 from ncscope.measurement.batches import device_of, split
+from ncscope.models.evaluation import evaluation_mode, restore_buffers
 from ncscope.models.forward import forward
-from ncscope.models.libraries import NamedModel
-from ncscope.models.measuring import kept_buffers, measuring
+from ncscope.models.libraries import ImageClassifier
 from ncscope.transfer.ranking import hold_out
 
 Preprocess = Literal["model", "data"]
@@ -135,7 +135,9 @@ def _shape(images: Images) -> Shape:
     return 3, size, size
 
 
-def loader_for(opened: NamedModel, images: Images, image_options: ImageOptions) -> DataLoader[Any]:
+def loader_for(
+    opened: ImageClassifier, images: Images, image_options: ImageOptions
+) -> DataLoader[Any]:
     """Return a loader of the images in their order, prepared as in the model's training.
 
     Raises:
@@ -169,7 +171,7 @@ def _check_taken(
     """Check that a model runs on an image that was not prepared for it, by running the model."""
     inputs, _ = split(default_collate([item]), device_of(model))
     try:
-        with measuring(model), kept_buffers(model):
+        with evaluation_mode(model), restore_buffers(model):
             forward(model, inputs)
     except (RuntimeError, ValueError, AssertionError) as error:
         message = " ".join(str(error).split())[:200]

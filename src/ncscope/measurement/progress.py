@@ -15,7 +15,8 @@ def with_progress(
         what: Word before the bar.
         show: Show the bar if True, and if stderr is a terminal.
     """
-    # Imported while `measuring` keeps the random states: rich draws a number when it is imported.
+    # Imported inside `evaluation_mode`, which restores the random states: rich draws a number
+    # when it is imported.
     from rich.console import Console
     from rich.progress import track
 

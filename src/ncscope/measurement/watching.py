@@ -18,14 +18,14 @@ from ncscope.measurement.evaluation import Probed
 from ncscope.measurement.model import LayerwiseProbe
 from ncscope.measurement.plans import ProbeOptions, for_model
 from ncscope.measurement.second_pass import Kept, check_second_pass, samples_kept
+from ncscope.models.evaluation import disable_compilation, restore_buffers
 from ncscope.models.heads import Head
-from ncscope.models.hooks import caught
-from ncscope.models.measuring import kept_buffers, uncompiled
+from ncscope.models.hooks import guard_hook
 from ncscope.models.parts import PartsObserver
 from ncscope.models.replicas import check_replicas
 from ncscope.models.taps import Taps
 from ncscope.models.tracing import Trace, trace
-from ncscope.models.wrappers import unwrapped
+from ncscope.models.wrappers import unwrap
 from ncscope.stats.batch import as_tensor
 from ncscope.stats.statistics import ClassStatistics
 
@@ -80,7 +80,7 @@ class Watch:
         whole: bool = True,
     ) -> None:
         self.reference = reference
-        self._given, self._model = model, unwrapped(model)
+        self._given, self._model = model, unwrap(model)
         self._options, self._whole = for_model(options or ProbeOptions(), model), whole
         check_second_pass(self._options)
         self._processes = self._options.processes
@@ -134,7 +134,7 @@ class Watch:
         if self._failure is not None:
             return
         self._attached = True
-        self._hooks.enter_context(uncompiled(self._given))
+        self._hooks.enter_context(disable_compilation(self._given))
         if self._traced is not None and self._observer is None:
             self._tap(self._traced)
             return
@@ -143,7 +143,7 @@ class Watch:
         observer = PartsObserver(self._model, layers, head, self._fail, whole=self._whole)
         self._observer = self._observing.enter_context(observer)
         if self._whole:
-            hook = caught(self._begin_first, self._fail)
+            hook = guard_hook(self._begin_first, self._fail)
             finder = self._model.register_forward_pre_hook(hook, with_kwargs=True)
             self._hooks.callback(finder.remove)
 
@@ -252,7 +252,7 @@ class Watch:
         """Trace the model on the first pass; what follows shows whether the loop calls parts."""
         assert self._observer is not None
         self._hooks.close()  # tracing runs the model
-        self._hooks.enter_context(uncompiled(self._given))
+        self._hooks.enter_context(disable_compilation(self._given))
         with self._observer.paused():
             try:
                 self._traced = self._trace(module, args, kwargs)
@@ -265,7 +265,7 @@ class Watch:
         self._unchecked = _named_inputs(module, args, kwargs)
         inputs = _cloned(self._unchecked)  # the model may change its inputs in place
         layers, head = self._options.layers, self._options.head
-        with _outliving(), kept_buffers(self._model):
+        with _outliving(), restore_buffers(self._model):
             return trace(self._model, inputs, layers, head, pool=self._options.pool)
 
     def _settle(self) -> None:
@@ -301,8 +301,8 @@ class Watch:
     def _tap(self, traced: Trace) -> Taps:
         taps = traced.taps(self._model, pool=self._options.pool, on_error=self._fail)
         if self._taps is not None:
-            taps.go_on_from(self._taps)
-        self._hooks.enter_context(uncompiled(self._given))
+            taps.continue_from(self._taps)
+        self._hooks.enter_context(disable_compilation(self._given))
         self._taps = self._hooks.enter_context(taps)
         return self._taps
 

@@ -8,15 +8,15 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
+from ncscope.models.evaluation import evaluation_mode, restore_buffers
 from ncscope.models.linear_calls import (
     CallRows,
     LinearCall,
-    dequantized,
-    own_tensor,
-    whole_tensor,
+    copy_whole_tensor,
+    dequantize,
+    read_tensor,
 )
-from ncscope.models.measuring import kept_buffers, measuring
-from ncscope.models.wrappers import assembled
+from ncscope.models.wrappers import assemble_parameters
 
 # Classes whose weights are converted at once.
 _BLOCK = 8192
@@ -26,7 +26,7 @@ _OUTPUTS = 2**24
 Affine = tuple[Float[Tensor, "k d"], Float[Tensor, " k"] | None]
 
 
-def affine_reader(model: nn.Module, call: LinearCall) -> Callable[[], Affine | None]:
+def find_affine_map(model: nn.Module, call: LinearCall) -> Callable[[], Affine | None]:
     """Return a function that reads the weight and the bias of a layer.
 
     With these, ``features @ weight.T + bias`` is the output of the call. The module's own weight
@@ -64,8 +64,8 @@ def affine_reader(model: nn.Module, call: LinearCall) -> Callable[[], Affine | N
 def _own(model: nn.Module, call: LinearCall) -> Affine | None:
     """Return the weight and the bias that a module holds; None if they have other shapes."""
     # Not in training mode: spectral normalisation would do a step of its iteration.
-    with measuring(call.module), kept_buffers(call.module):
-        weight, bias = (whole_tensor(model, call.module, part) for part in ("weight", "bias"))
+    with evaluation_mode(call.module), restore_buffers(call.module):
+        weight, bias = (copy_whole_tensor(model, call.module, part) for part in ("weight", "bias"))
     assert call.rows is not None
     size = call.rows.features.shape[1]
     if weight is None or weight.ndim < 2 or not weight.is_floating_point():
@@ -100,12 +100,12 @@ def map_on_unit_vectors(model: nn.Module, call: LinearCall) -> Affine | None:
         shaped = rows[None] if call.by_token else rows.unflatten(1, call.row)
         # Not a call: hooks of the module belong to the passes of the user's loop.
         output = call.module.forward(shaped)
-        return dequantized(output.detach()).reshape(len(rows), classes)
+        return dequantize(output.detach()).reshape(len(rows), classes)
 
     columns = []
     step = max(1, _OUTPUTS // classes)
     try:
-        with measuring(call.module), assembled(model, call.module):
+        with evaluation_mode(call.module), assemble_parameters(model, call.module):
             bias = run(like.new_zeros(1, size))[0]
             for start in range(0, size, step):
                 unit = torch.eye(size, dtype=like.dtype, device=like.device)[start : start + step]
@@ -138,10 +138,10 @@ def _product(features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 def _is_quantised(module: nn.Module) -> bool:
     """Return whether the weight is quantised: such a module may round its input too."""
-    weights = [own_tensor(part, "weight") for part in module.modules()]
+    weights = [read_tensor(part, "weight") for part in module.modules()]
     return any(
         weight is not None
-        and (dequantized(weight) is not weight or not weight.dtype.is_floating_point)
+        and (dequantize(weight) is not weight or not weight.dtype.is_floating_point)
         for weight in weights
     )
 

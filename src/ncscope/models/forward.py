@@ -41,7 +41,7 @@ def forward(model: nn.Module, inputs: object) -> Any:
     return model(inputs)
 
 
-def predicted_classes(logits: Tensor) -> Tensor:
+def predict_classes(logits: Tensor) -> Tensor:
     """Return the class of the greatest logit of each row; the first of equal ones.
 
     If the classes are sharded over processes (DTensor), the best logit and its class travel, not
@@ -55,23 +55,23 @@ def predicted_classes(logits: Tensor) -> Tensor:
 
     Example:
         >>> import torch
-        >>> predicted_classes(torch.tensor([[0.0, 2.0, 1.0], [3.0, 0.0, 3.0]]))
+        >>> predict_classes(torch.tensor([[0.0, 2.0, 1.0], [3.0, 0.0, 3.0]]))
         tensor([1, 0])
     """
     return best_in_all_shards(logits)
 
 
-def undecided_rows(logits: Tensor, classes: Tensor) -> Tensor:
+def mark_ties(logits: Tensor, classes: Tensor) -> Tensor:
     """Return which rows have several equal greatest logits, or NaN.
 
     Args:
         logits: Logits of shape B x K or B x T x K. Of sharded ones (DTensor) no row is marked.
-        classes: Class of the greatest logit of each row, as `predicted_classes` returns it.
+        classes: Class of the greatest logit of each row, as `predict_classes` returns it.
 
     Example:
         >>> import torch
         >>> logits = torch.tensor([[0.0, 2.0, 1.0], [3.0, 0.0, 3.0], [torch.nan, 0.0, 1.0]])
-        >>> undecided_rows(logits, predicted_classes(logits))
+        >>> mark_ties(logits, predict_classes(logits))
         tensor([False,  True,  True])
     """
     if is_sharded(logits):

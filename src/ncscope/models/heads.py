@@ -12,23 +12,23 @@ from torch.nn import functional
 
 from ncscope.errors import InputError
 from ncscope.metrics.sources import ONE_LOGIT
-from ncscope.models.affine import Affine, affine_reader
+from ncscope.models.affine import Affine, find_affine_map
+from ncscope.models.evaluation import evaluation_mode, restore_buffers
 from ncscope.models.forward import forward
 from ncscope.models.last_step import LastStep, find_last_step
-from ncscope.models.layers import named_layer
+from ncscope.models.layers import find_layer
 from ncscope.models.linear_calls import (
     KEPT_ROWS,
     CallRows,
     LinearCall,
     Wanted,
-    own_tensor,
-    recorded_calls,
+    read_tensor,
+    record_calls,
 )
 from ncscope.models.matrix_heads import find_matrix_head
-from ncscope.models.measuring import kept_buffers, measuring
-from ncscope.models.outputs import no_logits, possible_logits
-from ncscope.models.sharding import is_sharded, local, rows_at, true_in_all_shards
-from ncscope.models.wrappers import named_modules
+from ncscope.models.outputs import no_logits_error, possible_logits
+from ncscope.models.sharding import is_sharded, local_shard, rows_at, true_in_all_shards
+from ncscope.models.wrappers import walk_modules
 
 Rows: TypeAlias = Literal["sample", "token", "chosen token"]
 
@@ -142,8 +142,8 @@ def find_head(model: nn.Module, inputs: object, name: str | None = None) -> Head
         >>> head.name, head.weight.shape
         ('3', torch.Size([2, 3]))
     """
-    with measuring(model):
-        return head_of(model, inputs, first_look(model, inputs, name), name)[0]
+    with evaluation_mode(model):
+        return find_head_after_pass(model, inputs, record_first_pass(model, inputs, name), name)[0]
 
 
 @dataclass
@@ -154,21 +154,21 @@ class Look:
     calls: list[LinearCall]
 
 
-def first_look(model: nn.Module, inputs: object, name: str | None = None) -> Look:
+def record_first_pass(model: nn.Module, inputs: object, name: str | None = None) -> Look:
     """Run the model on a batch, and record the calls of its linear layers.
 
     Args:
-        model: A classifier, in the context `measuring`.
+        model: A classifier, in the context `evaluation_mode`.
         inputs: Batch without the labels.
         name: Name of the head, if known.
     """
     wanted = None
     if name is not None:
-        wanted = Wanted({named_layer(model, name)}, KEPT_ROWS, columns=True)
+        wanted = Wanted({find_layer(model, name)}, KEPT_ROWS, columns=True)
     return _look(model, inputs, wanted, masked=name is not None)
 
 
-def head_of(
+def find_head_after_pass(
     model: nn.Module, inputs: object, first: Look, name: str | None = None
 ) -> tuple[Head, torch.Size]:
     """Find the head after the first look at a batch; run the batch again if that must be.
@@ -178,9 +178,9 @@ def head_of(
     pass keeps rows of exactly these calls.
 
     Args:
-        model: A classifier, in the context `measuring`.
+        model: A classifier, in the context `evaluation_mode`.
         inputs: Batch of the first look.
-        first: Result of `first_look`; its outputs are dropped before a second pass.
+        first: Result of `record_first_pass`; its outputs are dropped before a second pass.
         name: Name of the head, if known.
 
     Returns:
@@ -189,19 +189,19 @@ def head_of(
 
     def look_again(wanted: Wanted) -> Look:
         first.outputs = {}
-        with kept_buffers(model):
+        with restore_buffers(model):
             return _look(model, inputs, wanted, masked=name is not None)
 
     if name is not None:
-        module = named_layer(model, name)
+        module = find_layer(model, name)
         if not any(call.module is module for call in first.calls):
             first = look_again(Wanted({module}, KEPT_ROWS, columns=True, widths=()))
-        head = head_among(model, first.calls, first.outputs, name)
+        head = find_head_among_calls(model, first.calls, first.outputs, name)
         shape = _shape_of(head, first)
         widths = {output.shape[-1] for output in first.outputs.values()}
         if not head.gives_logits and len(head.weight) not in widths:
             first.outputs = {}
-            with kept_buffers(model):
+            with restore_buffers(model):
                 _refuse_hidden(model, inputs, head, widths)
         return head, shape
     look = first
@@ -226,7 +226,7 @@ def _refuse_hidden(model: nn.Module, inputs: object, head: Head, widths: set[int
     Outputs of one number a sample may be losses beside logits that the model does not return.
     """
     try:
-        other, _ = head_of(model, inputs, first_look(model, inputs))
+        other, _ = find_head_after_pass(model, inputs, record_first_pass(model, inputs))
     except InputError:
         if widths <= {1}:
             return
@@ -242,7 +242,7 @@ def _refuse_hidden(model: nn.Module, inputs: object, head: Head, widths: set[int
     )
 
 
-def head_among(
+def find_head_among_calls(
     model: nn.Module,
     calls: list[LinearCall],
     outputs: Mapping[str, Tensor],
@@ -269,14 +269,14 @@ def head_among(
     return head
 
 
-def chosen_tokens(
+def mark_chosen_tokens(
     output: Float[Tensor, "b t k"], logits: Float[Tensor, "b k"]
 ) -> Bool[Tensor, "b t"]:
     """Mark the tokens whose outputs equal the logits of their sample.
 
     Example:
         >>> output = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])
-        >>> chosen_tokens(output, torch.tensor([[3.0, 4.0]]))
+        >>> mark_chosen_tokens(output, torch.tensor([[3.0, 4.0]]))
         tensor([[False,  True]])
     """
     return (output.to(logits.dtype) == logits[:, None]).all(dim=2)
@@ -302,11 +302,11 @@ class _Match:
 
 
 def _look(model: nn.Module, inputs: object, wanted: Wanted | None, *, masked: bool = False) -> Look:
-    with recorded_calls(model, wanted=wanted) as calls:
+    with record_calls(model, wanted=wanted) as calls:
         returned = forward(model, inputs)
     outputs = {place: output.detach() for place, output in possible_logits(returned).items()}
     if not outputs and not masked:
-        raise no_logits(returned)
+        raise no_logits_error(returned)
     finite = {}
     for place, output in outputs.items():
         broken = _nonfinite_rows(output, masked)
@@ -330,7 +330,7 @@ def _nonfinite_rows(logits: Tensor, masked: bool) -> Bool[Tensor, "..."]:
         masked: Allow -inf beside finite logits if True: a model masks the outputs of a head that is
             given by name.
     """
-    shard = local(logits)
+    shard = local_shard(logits)
     if shard.numel() == 0:
         return torch.zeros(shard.shape[:-1], dtype=torch.bool)
     low, high = shard.aminmax(dim=-1)
@@ -420,7 +420,7 @@ def _is_chosen(rows: CallRows, logits: Tensor, axis: int) -> bool:
     columns = rows.columns[axis]
     samples = torch.arange(len(columns))
     of_samples = rows_at(logits, (samples,))[:, : columns.shape[2]]
-    return bool(chosen_tokens(columns, of_samples).any(dim=1).all())
+    return bool(mark_chosen_tokens(columns, of_samples).any(dim=1).all())
 
 
 def _weighted_head(
@@ -555,7 +555,7 @@ def _built(model: nn.Module, calls: Sequence[LinearCall], match: _Match) -> Head
             found=f"{times} calls",
             fix="wrap the model so that it sees one view of the inputs at a time",
         )
-    read = affine_reader(model, call)
+    read = find_affine_map(model, call)
     affine = read()
     assert affine is not None
     head = Head(
@@ -668,11 +668,11 @@ def _tokens_flat(call: LinearCall, logits: Tensor) -> bool:
 def _check_whole_logits(model: nn.Module, outputs: Mapping[str, Tensor]) -> None:
     """Check that plain logits are not those of this process's share of the classes."""
     widths = {output.shape[-1] for output in outputs.values() if not is_sharded(output)}
-    for name, module in named_modules(model):
-        weight = own_tensor(module, "weight")
+    for name, module in walk_modules(model):
+        weight = read_tensor(module, "weight")
         if weight is None or not is_sharded(weight):
             continue
-        share = len(local(weight))
+        share = len(local_shard(weight))
         if share in widths and share < len(weight):
             raise InputError(
                 expected="logits of all classes, or as a DTensor",
@@ -728,7 +728,7 @@ def _alike(call: LinearCall, logits: Tensor) -> bool:
 
 
 def _last_call(model: nn.Module, calls: Sequence[LinearCall], name: str) -> LinearCall:
-    module = named_layer(model, name)
+    module = find_layer(model, name)
     matching = [call for call in calls if call.module is module]
     if not matching:
         raise InputError(

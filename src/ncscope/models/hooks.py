@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 
-def caught(hook: Any, on_error: Callable[[Exception], None] | None) -> Any:
+def guard_hook(hook: Any, on_error: Callable[[Exception], None] | None) -> Any:
     """Return a hook that passes its exceptions to a function instead of raising them.
 
     Args:

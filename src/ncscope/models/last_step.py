@@ -133,10 +133,10 @@ def find_last_step(outputs: Rows, returned: Rows) -> LastStep | None:
     if not (z.isfinite().all() and p.isfinite().all()):
         return None
     steps = _proposals(z, p, torch.finfo(returned.dtype).tiny)
-    return next((step for step in steps if leads(step, outputs, returned)), None)
+    return next((step for step in steps if step_leads(step, outputs, returned)), None)
 
 
-def leads(step: LastStep, outputs: Rows, returned: Rows) -> bool:
+def step_leads(step: LastStep, outputs: Rows, returned: Rows) -> bool:
     """Return whether a step leads from outputs to what was returned, also in how its rows differ.
 
     Args:
@@ -146,8 +146,10 @@ def leads(step: LastStep, outputs: Rows, returned: Rows) -> bool:
 
     Example:
         >>> rows = torch.randn(8, 3)
-        >>> leads(LastStep("softmax"), rows, rows.softmax(1)), leads(LastStep(), rows, rows + 1)
-        (True, False)
+        >>> step_leads(LastStep("softmax"), rows, rows.softmax(1))
+        True
+        >>> step_leads(LastStep(), rows, rows + 1)
+        False
     """
     z, p = (rows.detach().cpu().double() for rows in (outputs, returned))
     made, allowed = _made_and_allowed(step, z, p, outputs.dtype, returned.dtype)
@@ -164,7 +166,7 @@ def leads(step: LastStep, outputs: Rows, returned: Rows) -> bool:
     return bool((gap.abs() <= allowed).all() and gap.norm() <= share * varied.norm())
 
 
-def agrees(step: LastStep, outputs: Rows, returned: Rows) -> Bool[Tensor, ""]:
+def step_agrees(step: LastStep, outputs: Rows, returned: Rows) -> Bool[Tensor, ""]:
     """Return whether rows agree with a step that is known, without waiting for an accelerator.
 
     Rows with NaN or infinity are passed over.

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from ncscope.errors import InputError
-from ncscope.models.wrappers import inner, named_modules, own_parameters
+from ncscope.models.wrappers import parameter_shapes, unwrap_fully, walk_modules
 
 # Least share of a stage's weights that lies in its chain of blocks; the rest may be a downsampling
 # layer. Stages of ConvNeXt and Swin have more than 0.9, a MobileViT block (convolutions around a
@@ -23,7 +23,7 @@ NamedModule = tuple[str, nn.Module]
 Calls = Mapping[nn.Module, int]
 
 
-def named_layer(model: nn.Module, name: str) -> nn.Module:
+def find_layer(model: nn.Module, name: str) -> nn.Module:
     """Return the submodule of a name; the model itself for the empty name.
 
     Args:
@@ -34,10 +34,10 @@ def named_layer(model: nn.Module, name: str) -> nn.Module:
         InputError: If there is no such module; the message names the closest ones.
 
     Example:
-        >>> named_layer(nn.Sequential(nn.Linear(3, 2)), "0")
+        >>> find_layer(nn.Sequential(nn.Linear(3, 2)), "0")
         Linear(in_features=3, out_features=2, bias=True)
     """
-    modules: dict[str, nn.Module] = dict(named_modules(model, remove_duplicate=False))
+    modules: dict[str, nn.Module] = dict(walk_modules(model, remove_duplicate=False))
     if name not in modules:
         raise _unknown(name, list(modules))
     return modules[name]
@@ -59,7 +59,7 @@ def match_layers(model: nn.Module, patterns: Sequence[str]) -> list[str]:
         >>> match_layers(nn.Sequential(nn.Linear(3, 2), nn.Sequential(nn.ReLU())), ["1.*", "0"])
         ['0', '1.0']
     """
-    modules = [item for item in named_modules(model, remove_duplicate=False) if item[0]]
+    modules = [item for item in walk_modules(model, remove_duplicate=False) if item[0]]
     names = [name for name, _ in modules]
     for pattern in patterns:
         if not any(_matches(name, pattern) for name in names):
@@ -101,7 +101,7 @@ def residual_blocks(model: nn.Module, calls: Calls | None = None) -> list[str]:
         ['blocks.0', 'blocks.1']
     """
     once = {module: 1 for module in model.modules() if calls is None or module in calls}
-    own = own_parameters(model)
+    own = parameter_shapes(model)
     for least, counts in ((2, once), (2, calls or once), (1, once)):
         blocks = _outermost_repeated(model, least, _Facts(counts, own))
         if blocks:
@@ -145,7 +145,7 @@ class _Facts:
 
 
 def _outermost_repeated(model: nn.Module, least: int, facts: _Facts) -> list[NamedModule]:
-    level = [("", inner(model))]
+    level = [("", unwrap_fully(model))]
     while level:
         members = [
             member for name, module in level for member in _members(name, module, least, facts)
@@ -187,7 +187,7 @@ def _members(name: str, module: nn.Module, least: int, facts: _Facts) -> Iterato
 
 def _children(module: nn.Module) -> list[NamedModule]:
     """Return the children of a module without their wrappers."""
-    return [(name, inner(child)) for name, child in module.named_children()]
+    return [(name, unwrap_fully(child)) for name, child in module.named_children()]
 
 
 def _is_chain(module: nn.Module) -> bool:

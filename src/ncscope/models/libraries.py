@@ -13,14 +13,14 @@ from torch import Tensor, nn
 from ncscope.errors import InputError, missing_library
 from ncscope.memory import check_memory
 from ncscope.models.networks.catalogue import NAMES, build
-from ncscope.models.weights import FittedWeights, Weights, fit_names
+from ncscope.models.weights import ModelWeights, Weights, match_names
 
 Picture = Any
 """A PIL image; PIL is imported by the libraries that need it."""
 
 
 @dataclass(frozen=True)
-class NamedModel:
+class ImageClassifier:
     """A classifier of images.
 
     Attributes:
@@ -37,7 +37,7 @@ class NamedModel:
     prepared: Callable[[Picture], Tensor] | None
     input_name: str | None = None
     has_head: bool = True
-    weights: FittedWeights | None = None
+    weights: ModelWeights | None = None
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def open_model(
     download: bool = False,
     weights_from: str = "--weights FILE",
     trained_on: str | None = None,
-) -> NamedModel:
+) -> ImageClassifier:
     """Open a trained classifier of images by name.
 
     Args:
@@ -109,7 +109,7 @@ def open_model(
     return opener(Wanted(inner, num_classes, shape, weights, download, weights_from, images_from))
 
 
-def _catalogue(wanted: Wanted) -> NamedModel:
+def _catalogue(wanted: Wanted) -> ImageClassifier:
     if wanted.name not in NAMES:
         fix = f"{_nearest(wanted.name, list(NAMES))}; or timm:, torchvision: or hf: and a name"
         if _in_timm(wanted.name):
@@ -123,10 +123,10 @@ def _catalogue(wanted: Wanted) -> NamedModel:
         return build(wanted.name, outputs, in_channels=channels, image_size=size)
 
     model, fitted = _filled(made, wanted.weights, wanted)
-    return NamedModel(model, None, weights=fitted)
+    return ImageClassifier(model, None, weights=fitted)
 
 
-def _torchvision(wanted: Wanted) -> NamedModel:
+def _torchvision(wanted: Wanted) -> ImageClassifier:
     models = _library("torchvision.models")
     known = models.list_models(module=models)
     if wanted.name not in known:
@@ -140,13 +140,13 @@ def _torchvision(wanted: Wanted) -> NamedModel:
             return models.get_model(wanted.name, num_classes=outputs)
 
         model, fitted = _filled(made, wanted.weights, wanted)
-        return NamedModel(model, prepared, weights=fitted)
+        return ImageClassifier(model, prepared, weights=fitted)
     if not wanted.download:
         raise _no_weights(wanted)
-    return NamedModel(models.get_model(wanted.name, weights=pretrained), prepared)
+    return ImageClassifier(models.get_model(wanted.name, weights=pretrained), prepared)
 
 
-def _timm(wanted: Wanted) -> NamedModel:
+def _timm(wanted: Wanted) -> ImageClassifier:
     timm = _library("timm")
     if not (timm.is_model(wanted.name.partition(".")[0]) or ":" in wanted.name):
         expected, fix = "a model of timm", _nearest(wanted.name, timm.list_models())
@@ -164,10 +164,10 @@ def _timm(wanted: Wanted) -> NamedModel:
         raise _no_weights(wanted)
     settings = timm.data.resolve_model_data_config(model)
     prepared = timm.data.create_transform(**settings, is_training=False)
-    return NamedModel(model, prepared, has_head=bool(model.num_classes), weights=fitted)
+    return ImageClassifier(model, prepared, has_head=bool(model.num_classes), weights=fitted)
 
 
-def _hugging_face(wanted: Wanted) -> NamedModel:
+def _hugging_face(wanted: Wanted) -> ImageClassifier:
     transformers = _library("transformers")
     if wanted.weights is not None:
         fix = "leave --weights out, and put the weights into the model's folder"
@@ -184,13 +184,13 @@ def _hugging_face(wanted: Wanted) -> NamedModel:
     try:
         processor = transformers.AutoImageProcessor.from_pretrained(wanted.name, **local)
     except (OSError, ValueError):  # the trainer writes none unless it was given one
-        return NamedModel(model, None, "pixel_values")
+        return ImageClassifier(model, None, "pixel_values")
 
     def prepared(picture: Picture) -> Tensor:
         pixels: Tensor = processor(images=picture, return_tensors="pt")["pixel_values"][0]
         return pixels
 
-    return NamedModel(model, prepared, "pixel_values")
+    return ImageClassifier(model, prepared, "pixel_values")
 
 
 def _in_timm(name: str) -> bool:
@@ -223,7 +223,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 def _filled(
     made: Callable[[int], nn.Module], weights: Weights, wanted: Wanted, *, headless: bool = False
-) -> tuple[nn.Module, FittedWeights]:
+) -> tuple[nn.Module, ModelWeights]:
     """Make a model and load weights into it, under their names in the model.
 
     Args:
@@ -238,7 +238,7 @@ def _filled(
     """
     model = made(_TRIED if wanted.num_classes is None else wanted.num_classes)
     own = _shapes(model.state_dict())
-    fitted = fit_names(weights, own)
+    fitted = match_names(weights, own)
     found = _shapes(fitted.tensors)
     outputs = None if wanted.num_classes is not None else _outputs(own, found, headless)
     if outputs is not None:

@@ -10,10 +10,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ncscope.models.hooks import caught
+from ncscope.models.hooks import guard_hook
 from ncscope.models.outputs import first_tensor
-from ncscope.models.sharding import gathered, is_sharded, rows_at
-from ncscope.models.wrappers import assembled, named_modules
+from ncscope.models.sharding import gather_shards, is_sharded, rows_at
+from ncscope.models.wrappers import assemble_parameters, walk_modules
 
 # Rows of inputs, and of outputs, that are kept of a pass: those of a language model can take 90 GB.
 KEPT_ROWS = 32
@@ -104,7 +104,7 @@ class Wanted:
 
 
 @contextmanager
-def recorded_calls(
+def record_calls(
     model: nn.Module,
     on_error: Callable[[Exception], None] | None = None,
     wanted: Wanted | None = None,
@@ -120,7 +120,7 @@ def recorded_calls(
     Example:
         >>> import torch
         >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
-        >>> with recorded_calls(model) as calls:
+        >>> with record_calls(model) as calls:
         ...     _ = model(torch.zeros(5, 4))
         >>> [call.name for call in calls]
         ['0', '2']
@@ -128,8 +128,8 @@ def recorded_calls(
     calls: list[LinearCall] = []
     handles = []
     try:
-        for name, module in named_modules(model):
-            hook = caught(_recorder(name, calls, wanted or Wanted()), on_error)
+        for name, module in walk_modules(model):
+            hook = guard_hook(_recorder(name, calls, wanted or Wanted()), on_error)
             handles.append(module.register_forward_hook(hook, with_kwargs=True))
         yield calls
     finally:
@@ -141,7 +141,7 @@ def _recorder(name: str, calls: list[LinearCall], wanted: Wanted) -> Any:
     def record(
         module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any
     ) -> None:
-        weight = own_tensor(module, "weight")
+        weight = read_tensor(module, "weight")
         features, result = first_tensor((args, kwargs)), first_tensor(output)
         if features is None or result is None or features.is_nested or result.is_nested:
             return
@@ -156,7 +156,7 @@ def _recorder(name: str, calls: list[LinearCall], wanted: Wanted) -> Any:
         elif weight is None or weight.ndim < 2:
             return
         else:
-            matrix = tuple(dequantized(weight).shape)
+            matrix = tuple(dequantize(weight).shape)
         shape = _output_shape(matrix, features, result)
         if shape is None:
             return
@@ -206,9 +206,9 @@ def _kept(call: LinearCall, features: Tensor, output: Tensor, wanted: Wanted) ->
     columns = _columns(output) if wanted.columns and call.by_token else ()
     whole = None
     if wanted.whole and not call.by_token:
-        whole = dequantized(gathered(features.detach())).clone()
+        whole = dequantize(gather_shards(features.detach())).clone()
     step = output.q_scale() if output.is_quantized else 0.0
-    rows = [dequantized(rows_at(tensor, place)) for tensor in (features, output)]
+    rows = [dequantize(rows_at(tensor, place)) for tensor in (features, output)]
     return CallRows(index, rows[0], rows[1], step, columns, whole)
 
 
@@ -224,13 +224,13 @@ def _spread(count: int, most: int) -> Int[Tensor, " rows"]:
 def _columns(output: Tensor) -> tuple[Tensor, ...]:
     """Copy a few columns of all tokens' outputs of the first samples on axis 0, and on axis 1."""
     # Of classes that are sharded, the first process has the first columns.
-    columns = gathered(output.detach()[..., :TRACED_COLUMNS])
-    rows = dequantized(columns).flatten(1, -2)
+    columns = gather_shards(output.detach()[..., :TRACED_COLUMNS])
+    rows = dequantize(columns).flatten(1, -2)
     turned = rows.transpose(0, 1)
     return tuple(tokens[:TRACED_SAMPLES].clone() for tokens in (rows, turned))
 
 
-def own_tensor(module: nn.Module, name: str) -> Tensor | None:
+def read_tensor(module: nn.Module, name: str) -> Tensor | None:
     """Return a module's weight or bias; torch's quantised modules have methods of these names."""
     value: Any = getattr(module, name, None)
     hooks: Any = module._forward_pre_hooks.values()
@@ -242,7 +242,7 @@ def own_tensor(module: nn.Module, name: str) -> Tensor | None:
     return value if isinstance(value, Tensor) else None
 
 
-def whole_tensor(model: nn.Module, module: nn.Module, name: str) -> Tensor | None:
+def copy_whole_tensor(model: nn.Module, module: nn.Module, name: str) -> Tensor | None:
     """Copy the whole weight or bias of one module; nothing else of a sharded model is gathered.
 
     If the model is sharded, every process that has a shard must call this.
@@ -254,20 +254,20 @@ def whole_tensor(model: nn.Module, module: nn.Module, name: str) -> Tensor | Non
 
     Example:
         >>> layer = nn.Linear(3, 2)
-        >>> whole_tensor(layer, layer, "weight").shape
+        >>> copy_whole_tensor(layer, layer, "weight").shape
         torch.Size([2, 3])
     """
-    with assembled(model, module):
-        value = own_tensor(module, name)
-        return None if value is None else gathered(dequantized(value).detach()).clone()
+    with assemble_parameters(model, module):
+        value = read_tensor(module, name)
+        return None if value is None else gather_shards(dequantize(value).detach()).clone()
 
 
-def dequantized(tensor: Tensor) -> Tensor:
+def dequantize(tensor: Tensor) -> Tensor:
     """Convert a quantised tensor, of torch or of a library, to plain floats.
 
     Example:
         >>> import torch
-        >>> dequantized(torch.ones(2))
+        >>> dequantize(torch.ones(2))
         tensor([1., 1.])
     """
     if tensor.is_quantized or (

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
 
-from ncscope.models.hooks import caught, in_backward
-from ncscope.models.wrappers import named_modules
+from ncscope.models.hooks import guard_hook, in_backward
+from ncscope.models.wrappers import walk_modules
 
 _KEEPS = "attention_mask"
 _OF_DECODER = "decoder_attention_mask"
@@ -47,7 +47,7 @@ class PassMasks:
     """
 
     def __init__(self, model: nn.Module, names: Iterable[str]) -> None:
-        modules = dict(named_modules(model, remove_duplicate=False))
+        modules = dict(walk_modules(model, remove_duplicate=False))
         self._model = modules[""]
         self._around = {
             name: [(path, modules[path]) for path in _ancestors(name) if path in modules]
@@ -62,7 +62,7 @@ class PassMasks:
             around = (module for modules in self._around.values() for _, module in modules)
             for module in dict.fromkeys(around):
                 arguments = _arguments(module)
-                keep = caught(_keeper(self._given, arguments), on_error)
+                keep = guard_hook(_keeper(self._given, arguments), on_error)
                 handle = module.register_forward_pre_hook(keep, with_kwargs=True)
                 hooks.callback(handle.remove)
             yield
@@ -133,7 +133,7 @@ def in_encoder(model: nn.Module, name: str, head: str) -> bool:
         name: Name of the layer.
         head: Name of the head.
     """
-    modules = dict(named_modules(model, remove_duplicate=False))
+    modules = dict(walk_modules(model, remove_duplicate=False))
     for path in _ancestors(name):
         inside = name.removeprefix(path).strip(".").split(".")
         children = dict(modules[path].named_children()) if path in modules else {}

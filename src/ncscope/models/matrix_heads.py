@@ -9,11 +9,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ncscope.models.evaluation import restore_buffers
 from ncscope.models.last_step import LastStep, find_last_step
-from ncscope.models.measuring import kept_buffers
 from ncscope.models.outputs import first_tensor
 from ncscope.models.sharding import is_sharded
-from ncscope.models.wrappers import named_modules
+from ncscope.models.wrappers import walk_modules
 
 _ROWS = 32
 _SAME = 1e-5
@@ -70,7 +70,7 @@ def find_matrix_head(
         return None
     count = len(next(iter(logits.values())))
     widths = {matrix.shape[not turned] for _, matrix, turned in sizes}
-    with kept_buffers(model), _recorded(model, count, widths) as rows:
+    with restore_buffers(model), _recorded(model, count, widths) as rows:
         run()
     found: dict[tuple[str, str], MatrixHead] = {}
     for layer, (module, features) in rows.items():
@@ -100,7 +100,7 @@ def spread_rows(rows: Tensor, most: int) -> Tensor:
 
 def _matrices(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Yield the plain parameters and buffers of two axes, by the names that they have."""
-    for path, module in named_modules(model):
+    for path, module in walk_modules(model):
         for name, tensor in [*module._parameters.items(), *module._buffers.items()]:
             if tensor is None or tensor.ndim != 2 or is_sharded(tensor):
                 continue
@@ -128,7 +128,7 @@ def _recorded(
         return keep
 
     with ExitStack() as hooks:
-        for name, module in named_modules(model):
+        for name, module in walk_modules(model):
             if name:
                 hooks.callback(module.register_forward_hook(recorder(name)).remove)
         yield rows

@@ -15,7 +15,7 @@ _DEEPEST = 8
 """Depth at which the search in nested values ends: an object may contain itself."""
 
 
-def named_tensors(value: object, name: str = "", depth: int = 0) -> Iterator[tuple[str, Tensor]]:
+def tensors_by_place(value: object, name: str = "", depth: int = 0) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors in a nested value with their places in it, depth first.
 
     A packed sequence counts as one tensor: the average of each sequence over its own length.
@@ -26,7 +26,7 @@ def named_tensors(value: object, name: str = "", depth: int = 0) -> Iterator[tup
         depth: Depth of the value in a larger one.
 
     Example:
-        >>> [name for name, _ in named_tensors((None, {"a": [torch.tensor(3)]}))]
+        >>> [name for name, _ in tensors_by_place((None, {"a": [torch.tensor(3)]}))]
         ['1.a.0']
     """
     if isinstance(value, Tensor):
@@ -36,7 +36,7 @@ def named_tensors(value: object, name: str = "", depth: int = 0) -> Iterator[tup
             yield name, _means_of_sequences(value)
     elif depth < _DEEPEST:
         for key, item in _parts(value):
-            yield from named_tensors(item, f"{name}.{key}" if name else key, depth + 1)
+            yield from tensors_by_place(item, f"{name}.{key}" if name else key, depth + 1)
 
 
 def tensors_in(value: object) -> Iterator[Tensor]:
@@ -46,7 +46,7 @@ def tensors_in(value: object) -> Iterator[Tensor]:
         >>> list(tensors_in((None, {"a": [torch.tensor(3)], "b": torch.tensor(4)})))
         [tensor(3), tensor(4)]
     """
-    return (tensor for _, tensor in named_tensors(value))
+    return (tensor for _, tensor in tensors_by_place(value))
 
 
 def first_tensor(value: object) -> Tensor | None:
@@ -100,7 +100,7 @@ def possible_logits(output: object) -> dict[str, Tensor]:
     logits = _called_logits(output)
     if isinstance(logits, Tensor):
         output = {"logits": logits}
-    found = {name: _rows(tensor) for name, tensor in named_tensors(output)}
+    found = {name: _rows(tensor) for name, tensor in tensors_by_place(output)}
     return {name: rows for name, rows in found.items() if rows is not None}
 
 
@@ -123,11 +123,11 @@ def _rows(tensor: Tensor) -> Tensor | None:
     return tensor if tensor.ndim == 3 else None
 
 
-def no_logits(output: object) -> InputError:
+def no_logits_error(output: object) -> InputError:
     """Return the error to raise for an output without a tensor that may be logits."""
     shapes = [
         f"{f'{name} of shape ' if name else ''}{'x'.join(map(str, tensor.shape)) or 'a scalar'}"
-        for name, tensor in named_tensors(output)
+        for name, tensor in tensors_by_place(output)
     ]
     found = type(output).__name__
     if shapes:
@@ -165,5 +165,5 @@ def logits_of(output: object) -> Float[Tensor, "b k"] | Float[Tensor, "b t k"]:
     """
     outputs = possible_logits(output)
     if not outputs:
-        raise no_logits(output)
+        raise no_logits_error(output)
     return next(iter(outputs.values()))

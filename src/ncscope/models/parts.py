@@ -9,10 +9,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
-from ncscope.models.heads import Head, feeds, head_among
-from ncscope.models.hooks import caught, in_backward
-from ncscope.models.layers import match_layers, named_layer, residual_blocks
-from ncscope.models.linear_calls import KEPT_ROWS, CallRows, Wanted, recorded_calls
+from ncscope.models.heads import Head, feeds, find_head_among_calls
+from ncscope.models.hooks import guard_hook, in_backward
+from ncscope.models.layers import find_layer, match_layers, residual_blocks
+from ncscope.models.linear_calls import KEPT_ROWS, CallRows, Wanted, record_calls
 from ncscope.models.masks import PassMasks
 from ncscope.models.outputs import possible_logits, tensors_in
 from ncscope.models.taps import HEAD_INPUT, BatchAxis, Taps, call_name
@@ -70,20 +70,20 @@ class PartsObserver:
         with ExitStack() as hooks:
             wanted = Wanted(whole=True)
             if self._head_name is not None:
-                named = {named_layer(self._model, self._head_name)}
+                named = {find_layer(self._model, self._head_name)}
                 wanted = Wanted(named, KEPT_ROWS, whole=True)
-            recorder = recorded_calls(self._model, self._on_error, wanted)
+            recorder = record_calls(self._model, self._on_error, wanted)
             self._linear = hooks.enter_context(recorder)
             for module in self._model.modules():
                 if module is not self._model or self._whole:
-                    begin = caught(self._begins, self._on_error)
-                    end = caught(self._ends, self._on_error)
+                    begin = guard_hook(self._begins, self._on_error)
+                    end = guard_hook(self._ends, self._on_error)
                     hooks.callback(module.register_forward_pre_hook(begin, with_kwargs=True).remove)
                     hooks.callback(module.register_forward_hook(end).remove)
             hooks.enter_context(self._masks.recorded(self._on_error))
             for name in self._layers:
-                keep = caught(self._keeper(name), self._on_error)
-                module = named_layer(self._model, name)
+                keep = guard_hook(self._keeper(name), self._on_error)
+                module = find_layer(self._model, name)
                 hooks.callback(module.register_forward_hook(keep).remove)
             self._hooks = hooks.pop_all()  # without an error; else none is left
         return self
@@ -198,7 +198,9 @@ class PartsObserver:
             try:
                 outputs = {at: each.detach() for at, each in possible_logits(output).items()}
                 with self.paused():  # an adapter runs on unit vectors, with hooks in it
-                    head = head_among(self._model, self._linear, outputs, self._head_name)
+                    head = find_head_among_calls(
+                        self._model, self._linear, outputs, self._head_name
+                    )
                 rows = [call.rows for call in self._linear if call.module is head.module][-1]
                 # What a later part reads are features, not logits.
                 self._heads = {

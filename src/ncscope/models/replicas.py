@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ncscope.errors import InputError
 from ncscope.models.sharding import is_sharded
-from ncscope.models.wrappers import named_modules
+from ncscope.models.wrappers import walk_modules
 from ncscope.stats.processes import Processes
 
 _groups: dict[tuple[int, ...], tuple[Any, Any]] = {}
@@ -115,7 +115,7 @@ Digests = dict[str, list[Any]]
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-def digests(tensors: Mapping[str, Tensor]) -> Digests:
+def digest_tensors(tensors: Mapping[str, Tensor]) -> Digests:
     """Return sums of the bits of tensors, which differ where the tensors do.
 
     Tensors that are sharded differ by design and are left out, and so are tensors without values.
@@ -124,9 +124,10 @@ def digests(tensors: Mapping[str, Tensor]) -> Digests:
         tensors: Tensors by name. Cost: one pass over their memory, and one wait for each device.
 
     Example:
-        >>> digests({"a": torch.zeros(2)}) == digests({"a": torch.zeros(2)})
+        >>> one, other = torch.tensor([1.0, 2.0]), torch.tensor([2.0, 1.0])
+        >>> digest_tensors({"a": one}) == digest_tensors({"a": one.clone()})
         True
-        >>> digests({"a": torch.tensor([1.0, 2.0])}) == digests({"a": torch.tensor([2.0, 1.0])})
+        >>> digest_tensors({"a": one}) == digest_tensors({"a": other})
         False
     """
     names, sums, found = [], list[Tensor](), Digests()
@@ -168,7 +169,7 @@ def check_replicas(model: nn.Module, processes: Processes) -> list[str]:
     if not processes.several:
         return []
     with processes.ending_together():
-        own = [digests(_named(model, kind)) for kind in ("_parameters", "_buffers")]
+        own = [digest_tensors(_named(model, kind)) for kind in ("_parameters", "_buffers")]
     weights, buffers = zip(*processes.values(own), strict=True)
     for rank, other in zip(processes.ranks, weights, strict=True):
         if other != weights[0]:
@@ -207,7 +208,7 @@ def _named(model: nn.Module, kind: str) -> dict[str, Tensor]:
     """Return the parameters or buffers of a model, by names without wrappers."""
     return {
         f"{path}.{name}" if path else name: tensor
-        for path, module in named_modules(model)
+        for path, module in walk_modules(model)
         for name, tensor in getattr(module, kind).items()
         if isinstance(tensor, Tensor)
     }

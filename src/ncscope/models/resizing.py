@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 Leaf: TypeAlias = Tensor | PackedSequence | list[Any] | tuple[Any, ...]
 
 
-def repeated_first_sample(inputs: object, count: int, times: int) -> Iterator[object]:
+def repeat_first_sample(inputs: object, count: int, times: int) -> Iterator[object]:
     """Yield the inputs with copies of the first sample, for every possible choice of batch axes.
 
     The batch axis of a tensor is its first or second axis, if that axis is as long as the batch.
@@ -27,7 +27,7 @@ def repeated_first_sample(inputs: object, count: int, times: int) -> Iterator[ob
 
     Example:
         >>> x = torch.arange(9).reshape(3, 3)
-        >>> [cut["x"].tolist() for cut in repeated_first_sample({"x": x, "scale": 2}, 3, times=2)]
+        >>> [cut["x"].tolist() for cut in repeat_first_sample({"x": x, "scale": 2}, 3, times=2)]
         [[[0, 1, 2], [0, 1, 2]], [[0, 0], [3, 3], [6, 6]]]
     """
     shapes = list(dict.fromkeys(_shape(leaf) for leaf in _leaves(inputs)))

@@ -14,7 +14,7 @@ def is_sharded(tensor: object) -> bool:
     return module is not None and isinstance(tensor, module.DTensor)
 
 
-def gathered(tensor: Tensor) -> Tensor:
+def gather_shards(tensor: Tensor) -> Tensor:
     """Return the whole of a DTensor as a plain tensor; a plain tensor is returned as it is.
 
     Every process of the tensor's mesh must call this. A replicated tensor costs no communication.
@@ -35,17 +35,17 @@ def rows_at(tensor: Tensor, index: tuple[Tensor, ...]) -> Tensor:
     """
     tensor = tensor.detach()
     if not is_sharded(tensor):
-        tensor = gathered(tensor)
+        tensor = gather_shards(tensor)
         return tensor[tuple(at.to(tensor.device) for at in index)]
     if not _whole_rows(tensor):
-        return gathered(tensor)[tuple(at.to(tensor.device) for at in index)]
-    return gathered(_like(tensor, rows_at(local(tensor), index)))
+        return gather_shards(tensor)[tuple(at.to(tensor.device) for at in index)]
+    return gather_shards(_like(tensor, rows_at(local_shard(tensor), index)))
 
 
-def local(tensor: Tensor) -> Tensor:
+def local_shard(tensor: Tensor) -> Tensor:
     """Return this process's shard of a DTensor; a plain tensor is returned as it is."""
     shard: Any = tensor
-    return gathered(shard.to_local() if is_sharded(tensor) else shard)
+    return gather_shards(shard.to_local() if is_sharded(tensor) else shard)
 
 
 def _whole_rows(tensor: Any) -> bool:
@@ -103,11 +103,11 @@ def best_in_all_shards(tensor: Tensor) -> Tensor:
     if not is_sharded(tensor):
         return tensor.argmax(dim=-1)
     if not _whole_rows(tensor):
-        return gathered(tensor).argmax(dim=-1)
-    score, index = local(tensor).max(dim=-1)
+        return gather_shards(tensor).argmax(dim=-1)
+    score, index = local_shard(tensor).max(dim=-1)
     index = index + _first_index(tensor)
     # In order of the shards along the last axis, so the first of equal scores has the least index.
-    scores, indices = (gathered(_stacked(tensor, part)) for part in (score, index))
+    scores, indices = (gather_shards(_stacked(tensor, part)) for part in (score, index))
     best = scores.argmax(dim=-1, keepdim=True)
     return indices.gather(-1, best).squeeze(-1)
 

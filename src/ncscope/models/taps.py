@@ -12,16 +12,16 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
-from ncscope.models.heads import Head, Rows, chosen_tokens
-from ncscope.models.hooks import caught, in_backward
-from ncscope.models.last_step import LastStep, agrees, find_last_step, leads
-from ncscope.models.layers import named_layer
-from ncscope.models.linear_calls import dequantized
+from ncscope.models.heads import Head, Rows, mark_chosen_tokens
+from ncscope.models.hooks import guard_hook, in_backward
+from ncscope.models.last_step import LastStep, find_last_step, step_agrees, step_leads
+from ncscope.models.layers import find_layer
+from ncscope.models.linear_calls import dequantize
 from ncscope.models.masks import PassMasks
 from ncscope.models.matrix_heads import spread_rows
 from ncscope.models.outputs import first_tensor, possible_logits, tensors_in
-from ncscope.models.sharding import gathered, is_sharded
-from ncscope.models.wrappers import named_modules
+from ncscope.models.sharding import gather_shards, is_sharded
+from ncscope.models.wrappers import walk_modules
 
 # Name of the head's input among the features. No module has a space in its name.
 HEAD_INPUT = "head input"
@@ -168,7 +168,7 @@ class Taps:
         """Forget the logits of the last pass: with many classes they take the most memory."""
         self._logits = self._outputs = None
 
-    def go_on_from(self, other: "Taps") -> None:
+    def continue_from(self, other: "Taps") -> None:
         """Take over the comparisons of other taps on the same model, of earlier passes."""
         self._agree, self._trained = other._agree, other._trained
 
@@ -193,7 +193,7 @@ class Taps:
                 found="logits of another layer in some",
                 fix="report before the model uses another head; the next report finds that one",
             )
-        if self._trained is None or leads(self._found.step, *self._trained):
+        if self._trained is None or step_leads(self._found.step, *self._trained):
             return None, ()
         step, known = find_last_step(*self._trained), self._found.step.kind
         if step is not None and {step.kind, known} <= {"none", "affine", known}:
@@ -207,7 +207,7 @@ class Taps:
         """Attach to the model."""
         with ExitStack() as handles:
             self._handles = handles
-            modules = [(name, named_layer(self._model, name)) for name in self._layers]
+            modules = [(name, find_layer(self._model, name)) for name in self._layers]
             head = self._head_now = self._head_module()
             handles.enter_context(self._masks.recorded(self._on_error))
             if self._whole:
@@ -252,8 +252,8 @@ class Taps:
 
     def _head_module(self) -> nn.Module:
         """Return the module of the head, and remember where the model has it."""
-        head = named_layer(self._model, self._head) if self._found is None else self._found.module
-        if not any(module is head for _, module in named_modules(self._model)):
+        head = find_layer(self._model, self._head) if self._found is None else self._found.module
+        if not any(module is head for _, module in walk_modules(self._model)):
             raise self._replaced()
         for parent in self._model.modules():
             for name, child in parent._modules.items():
@@ -278,12 +278,14 @@ class Taps:
 
     def _before(self, module: nn.Module, hook: Any) -> None:
         """Call a hook with the arguments of every call of the module."""
-        handle = module.register_forward_pre_hook(caught(hook, self._on_error), with_kwargs=True)
+        handle = module.register_forward_pre_hook(
+            guard_hook(hook, self._on_error), with_kwargs=True
+        )
         self._handles.callback(handle.remove)
 
     def _after(self, module: nn.Module, hook: Any) -> None:
         """Call a hook with the output of every call of the module."""
-        handle = module.register_forward_hook(caught(hook, self._on_error))
+        handle = module.register_forward_hook(guard_hook(hook, self._on_error))
         self._handles.callback(handle.remove)
 
     def _output_hook(self, layer: str) -> Any:
@@ -324,7 +326,7 @@ class Taps:
                 found="a nested one, without padding",
                 fix="call torch.backends.mha.set_fastpath_enabled(False) first",
             )
-        rows = gathered(dequantized(tensor.detach())).movedim(at.axis, 0)
+        rows = gather_shards(dequantize(tensor.detach())).movedim(at.axis, 0)
         self._running[name] = self._read(rows, name)
 
     def _read(self, tensor: Tensor, name: str) -> Tensor:
@@ -350,7 +352,7 @@ class Taps:
             self._check_width(outputs)
             # The model may change the outputs in place before it chooses a token.
             kept = outputs.clone() if self._rows == "chosen token" else outputs
-            self._outputs = dequantized(kept.detach())
+            self._outputs = dequantize(kept.detach())
 
     def _check_width(self, outputs: Tensor) -> None:
         """Refuse a head that has grown in place since it was found."""
@@ -375,8 +377,8 @@ class Taps:
         if self._rows == "chosen token":
             assert self._outputs is not None
             axis = self._axes.get(HEAD_INPUT, BatchAxis()).axis
-            outputs = gathered(self._outputs).movedim(axis, 0).flatten(1, -2)
-            self._choose_tokens(outputs, gathered(logits))
+            outputs = gather_shards(self._outputs).movedim(axis, 0).flatten(1, -2)
+            self._choose_tokens(outputs, gather_shards(logits))
         else:
             self._compare(returned, training=module.training)
         self._outputs = None
@@ -393,12 +395,12 @@ class Taps:
             logits = self._as_logits(returned)
             # A scale belongs to the logits. Softmax and sigmoid would round the greatest to ties.
             if head.gives_logits and head.step.kind == "affine" and place in returned:
-                scaled = dequantized(returned[place].detach())
+                scaled = dequantize(returned[place].detach())
                 logits = scaled if scaled.shape == logits.shape else logits
         elif head is not None and place in returned:
-            logits = dequantized(returned[place].detach())
+            logits = dequantize(returned[place].detach())
         elif head is None and returned:
-            logits = dequantized(next(iter(returned.values())).detach())
+            logits = dequantize(next(iter(returned.values())).detach())
         else:
             logits = self._as_logits(returned)
         if head is not None and head.one_logit:
@@ -445,13 +447,13 @@ class Taps:
         for output in given:
             if is_sharded(output) or output.shape[-1] != outputs.shape[1]:
                 continue
-            rows = spread_rows(dequantized(output.detach()).flatten(0, -2), _SHOWN)
+            rows = spread_rows(dequantize(output.detach()).flatten(0, -2), _SHOWN)
             if rows.shape != outputs.shape:
                 continue
             if training:
                 self._trained = outputs.clone(), rows.clone()
             else:
-                agree = agrees(head.step, outputs, rows)
+                agree = step_agrees(head.step, outputs, rows)
                 self._agree = agree if self._agree is None else self._agree & agree
             return
 
@@ -505,7 +507,7 @@ class Taps:
 
     def _choose_tokens(self, outputs: Float[Tensor, "b t k"], logits: Float[Tensor, "b k"]) -> None:
         """Reduce every sequence to the token whose outputs are the sample's logits."""
-        same = chosen_tokens(outputs, logits)
+        same = mark_chosen_tokens(outputs, logits)
         found = same.any(dim=1).all()
         at = torch.arange(len(same), device=same.device), same.int().argmax(dim=1)
         inputs = self._running[HEAD_INPUT]

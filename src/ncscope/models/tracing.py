@@ -11,16 +11,16 @@ import torch
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
+from ncscope.models.evaluation import evaluation_mode, restore_buffers
 from ncscope.models.forward import LABEL_ARGUMENTS, forward
-from ncscope.models.heads import Head, Look, Rows, first_look, head_of
-from ncscope.models.layers import match_layers, named_layer, residual_blocks
+from ncscope.models.heads import Head, Look, Rows, find_head_after_pass, record_first_pass
+from ncscope.models.layers import find_layer, match_layers, residual_blocks
 from ncscope.models.masks import PassMasks, in_encoder
-from ncscope.models.measuring import kept_buffers, measuring
 from ncscope.models.outputs import first_tensor, possible_logits, tensors_in
-from ncscope.models.resizing import repeated_first_sample
+from ncscope.models.resizing import repeat_first_sample
 from ncscope.models.sharding import rows_at
 from ncscope.models.taps import HEAD_INPUT, BatchAxis, Taps, call_name, check_mask
-from ncscope.models.wrappers import named_modules
+from ncscope.models.wrappers import walk_modules
 
 # Tokens of each copy that show the order of the rows: 16 rows of two copies.
 _TOKENS = 8
@@ -70,7 +70,7 @@ class Trace:
     def run(self, model: nn.Module, inputs: object, labels: Tensor) -> None:
         """Run the model on a batch, with the labels if it needs them."""
         if self.label_argument:
-            inputs = with_labels(model, inputs, labels, self.label_argument)
+            inputs = add_labels(model, inputs, labels, self.label_argument)
         forward(model, inputs)
 
 
@@ -123,14 +123,14 @@ def trace(
         >>> trace(Last(), torch.zeros(5, 5, 4), ["recurrent"]).axes["recurrent"]
         BatchAxis(tensor=0, axis=1)
     """
-    with measuring(model):
-        modules = dict(named_modules(model))
+    with evaluation_mode(model):
+        modules = dict(walk_modules(model))
         masks = PassMasks(model, modules)
         with masks.recorded(), _recorded(modules.values()) as calls:
             look, argument = _first_look(model, inputs, head, labels)
         if argument:
-            inputs = with_labels(model, inputs, labels, argument)
-        found, shape = head_of(model, inputs, look, head)
+            inputs = add_labels(model, inputs, labels, argument)
+        found, shape = find_head_after_pass(model, inputs, look, head)
         del look  # with the logits of the whole batch
         choice = _Choice(model, found, masks, pool, layers is not None)
         if layers is None:
@@ -138,7 +138,7 @@ def trace(
         else:
             names = match_layers(model, layers)
         names = choice.without_encoder([name for name in names if name != found.name])
-        modules = {name: named_layer(model, name) for name in names}
+        modules = {name: find_layer(model, name) for name in names}
         by_head = found.rows != "token" or found.gives_logits
         axes: dict[str, BatchAxis] = {}
         if names or not by_head:
@@ -168,29 +168,29 @@ def _first_look(
 ) -> tuple[Look, str]:
     """Run the model without the labels, or else with them; return the argument that takes them."""
     try:
-        return first_look(model, inputs, head), ""
+        return record_first_pass(model, inputs, head), ""
     except InputError:
         raise
     except Exception:
-        named = named_inputs(model, inputs)
-        free = [name for name in arguments_of(model) if name in LABEL_ARGUMENTS]
+        named = inputs_by_name(model, inputs)
+        free = [name for name in argument_names(model) if name in LABEL_ARGUMENTS]
         argument = next((name for name in free if named is not None and name not in named), "")
         if labels is None or not argument:
             raise
-        given = with_labels(model, inputs, labels, argument)
-        return first_look(model, given, head), argument
+        given = add_labels(model, inputs, labels, argument)
+        return record_first_pass(model, given, head), argument
 
 
-def named_inputs(model: nn.Module, inputs: object) -> dict[str, Any] | None:
+def inputs_by_name(model: nn.Module, inputs: object) -> dict[str, Any] | None:
     """Return inputs as arguments by name; None if the model has too few names."""
     if isinstance(inputs, Mapping):
         return dict(inputs)
     given = list(inputs) if isinstance(inputs, tuple | list) else [inputs]
-    names = arguments_of(model)
+    names = argument_names(model)
     return None if len(names) < len(given) else dict(zip(names, given, strict=False))
 
 
-def with_labels(
+def add_labels(
     model: nn.Module, inputs: object, labels: Tensor | None, argument: str
 ) -> dict[str, Any]:
     """Return inputs by name, with the labels on the device of the first input.
@@ -201,14 +201,14 @@ def with_labels(
         labels: Labels of the batch.
         argument: Name of the argument for the labels.
     """
-    named = named_inputs(model, inputs)
+    named = inputs_by_name(model, inputs)
     assert named is not None
     assert labels is not None
     first = first_tensor(inputs)
     return {**named, argument: labels if first is None else labels.to(first.device)}
 
 
-def arguments_of(model: nn.Module) -> list[str]:
+def argument_names(model: nn.Module) -> list[str]:
     """Return the names of the arguments of a model's forward pass; none if they are unknown."""
     try:
         return list(signature(model.forward).parameters)
@@ -479,10 +479,10 @@ def _rerun(
         count = logits[batch]
         times = 3 if count == 2 else 2  # not 1: a squeeze could remove the axis
         wanted = torch.Size([*logits[:batch], times, *logits[batch + 1 :]])
-        for copies in repeated_first_sample(inputs, count, times):
+        for copies in repeat_first_sample(inputs, count, times):
             try:
                 tokens = wanted if head.rows == "token" else None
-                with kept_buffers(model), _recorded(modules, tokens, batch) as calls:
+                with restore_buffers(model), _recorded(modules, tokens, batch) as calls:
                     returned = possible_logits(forward(model, copies))
                 shape = _shape_in(head, returned, calls)
             except Exception as error:

@@ -14,7 +14,7 @@ Weights = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
-class SavedWeights:
+class FileWeights:
     """Weights that were found in a file.
 
     Attributes:
@@ -31,7 +31,7 @@ class SavedWeights:
 
 
 @dataclass(frozen=True)
-class FittedWeights:
+class ModelWeights:
     """Weights by their names in the model.
 
     Attributes:
@@ -67,7 +67,7 @@ _DEEPEST = 10
 _MOST_NAMED = 8
 
 
-def find_weights(content: Mapping[str, Any], file: str = "the file", key: str = "") -> SavedWeights:
+def find_weights(content: Mapping[str, Any], file: str = "the file", key: str = "") -> FileWeights:
     """Find the weights of a model in a saved mapping.
 
     A mapping of tensors is a model's weights. In a checkpoint the weights are the entry that holds
@@ -100,7 +100,7 @@ def find_weights(content: Mapping[str, Any], file: str = "the file", key: str = 
         entries = _entries_with_tensors(content)
         if not entries or any(map(_is_weight, content, content.values())):
             _check_names(content, file)
-            return SavedWeights(dict(content), file, ".".join(path))
+            return FileWeights(dict(content), file, ".".join(path))
         name = _only_choice(entries, file, path)
         path.append(name)
         content = content[name]
@@ -196,7 +196,7 @@ _WRAPPERS = re.compile(r"(?<=\.)(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrap
 """Names that torch.compile, sharding and checkpointing give to what they wrap, inside of names."""
 
 
-def fit_names(weights: Weights, names: Collection[str]) -> FittedWeights:
+def match_names(weights: Weights, names: Collection[str]) -> ModelWeights:
     """Rename weights to their names in the model, by removing one prefix from all of them.
 
     The prefix is the one under which most names of the model occur: ``module.`` of
@@ -212,7 +212,7 @@ def fit_names(weights: Weights, names: Collection[str]) -> FittedWeights:
 
     Example:
         >>> import torch
-        >>> fitted = fit_names({"module.fc.bias": torch.ones(2)}, ["fc.bias"])
+        >>> fitted = match_names({"module.fc.bias": torch.ones(2)}, ["fc.bias"])
         >>> fitted.prefix, list(fitted.tensors)
         ('module.', ['fc.bias'])
     """
@@ -226,7 +226,7 @@ def fit_names(weights: Weights, names: Collection[str]) -> FittedWeights:
         if name.startswith(prefix)
     }
     unused = tuple(name for name in weights if not name.startswith(prefix))
-    return FittedWeights(tensors, prefix, wrapped, unused)
+    return ModelWeights(tensors, prefix, wrapped, unused)
 
 
 def _common_prefix(found: Iterable[str], names: Collection[str]) -> str:
@@ -256,7 +256,7 @@ def _common_prefix(found: Iterable[str], names: Collection[str]) -> str:
     return best[0]
 
 
-def weights_notes(saved: SavedWeights, fitted: FittedWeights) -> tuple[str, ...]:
+def weights_notes(saved: FileWeights, fitted: ModelWeights) -> tuple[str, ...]:
     """Return sentences on what was done to the weights of a file, for the reader of a measurement.
 
     Args:

@@ -17,7 +17,7 @@ ORIGINAL = "_orig_mod"
 _SHARDED = ("_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 
 
-def unwrapped(model: nn.Module) -> nn.Module:
+def unwrap(model: nn.Module) -> nn.Module:
     """Return the model inside ``torch.compile``, ``DataParallel`` or ``DistributedDataParallel``.
 
     Args:
@@ -25,7 +25,7 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
     Example:
         >>> plain = nn.Linear(3, 2)
-        >>> unwrapped(nn.DataParallel(plain)) is plain
+        >>> unwrap(nn.DataParallel(plain)) is plain
         True
     """
     while (inside := _inside_copying(model)) is not None:
@@ -33,7 +33,7 @@ def unwrapped(model: nn.Module) -> nn.Module:
     return model
 
 
-def inner(module: nn.Module) -> nn.Module:
+def unwrap_fully(module: nn.Module) -> nn.Module:
     """Return the module inside of wrappers of any kind.
 
     Hooks of the inner module run while a wrapper of FSDP has the whole parameters together. The
@@ -41,7 +41,7 @@ def inner(module: nn.Module) -> nn.Module:
 
     Example:
         >>> plain = nn.Linear(3, 2)
-        >>> inner(plain) is plain
+        >>> unwrap_fully(plain) is plain
         True
     """
     while True:
@@ -62,7 +62,7 @@ def _inside_copying(module: nn.Module) -> nn.Module | None:
     return module._modules[ORIGINAL] if ORIGINAL in module._modules else None  # noqa: SIM401
 
 
-def named_modules(
+def walk_modules(
     model: nn.Module, remove_duplicate: bool = True
 ) -> Iterator[tuple[str, nn.Module]]:
     """Yield the modules of a model under the names that they have without wrappers.
@@ -74,7 +74,7 @@ def named_modules(
 
     Example:
         >>> model = nn.Sequential(nn.DataParallel(nn.Sequential(nn.Linear(3, 2))))
-        >>> [name for name, _ in named_modules(model)]
+        >>> [name for name, _ in walk_modules(model)]
         ['', '0', '0.0']
     """
     yield from _named(model, "", set() if remove_duplicate else None)
@@ -83,7 +83,7 @@ def named_modules(
 def _named(
     module: nn.Module, name: str, seen: set[nn.Module] | None
 ) -> Iterator[tuple[str, nn.Module]]:
-    module = inner(module)
+    module = unwrap_fully(module)
     if seen is not None:
         if module in seen:
             return
@@ -97,7 +97,7 @@ def _named(
             yield from _named(child, f"{name}.{child_name}" if name else child_name, seen)
 
 
-def own_parameters(model: nn.Module) -> dict[nn.Module, dict[object, torch.Size]]:
+def parameter_shapes(model: nn.Module) -> dict[nn.Module, dict[object, torch.Size]]:
     """Return the whole shape of the parameters that each module itself has.
 
     FSDP replaces parameters by one flat parameter, or by shards of it, and keeps their shapes.
@@ -110,7 +110,7 @@ def own_parameters(model: nn.Module) -> dict[nn.Module, dict[object, torch.Size]
 
     Example:
         >>> layer = nn.Linear(3, 2)
-        >>> list(own_parameters(layer)[layer].values())
+        >>> list(parameter_shapes(layer)[layer].values())
         [torch.Size([2, 3]), torch.Size([2])]
     """
     flattened = {
@@ -204,7 +204,7 @@ def check_callable(model: nn.Module) -> None:
 
 
 @contextmanager
-def assembled(model: nn.Module, module: nn.Module) -> Iterator[None]:
+def assemble_parameters(model: nn.Module, module: nn.Module) -> Iterator[None]:
     """Put the parameters of one module together if FSDP1 has sharded them.
 
     Only the unit of FSDP that holds the module is gathered. Every process must enter.

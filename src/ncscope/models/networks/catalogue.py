@@ -73,7 +73,7 @@ def build(
         bias: Give a linear head a bias if True; a fixed head never has one.
 
     Returns:
-        A network that returns logits; see `tapped_layers` for its layers to measure.
+        A network that returns logits; see `layers_to_tap` for its layers to measure.
 
     Raises:
         InputError: If the name or the head is unknown, a size is below 1, the images do not divide
@@ -93,7 +93,7 @@ def build(
     return model
 
 
-def tapped_layers(model: nn.Module) -> list[str]:
+def layers_to_tap(model: nn.Module) -> list[str]:
     """Return the layers to measure besides the head's input: the blocks or the pooling layers.
 
     Args:
@@ -104,7 +104,7 @@ def tapped_layers(model: nn.Module) -> list[str]:
         names of its max-pooling layers, each of which ends a group of convolutions.
 
     Example:
-        >>> tapped_layers(build("small-vgg", 10, image_size=8))
+        >>> layers_to_tap(build("small-vgg", 10, image_size=8))
         ['features.3', 'features.10']
     """
     blocks = residual_blocks(model)

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from ncscope.models.sharding import local
+from ncscope.models.sharding import local_shard
 from ncscope.models.wrappers import ORIGINAL
 
 
 @contextmanager
-def measuring(model: nn.Module) -> Iterator[None]:
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
     """Evaluate without gradients at full precision, and restore everything afterwards.
 
     Inside the context, every module is in evaluation mode, and gradients and autocast are off. On
@@ -33,7 +33,7 @@ def measuring(model: nn.Module) -> Iterator[None]:
 
     Example:
         >>> model = nn.Sequential(nn.Dropout(), nn.BatchNorm1d(3).eval())
-        >>> with measuring(model):
+        >>> with evaluation_mode(model):
         ...     [module.training for module in model]
         [False, False]
         >>> [module.training for module in model]
@@ -41,13 +41,13 @@ def measuring(model: nn.Module) -> Iterator[None]:
     """
     flags = [(module, module.training) for module in model.modules()]
     with ExitStack() as stack:
-        stack.enter_context(kept_random_states())
+        stack.enter_context(restore_random_states())
         stack.callback(_restore_flags, flags)
         fast_path = torch.backends.mha.get_fastpath_enabled()
         stack.callback(torch.backends.mha.set_fastpath_enabled, fast_path)
         torch.backends.mha.set_fastpath_enabled(False)
         stack.enter_context(torch.no_grad())
-        stack.enter_context(uncompiled(model))
+        stack.enter_context(disable_compilation(model))
         for device in _autocast_devices(model):
             stack.enter_context(torch.autocast(device, enabled=False))
         for module, _ in flags:
@@ -56,7 +56,7 @@ def measuring(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def uncompiled(model: nn.Module) -> Iterator[None]:
+def disable_compilation(model: nn.Module) -> Iterator[None]:
     """Run compiled modules uncompiled, so that hooks in them are called.
 
     Args:
@@ -83,7 +83,7 @@ def _restore_flags(flags: list[tuple[nn.Module, bool]]) -> None:
 
 
 @contextmanager
-def kept_random_states() -> Iterator[None]:
+def restore_random_states() -> Iterator[None]:
     """Restore the global random states of Python, NumPy and torch, on all devices in use."""
     python, cpu = random.getstate(), torch.get_rng_state()
     numbers = np.random.get_state()  # noqa: NPY002  the user's code draws from it
@@ -104,7 +104,7 @@ def _autocast_devices(model: nn.Module) -> set[str]:
 
 
 @contextmanager
-def kept_buffers(model: nn.Module) -> Iterator[None]:
+def restore_buffers(model: nn.Module) -> Iterator[None]:
     """Restore a model's buffers, whether the model writes them in place or replaces the tensors.
 
     Buffers that a lazy module fills meanwhile, and buffers that are added meanwhile, are kept.
@@ -114,7 +114,7 @@ def kept_buffers(model: nn.Module) -> Iterator[None]:
 
     Example:
         >>> model = nn.BatchNorm1d(2)
-        >>> with kept_buffers(model):
+        >>> with restore_buffers(model):
         ...     _ = model(torch.randn(5, 2))
         >>> model.running_mean
         tensor([0., 0.])
@@ -140,6 +140,10 @@ def _copy(buffer: Tensor | None) -> Tensor | None:
 
 
 def _write_back(buffer: Tensor | None, copy: Tensor | None) -> None:
-    if buffer is not None and copy is not None and not torch.equal(local(buffer), local(copy)):
+    if (
+        buffer is not None
+        and copy is not None
+        and not torch.equal(local_shard(buffer), local_shard(copy))
+    ):
         with torch.no_grad():
             buffer.copy_(copy)
