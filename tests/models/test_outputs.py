@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from ncscope.models.outputs import possible_logits, tensors_by_place, tensors_in
+from ncscope.models.forward import possible_logits, tensors_by_place, tensors_in
 
 ROWS, MAP = torch.zeros(4, 3), torch.zeros(4, 3, 2, 2)
 

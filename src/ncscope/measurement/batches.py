@@ -12,9 +12,8 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ncscope.devices import moved, refuse_without_float64
 from ncscope.errors import InputError
-from ncscope.models.forward import LABEL_ARGUMENTS
+from ncscope.models.forward import LABEL_ARGUMENTS, first_tensor
 from ncscope.models.heads import Head
-from ncscope.models.outputs import first_tensor
 from ncscope.stats.batch import as_tensor
 
 IGNORED = -100

@@ -49,12 +49,12 @@ from ncscope.measurement.second_pass import (
 )
 from ncscope.metrics.evaluate import needs_of
 from ncscope.models.evaluation import evaluation_mode, restore_buffers
-from ncscope.models.forward import LABEL_ARGUMENTS, mark_ties, predict_classes
+from ncscope.models.forward import LABEL_ARGUMENTS, argument_names, mark_ties, predict_classes
 from ncscope.models.heads import Head
 from ncscope.models.layers import find_layer
 from ncscope.models.replicas import check_replicas, share_buffers
 from ncscope.models.taps import HEAD_INPUT, Taps
-from ncscope.models.tracing import Trace, argument_names, trace
+from ncscope.models.tracing import Trace, trace
 from ncscope.models.wrappers import check_callable, fsdp1_units, unwrap
 from ncscope.stats.batch import check_labels
 from ncscope.stats.classes import BatchClasses

@@ -14,7 +14,7 @@ from ncscope.errors import InputError
 from ncscope.metrics.sources import ONE_LOGIT
 from ncscope.models.affine import Affine, find_affine_map
 from ncscope.models.evaluation import evaluation_mode, restore_buffers
-from ncscope.models.forward import forward
+from ncscope.models.forward import forward, no_logits_error, possible_logits
 from ncscope.models.last_step import LastStep, find_last_step
 from ncscope.models.layers import find_layer
 from ncscope.models.linear_calls import (
@@ -26,7 +26,6 @@ from ncscope.models.linear_calls import (
     record_calls,
 )
 from ncscope.models.matrix_heads import find_matrix_head
-from ncscope.models.outputs import no_logits_error, possible_logits
 from ncscope.models.sharding import is_sharded, local_shard, rows_at, true_in_all_shards
 from ncscope.models.wrappers import walk_modules
 

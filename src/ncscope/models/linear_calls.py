@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from ncscope.models.forward import first_tensor
 from ncscope.models.hooks import guard_hook
-from ncscope.models.outputs import first_tensor
 from ncscope.models.sharding import gather_shards, is_sharded, rows_at
 from ncscope.models.wrappers import assemble_parameters, walk_modules
 

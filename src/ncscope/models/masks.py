@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from inspect import signature
 from typing import Any
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
 
+from ncscope.models.forward import argument_names
 from ncscope.models.hooks import guard_hook, in_backward
 from ncscope.models.wrappers import walk_modules
 
@@ -61,7 +61,7 @@ class PassMasks:
         with ExitStack() as hooks:
             around = (module for modules in self._around.values() for _, module in modules)
             for module in dict.fromkeys(around):
-                arguments = _arguments(module)
+                arguments = argument_names(module)
                 keep = guard_hook(_keeper(self._given, arguments), on_error)
                 handle = module.register_forward_pre_hook(keep, with_kwargs=True)
                 hooks.callback(handle.remove)
@@ -70,7 +70,7 @@ class PassMasks:
     def note(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Record the masks of a call that has just begun, of a module around a layer."""
         if any(module is around for pairs in self._around.values() for _, around in pairs):
-            _keeper(self._given, _arguments(module))(module, args, kwargs)
+            _keeper(self._given, argument_names(module))(module, args, kwargs)
 
     def take(self, other: "PassMasks") -> None:
         """Take over the masks that others have recorded of the latest pass."""
@@ -150,14 +150,6 @@ def _ancestors(name: str) -> list[str]:
     """Return the names of a layer and of the modules around it, the innermost first."""
     parts = name.split(".") if name else []
     return [".".join(parts[:count]) for count in range(len(parts), -1, -1)]
-
-
-def _arguments(module: nn.Module) -> list[str]:
-    """Return the names of the arguments that a module's forward takes by position."""
-    try:
-        return list(signature(module.forward).parameters)
-    except (TypeError, ValueError):
-        return []
 
 
 def _keeper(kept: dict[nn.Module, dict[str, Any]], arguments: list[str]) -> Any:

@@ -10,8 +10,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ncscope.models.evaluation import restore_buffers
+from ncscope.models.forward import first_tensor
 from ncscope.models.last_step import LastStep, find_last_step
-from ncscope.models.outputs import first_tensor
 from ncscope.models.sharding import is_sharded
 from ncscope.models.wrappers import walk_modules
 

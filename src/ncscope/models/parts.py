@@ -9,12 +9,12 @@ from typing import Any
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
+from ncscope.models.forward import possible_logits, tensors_in
 from ncscope.models.heads import Head, feeds, find_head_among_calls
 from ncscope.models.hooks import guard_hook, in_backward
 from ncscope.models.layers import find_layer, match_layers, residual_blocks
 from ncscope.models.linear_calls import KEPT_ROWS, CallRows, Wanted, record_calls
 from ncscope.models.masks import PassMasks
-from ncscope.models.outputs import possible_logits, tensors_in
 from ncscope.models.taps import HEAD_INPUT, BatchAxis, Taps, call_name
 from ncscope.models.tracing import Trace
 

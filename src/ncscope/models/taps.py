@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
+from ncscope.models.forward import first_tensor, possible_logits, tensors_in
 from ncscope.models.heads import Head, Rows, mark_chosen_tokens
 from ncscope.models.hooks import guard_hook, in_backward
 from ncscope.models.last_step import LastStep, find_last_step, step_agrees, step_leads
@@ -19,7 +20,6 @@ from ncscope.models.layers import find_layer
 from ncscope.models.linear_calls import dequantize
 from ncscope.models.masks import PassMasks
 from ncscope.models.matrix_heads import spread_rows
-from ncscope.models.outputs import first_tensor, possible_logits, tensors_in
 from ncscope.models.sharding import gather_shards, is_sharded
 from ncscope.models.wrappers import walk_modules
 

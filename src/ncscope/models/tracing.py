@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from inspect import signature
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -12,11 +11,17 @@ from torch import Tensor, nn
 
 from ncscope.errors import InputError
 from ncscope.models.evaluation import evaluation_mode, restore_buffers
-from ncscope.models.forward import LABEL_ARGUMENTS, forward
+from ncscope.models.forward import (
+    LABEL_ARGUMENTS,
+    argument_names,
+    first_tensor,
+    forward,
+    possible_logits,
+    tensors_in,
+)
 from ncscope.models.heads import Head, Look, Rows, find_head_after_pass, record_first_pass
 from ncscope.models.layers import find_layer, match_layers, residual_blocks
 from ncscope.models.masks import PassMasks, in_encoder
-from ncscope.models.outputs import first_tensor, possible_logits, tensors_in
 from ncscope.models.resizing import repeat_first_sample
 from ncscope.models.sharding import rows_at
 from ncscope.models.taps import HEAD_INPUT, BatchAxis, Taps, call_name, check_mask
@@ -206,14 +211,6 @@ def add_labels(
     assert labels is not None
     first = first_tensor(inputs)
     return {**named, argument: labels if first is None else labels.to(first.device)}
-
-
-def argument_names(model: nn.Module) -> list[str]:
-    """Return the names of the arguments of a model's forward pass; none if they are unknown."""
-    try:
-        return list(signature(model.forward).parameters)
-    except (TypeError, ValueError):
-        return []
 
 
 class _Choice:

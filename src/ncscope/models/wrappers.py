@@ -1,4 +1,4 @@
-"""Modules and parameters inside of wrappers: compilation, several devices, checkpointing."""
+"""Modules and parameters inside of wrappers: torch.compile, DDP, FSDP, checkpointing."""
 
 import sys
 from collections.abc import Iterator
@@ -28,16 +28,16 @@ def unwrap(model: nn.Module) -> nn.Module:
         >>> unwrap(nn.DataParallel(plain)) is plain
         True
     """
-    while (inside := _inside_copying(model)) is not None:
+    while (inside := _module_inside(model)) is not None:
         model = inside
     return model
 
 
 def unwrap_fully(module: nn.Module) -> nn.Module:
-    """Return the module inside of wrappers of any kind.
+    """Return the module inside of wrappers of any kind, to attach hooks to it.
 
-    Hooks of the inner module run while a wrapper of FSDP has the whole parameters together. The
-    wrapper must be called nevertheless.
+    Its hooks run while a wrapper of FSDP has the whole parameters together. The wrapper must be
+    called nevertheless; see `unwrap` for a module to call.
 
     Example:
         >>> plain = nn.Linear(3, 2)
@@ -45,17 +45,20 @@ def unwrap_fully(module: nn.Module) -> nn.Module:
         True
     """
     while True:
-        inside = _inside_copying(module)
-        name = next((name for name in _SHARDED if name in module._modules), None)
-        if inside is None and name is not None:
-            inside = module._modules[name]
+        inside = _module_inside(module)
+        if inside is None:
+            inside = next((module._modules[n] for n in _SHARDED if n in module._modules), None)
         if inside is None:
             return module
         module = inside
 
 
-def _inside_copying(module: nn.Module) -> nn.Module | None:
-    """Return the module inside a wrapper that may be left out: one that does not shard it."""
+def _module_inside(module: nn.Module) -> nn.Module | None:
+    """Return the module inside a wrapper that may be skipped: a wrapper that shards nothing.
+
+    FSDP1 puts the parameters together when its wrapper is called. A call of the module inside would
+    run on empty weights, so that `unwrap` must stop at such a wrapper.
+    """
     if isinstance(module, nn.DataParallel | nn.parallel.DistributedDataParallel | AveragedModel):
         return module._modules["module"]
     # The modules of a scripted model are no dictionary with `get`.
@@ -77,24 +80,24 @@ def walk_modules(
         >>> [name for name, _ in walk_modules(model)]
         ['', '0', '0.0']
     """
-    yield from _named(model, "", set() if remove_duplicate else None)
+    visited: set[nn.Module] = set()
 
+    def walk(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
+        module = unwrap_fully(module)
+        if remove_duplicate:
+            if module in visited:
+                return
+            visited.add(module)
+        yield name, module
+        # Keras keeps the layers of a model in a list, where torch does not see them.
+        is_keras = hasattr(module, "_layers") and hasattr(module, "layers")
+        layers: Any = module.layers if is_keras else ()
+        children = [(str(layer.name), layer) for layer in layers if isinstance(layer, nn.Module)]
+        for child_name, child in (*children, *module._modules.items()):
+            if child is not None:
+                yield from walk(child, f"{name}.{child_name}" if name else child_name)
 
-def _named(
-    module: nn.Module, name: str, seen: set[nn.Module] | None
-) -> Iterator[tuple[str, nn.Module]]:
-    module = unwrap_fully(module)
-    if seen is not None:
-        if module in seen:
-            return
-        seen.add(module)
-    yield name, module
-    # Keras keeps the layers of a model in a list, where torch does not see them.
-    listed: Any = module.layers if hasattr(module, "_layers") and hasattr(module, "layers") else ()
-    children = [(str(layer.name), layer) for layer in listed if isinstance(layer, nn.Module)]
-    for child_name, child in (*children, *module._modules.items()):
-        if child is not None:
-            yield from _named(child, f"{name}.{child_name}" if name else child_name, seen)
+    yield from walk(model, "")
 
 
 def parameter_shapes(model: nn.Module) -> dict[nn.Module, dict[object, torch.Size]]:
@@ -123,6 +126,8 @@ def parameter_shapes(model: nn.Module) -> dict[nn.Module, dict[object, torch.Siz
         own.setdefault(module, {})[key] = shape
     for module in model.modules():
         for name, parameter in module._parameters.items():
+            # FSDP with `use_orig_params` shows shards under the names of the parameters: they
+            # would count a second time, with the shape of a shard.
             flat = (module, name) in flattened or hasattr(parameter, "_param_infos")
             if parameter is not None and not flat:
                 own[module][id(parameter)] = parameter.shape
@@ -222,6 +227,8 @@ def assemble_parameters(model: nn.Module, module: nn.Module) -> Iterator[None]:
                 handle = unit._handle
                 infos = [] if handle is None else handle.flat_param._param_infos
                 if not {info.module for info in infos}.isdisjoint(module.modules()):
+                    # `recurse` would gather every unit inside, the whole model for the outermost
+                    # one; `writeback` would copy the gathered weights back into the shards.
                     summoned = unit.summon_full_params(unit, recurse=False, writeback=False)
                     stack.enter_context(summoned)
             if not _is_whole(module):
@@ -234,7 +241,11 @@ def assemble_parameters(model: nn.Module, module: nn.Module) -> Iterator[None]:
 
 
 def _is_whole(module: nn.Module) -> bool:
-    """Return whether a module's weight is there: FSDP1 frees it, or leaves a part of one axis."""
+    """Return whether a module's weight is there.
+
+    FSDP1 frees the memory of the weight between passes but keeps its shape, or leaves a flat shard
+    of one axis. So neither the shape nor the memory alone tells.
+    """
     weight = getattr(module, "weight", None)
     if not isinstance(weight, torch.Tensor) or weight.layout != torch.strided:
         return True

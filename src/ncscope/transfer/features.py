@@ -11,8 +11,7 @@ from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
 from ncscope.measurement.batches import device_of, peek, split
 from ncscope.models.evaluation import evaluation_mode, restore_buffers
-from ncscope.models.forward import forward
-from ncscope.models.outputs import logits_of
+from ncscope.models.forward import forward, logits_of
 from ncscope.models.sharding import gather_shards
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.models.tracing import trace

@@ -14,8 +14,7 @@ from ncscope.lab.training.semi_supervised.unlabelled import UNKNOWN
 from ncscope.lab.training.supervised import Bench
 from ncscope.losses.pseudo_labels import trusted
 from ncscope.models.evaluation import evaluation_mode
-from ncscope.models.forward import forward
-from ncscope.models.outputs import logits_of
+from ncscope.models.forward import forward, logits_of
 from ncscope.stats.processes import ALL
 
 _BATCH = 256
