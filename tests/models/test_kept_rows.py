@@ -115,7 +115,7 @@ def test_nothing_of_the_layers_is_kept(layers: list[str]) -> None:
 def observed(model: nn.Module, inputs: Tensor) -> None:
     with PartsObserver(model, []) as seen:
         model(inputs)
-    assert seen.called_whole
+    assert seen.is_whole
 
 
 def test_nor_while_a_loop_is_observed() -> None:

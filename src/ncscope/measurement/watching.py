@@ -195,7 +195,7 @@ class Watch:
 
         Every process must call this.
         """
-        begun = self._traced is not None or bool(self._observer and self._observer.called)
+        begun = self._traced is not None or bool(self._observer and self._observer.has_pass)
         return any(self._processes.values(begun))
 
     def counted_anywhere(self) -> bool:
@@ -253,7 +253,7 @@ class Watch:
         assert self._observer is not None
         self._hooks.close()  # tracing runs the model
         self._hooks.enter_context(disable_compilation(self._given))
-        with self._observer.paused():
+        with self._observer.pause():
             try:
                 self._traced = self._trace(module, args, kwargs)
             except Exception as error:
@@ -271,17 +271,17 @@ class Watch:
     def _settle(self) -> None:
         """Decide after the first pass whether the loop calls the model or parts of the model."""
         observer = self._observer
-        if observer is None or not observer.called:
+        if observer is None or not observer.has_pass:
             return
         self._observer = None
         self._observing.close()
-        self._called_whole = observer.called_whole
-        if observer.called_whole and self._untraceable is None:
+        self._called_whole = observer.is_whole
+        if observer.is_whole and self._untraceable is None:
             return
         self._hooks.close()
         self._unchecked = None
         try:
-            if observer.called_whole:
+            if observer.is_whole:
                 assert self._untraceable is not None
                 raise self._untraceable
             with _outliving():
@@ -319,7 +319,7 @@ class Watch:
         if self._taps is not None and self._probe is not None:
             step, warnings = self._taps.check_step()
             self._probe.warn(warnings)
-        return self._traced.head.present(step)
+        return self._traced.head.refresh(step)
 
     def _checked(self, labels: Tensor) -> Tensor:
         """Return the labels; compare those of the first pass with its inputs."""

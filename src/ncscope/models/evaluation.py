@@ -68,9 +68,10 @@ def evaluation_mode(model: nn.Module) -> Iterator[None]:
 def disable_compilation(model: nn.Module) -> Iterator[None]:
     """Run compiled modules uncompiled, so that hooks in them are called.
 
-    Hooks that are added after the compilation are not in the compiled graph. The stance of the compiler holds for the whole process, so the context leaves it alone
-    unless ``torch.compile`` made a part of the model, its ``compile`` method was called, or
-    Lightning compiled it: it replaces methods of a `LightningModule`, and sets ``_compiler_ctx``.
+    Hooks that are added after the compilation are not in the compiled graph. The stance of the
+    compiler holds for the whole process, so the context leaves it alone unless ``torch.compile``
+    made a part of the model, its ``compile`` method was called, or Lightning compiled it: Lightning
+    replaces methods of the `LightningModule`, and sets ``_compiler_ctx``.
 
     Args:
         model: Any model.

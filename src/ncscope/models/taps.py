@@ -13,13 +13,12 @@ from torch import Tensor, nn
 
 from ncscope.errors import InputError
 from ncscope.models.forward import first_tensor, possible_logits, tensors_in
-from ncscope.models.heads import Head, Rows, mark_chosen_tokens
+from ncscope.models.heads import Head, Rows, mark_chosen_tokens, spread_rows
 from ncscope.models.hooks import guard_hook, in_backward
 from ncscope.models.last_step import LastStep, find_last_step, step_agrees, step_leads
 from ncscope.models.layers import find_layer
 from ncscope.models.linear_calls import dequantize
-from ncscope.models.masks import PassMasks
-from ncscope.models.matrix_heads import spread_rows
+from ncscope.models.masks import PassMasks, check_mask
 from ncscope.models.sharding import gather_shards, is_sharded
 from ncscope.models.wrappers import walk_modules
 
@@ -209,7 +208,7 @@ class Taps:
             self._handles = handles
             modules = [(name, find_layer(self._model, name)) for name in self._layers]
             head = self._head_now = self._head_module()
-            handles.enter_context(self._masks.recorded(self._on_error))
+            handles.enter_context(self._masks.record(self._on_error))
             if self._whole:
                 self._before(self._model, self.begin)
             for name, module in modules:
@@ -372,7 +371,7 @@ class Taps:
         self._check_all_ran(self._running)
         returned = possible_logits(output)
         logits = self._logits_in(returned)
-        mask = self._masks.of(self._reads)
+        mask = self._masks.mask_of(self._reads)
         self.token_mask = mask if mask is not None and mask.shape == logits.shape[:-1] else None
         if self._rows == "chosen token":
             assert self._outputs is not None
@@ -541,41 +540,6 @@ def _in_order(running: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
     """Return the features of a pass, those of the head last."""
     layers = {name: rows for name, rows in running.items() if name != HEAD_INPUT}
     return MappingProxyType({**layers, HEAD_INPUT: running[HEAD_INPUT]})
-
-
-def check_mask(
-    masks: PassMasks, name: str, shape: torch.Size, pool: bool | None, *, strict: bool = False
-) -> Tensor | None:
-    """Return the mask of the tokens of a layer, or None for a layer without tokens or masks.
-
-    Args:
-        masks: Masks of the pass.
-        name: Name of the layer, or of a call of the layer.
-        shape: Shape of its output, batch first.
-        pool: Choice of the user, see `Taps`.
-        strict: Refuse a sequence that no mask fits also if the masks that the model was given hide
-            nothing: those of the next pass may.
-
-    Raises:
-        InputError: If masks of the pass hide tokens, and none fits this sequence, and the sequence
-            is not to be flattened whole: its padding is unknown.
-    """
-    if len(shape) != 3 or pool is False:
-        return None
-    mask = masks.of(name.partition("#")[0])
-    if mask is not None and mask.shape == shape[:2]:
-        return mask
-    if mask is None and not masks.any:
-        return None
-    if not (strict and masks.of_caller) and masks.hide_nothing:
-        return None
-    covers = "no mask of its own" if mask is None else f"a mask of {mask.shape[1]} tokens"
-    raise InputError(
-        expected=f"a mask that tells the padding in layer {name!r}",
-        found=f"{shape[1]} positions a sample and {covers}",
-        fix="give the batch a mask of these positions (for a decoder, decoder_attention_mask), "
-        "leave the layer out, or pass pool=False to flatten it with its padding",
-    )
 
 
 def _averaged(tensor: Tensor, name: str, mask: Tensor | None) -> Float[Tensor, "b d"]:
