@@ -178,10 +178,10 @@ class Watch:
             raise self._failure
         self._settle()
         taps = self._taps
-        if taps is None or not taps.ran or taps.features is self._last:
+        if taps is None or not taps.has_pass or taps.features is self._last:
             raise InputError(
                 expected="a forward pass of the watched model before its labels",
-                found="none" if taps is None or not taps.ran else "the labels of that pass twice",
+                found="none" if taps is None or not taps.has_pass else "the labels of that pass twice",
                 fix="call the watched model itself, then pass the labels of that batch, once",
             )
         assert self._traced is not None
