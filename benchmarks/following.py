@@ -11,7 +11,7 @@ from benchmarks.measure import Row, compared
 from ncscope.lab.studies import reproduce
 from ncscope.measurement.model import probe_model
 from ncscope.measurement.plans import ProbeOptions
-from ncscope.models.evaluation import evaluation_mode
+from ncscope.models.evaluation_mode import evaluation_mode
 from ncscope.models.networks.catalogue import build, layers_to_tap
 
 _FIGURES = ("xufm/ufm", "xufm/extended", "pfc/mufm")

@@ -25,7 +25,7 @@ from ncscope.errors import InputError
 from ncscope.measurement.model import probe_model
 from ncscope.measurement.plans import ProbeOptions
 from ncscope.measurement.watching import Watch
-from ncscope.models.evaluation import evaluation_mode
+from ncscope.models.evaluation_mode import evaluation_mode
 from ncscope.models.forward import predict_classes
 from ncscope.models.heads import find_head
 from ncscope.models.replicas import data_group

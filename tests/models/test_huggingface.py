@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ncscope.models.evaluation import evaluation_mode
+from ncscope.models.evaluation_mode import evaluation_mode
 from ncscope.models.forward import forward
 from ncscope.models.heads import Rows
-from ncscope.models.layers import residual_blocks
+from ncscope.models.layers import find_repeated_blocks
 from ncscope.models.taps import HEAD_INPUT, Taps
 from ncscope.models.tracing import trace
 
@@ -145,7 +145,7 @@ def test_the_head_is_found(
 ) -> None:
     """Traced features times the head are the logits to 1e-5, and the blocks have as many rows."""
     model, batch = make().train(), inputs()
-    found, blocks = trace(model, batch), residual_blocks(model)
+    found, blocks = trace(model, batch), find_repeated_blocks(model)
     head = found.head
     assert (head.name, head.rows, head.gives_logits) == (name, rows, True)
     with evaluation_mode(model), found.taps(model) as taps:

@@ -124,7 +124,7 @@ def test_weight_and_bias_hold_scale_and_shift(bias: Tensor | None) -> None:
         LastStep("affine", -2.0),
         LastStep("affine", torch.tensor([1.0, 3]), torch.ones(2)),
     ):
-        scaled, offset = step.of_affine(weight, bias)
+        scaled, offset = step.apply_to_affine(weight, bias)
         made = features @ scaled.T + (0 if offset is None else offset)
         torch.testing.assert_close(made, step(plain))
-    assert LastStep("softmax").of_affine(weight, bias) == (weight, bias)
+    assert LastStep("softmax").apply_to_affine(weight, bias) == (weight, bias)

@@ -82,7 +82,7 @@ def test_a_prefix_is_removed(prefix: str) -> None:
     fitted = match_names({prefix + name: value for name, value in NET.items()}, list(NET))
     assert list(fitted.tensors) == list(NET)
     assert fitted.unused == ()
-    assert fitted.prefix + ("_orig_mod." if fitted.wrapped else "") == prefix
+    assert fitted.prefix + ("_orig_mod." if fitted.had_wrappers else "") == prefix
 
 
 def test_names_inside_a_plain_file_are_kept() -> None:

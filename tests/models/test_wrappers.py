@@ -7,7 +7,7 @@ from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoi
 
 import ncscope
 from ncscope.errors import InputError
-from ncscope.models.layers import find_layer, match_layers, residual_blocks
+from ncscope.models.layers import find_layer, find_repeated_blocks, match_layers
 from ncscope.models.networks.residual import ResidualNet
 from ncscope.models.replicas import data_group
 from ncscope.models.wrappers import (
@@ -71,7 +71,9 @@ def test_names_are_those_without_wrappers() -> None:
     assert [n for n, _ in walk_modules(wrapped)] == [n for n, _ in plain.named_modules()]
     assert match_layers(wrapped, ["blocks.*"]) == match_layers(plain, ["blocks.*"])
     assert (
-        residual_blocks(wrapped) == residual_blocks(plain) == ["blocks.0", "blocks.1", "blocks.2"]
+        find_repeated_blocks(wrapped)
+        == find_repeated_blocks(plain)
+        == ["blocks.0", "blocks.1", "blocks.2"]
     )
     assert (
         find_layer(wrapped, "blocks.2") is unwrap_fully(wrapped.blocks[2]) is not wrapped.blocks[2]

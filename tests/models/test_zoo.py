@@ -5,9 +5,9 @@ import torch
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
-from ncscope.models.evaluation import evaluation_mode
+from ncscope.models.evaluation_mode import evaluation_mode
 from ncscope.models.heads import find_head
-from ncscope.models.layers import residual_blocks
+from ncscope.models.layers import find_repeated_blocks
 from ncscope.models.taps import HEAD_INPUT, Taps
 from ncscope.models.tracing import trace
 
@@ -85,7 +85,7 @@ def check_backbone(model: nn.Module, x: Tensor, name: str) -> None:
     # Some heads start at zero, which would make every comparison true.
     nn.init.normal_(model.get_submodule(name).weight)
     before = {key: value.clone() for key, value in model.state_dict().items()}
-    found, blocks = trace(model, x), residual_blocks(model)
+    found, blocks = trace(model, x), find_repeated_blocks(model)
     head = found.head
     assert head.name == name
     assert head.gives_logits

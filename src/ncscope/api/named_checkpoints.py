@@ -230,7 +230,7 @@ class _Trial:
 
     def _seen_by(self, opened: ImageClassifier) -> ImageData:
         """Return the images, prepared as in the model's training unless its library does that."""
-        if opened.prepared is not None or self.source is None:
+        if opened.prepare is not None or self.source is None:
             return self.data
         return seen_as(self.data, self.source)
 

@@ -18,7 +18,7 @@ from ncscope.data.images import ImageData, Images
 from ncscope.data.preprocessing import Preprocessing
 from ncscope.errors import InputError
 from ncscope.measurement.batches import device_of, split
-from ncscope.models.evaluation import evaluation_mode, restore_buffers
+from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
 from ncscope.models.forward import forward
 from ncscope.models.libraries import ImageClassifier
 from ncscope.transfer.ranking import hold_out
@@ -145,8 +145,8 @@ def loader_for(
             the data set is requested and the model does not run on the first image. Also if a model
             of Hugging Face has none, and nothing is requested.
     """
-    seen = opened.prepared if image_options.preprocess != "data" else None
-    if opened.prepared is None and opened.input_name and image_options.preprocess != "data":
+    seen = opened.prepare if image_options.preprocess != "data" else None
+    if opened.prepare is None and opened.input_name and image_options.preprocess != "data":
         raise InputError(
             expected="an image processor beside the model of Hugging Face",
             found="none",
@@ -159,8 +159,8 @@ def loader_for(
         raise InputError(expected="the model's own preprocessing", found=found, fix=fix)
     plain = seen is None and opened.input_name is None
     items: Dataset[Any] = images if plain else _Inputs(images, seen, opened.input_name)
-    if seen is None and (opened.prepared or opened.input_name):
-        own = opened.prepared is not None
+    if seen is None and (opened.prepare or opened.input_name):
+        own = opened.prepare is not None
         _check_taken(opened.model, items[0], images[0][0], own_preprocessing=own)
     return DataLoader(items, image_options.batch_size, num_workers=image_options.workers)
 

@@ -15,7 +15,7 @@ from ncscope.integrations.recording import OnError, Recorder, Reference
 from ncscope.measurement.naming import Logged
 from ncscope.measurement.records import ProbeRecord
 from ncscope.measurement.watching import Watch
-from ncscope.models.evaluation import restore_random_states
+from ncscope.models.evaluation_mode import restore_random_states
 from ncscope.models.wrappers import unwrap
 
 try:

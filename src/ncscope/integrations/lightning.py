@@ -19,7 +19,7 @@ from ncscope.measurement.model import probe_model
 from ncscope.measurement.naming import Logged
 from ncscope.measurement.records import ProbeRecord
 from ncscope.measurement.watching import Watch
-from ncscope.models.evaluation import disable_compilation
+from ncscope.models.evaluation_mode import disable_compilation
 from ncscope.models.layers import find_layer
 from ncscope.models.wrappers import unwrap
 

@@ -16,7 +16,7 @@ from ncscope.measurement.plans import ProbeOptions
 from ncscope.measurement.records import Measurement, ProbeRecord
 from ncscope.measurement.second_pass import check_second_pass
 from ncscope.metrics.evaluate import select
-from ncscope.models.evaluation import restore_random_states
+from ncscope.models.evaluation_mode import restore_random_states
 from ncscope.stats.statistics import ClassStatistics
 
 OnError: TypeAlias = Literal["warn", "raise"]

@@ -48,7 +48,7 @@ from ncscope.measurement.second_pass import (
     samples_kept,
 )
 from ncscope.metrics.evaluate import needs_of
-from ncscope.models.evaluation import evaluation_mode, restore_buffers
+from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
 from ncscope.models.forward import LABEL_ARGUMENTS, argument_names, mark_ties, predict_classes
 from ncscope.models.heads import Head
 from ncscope.models.layers import find_layer

@@ -13,7 +13,7 @@ from ncscope.errors import InputError
 from ncscope.measurement.batches import device_of, peek, split, token_labels
 from ncscope.measurement.progress import with_progress
 from ncscope.measurement.second_pass import number_of_batches
-from ncscope.models.evaluation import evaluation_mode, restore_buffers
+from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
 from ncscope.models.replicas import data_group
 from ncscope.models.taps import HEAD_INPUT, Taps
 from ncscope.models.tracing import Trace, trace

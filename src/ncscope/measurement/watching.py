@@ -18,7 +18,7 @@ from ncscope.measurement.evaluation import Probed
 from ncscope.measurement.model import LayerwiseProbe
 from ncscope.measurement.plans import ProbeOptions, for_model
 from ncscope.measurement.second_pass import Kept, check_second_pass, samples_kept
-from ncscope.models.evaluation import disable_compilation, restore_buffers
+from ncscope.models.evaluation_mode import disable_compilation, restore_buffers
 from ncscope.models.heads import Head
 from ncscope.models.hooks import guard_hook
 from ncscope.models.parts import PartsObserver
@@ -179,9 +179,10 @@ class Watch:
         self._settle()
         taps = self._taps
         if taps is None or not taps.has_pass or taps.features is self._last:
+            is_missing = taps is None or not taps.has_pass
             raise InputError(
                 expected="a forward pass of the watched model before its labels",
-                found="none" if taps is None or not taps.has_pass else "the labels of that pass twice",
+                found="none" if is_missing else "the labels of that pass twice",
                 fix="call the watched model itself, then pass the labels of that batch, once",
             )
         assert self._traced is not None

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from ncscope.errors import InputError
-from ncscope.models.networks.fixed_head import FixedSimplexHead
+from ncscope.models.networks.simplex_head import SimplexHead
 from ncscope.models.sharding import best_in_all_shards, is_sharded
 
 LABEL_ARGUMENTS = ("labels", "label", "targets", "target", "y")
@@ -244,7 +244,7 @@ def mark_ties(logits: Tensor, classes: Tensor) -> Tensor:
     return torch.cat([(rows == top).sum(-1) != 1 for rows, top in blocks]).view(classes.shape)
 
 
-def classifier(model: nn.Module) -> nn.Linear | FixedSimplexHead:
+def classifier(model: nn.Module) -> nn.Linear | SimplexHead:
     """Return the classifier of a network of the catalogue: the last of its linear layers.
 
     Args:
@@ -254,7 +254,7 @@ def classifier(model: nn.Module) -> nn.Linear | FixedSimplexHead:
         >>> classifier(nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)))
         Linear(in_features=3, out_features=2, bias=True)
     """
-    kinds = (nn.Linear, FixedSimplexHead)
+    kinds = (nn.Linear, SimplexHead)
     return [module for module in model.modules() if isinstance(module, kinds)][-1]
 
 
@@ -277,12 +277,12 @@ def features_and_logits(
         >>> torch.equal(model[2](features), logits)
         True
     """
-    kept: list[Tensor] = []
+    inputs_of_head: list[Tensor] = []
     head = classifier(model)
-    handle = head.register_forward_pre_hook(lambda module, args: kept.append(args[0]))
+    handle = head.register_forward_pre_hook(lambda module, args: inputs_of_head.append(args[0]))
     try:
         logits = model(inputs)
     finally:
         handle.remove()
-    (features,) = kept
+    (features,) = inputs_of_head
     return features.flatten(1), logits

@@ -35,7 +35,7 @@ from torch.nn import functional
 
 from ncscope.errors import InputError
 from ncscope.metrics.sources import ONE_LOGIT
-from ncscope.models.evaluation import evaluation_mode, restore_buffers
+from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
 from ncscope.models.forward import first_tensor, forward, no_logits_error, possible_logits
 from ncscope.models.last_step import LastStep, find_last_step
 from ncscope.models.layers import find_layer
@@ -136,13 +136,13 @@ class Head:
         Args:
             step: Last step of the model; this head is as its module or matrix has it.
         """
-        weight, bias = step.of_affine(self.weight, self.bias)
+        weight, bias = step.apply_to_affine(self.weight, self.bias)
         notes = self.notes
-        if step.kind not in ("none", "affine"):
-            notes += (f"head: the model returns {step.in_words} of the outputs of {self.name!r}",)
-        elif step.kind == "affine":
-            made = f"{step.in_words} of {self.name!r}"
-            notes += (f"head: the model returns {made}, in its weight here",)
+        made = f"head: the model returns {step.description}"
+        if step.kind == "affine":
+            notes += (f"{made} of {self.name!r}, in its weight here",)
+        elif step.kind != "none":
+            notes += (f"{made} of the outputs of {self.name!r}",)
         one_logit = len(weight) == 1
         if one_logit:
             weight = torch.cat([-weight, weight]) / 2
@@ -336,8 +336,8 @@ def feeds(rows: Tensor | None, features: Tensor) -> bool:
     wide, target = rows.double(), features.double()
     close = 1e-5 + 8 * torch.finfo(features.dtype).eps
     return any(
-        torch.allclose(made, target, rtol=close, atol=close * float(target.abs().max()))
-        for made in (wide, wide.relu(), functional.normalize(wide, dim=-1))
+        torch.allclose(result, target, rtol=close, atol=close * float(target.abs().max()))
+        for result in (wide, wide.relu(), functional.normalize(wide, dim=-1))
     )
 
 
@@ -573,18 +573,18 @@ def _record_pass(
     finite = {}
     for place, output in outputs.items():
         shard = local_shard(output)
-        broken = torch.zeros(shard.shape[:-1], dtype=torch.bool)
+        invalid = torch.zeros(shard.shape[:-1], dtype=torch.bool)
         if shard.numel():
             # Extremes take less memory than a mask of all entries; both are NaN in a row with NaN.
             low, high = shard.aminmax(dim=-1)
             intact = high.isfinite() & (low.isfinite() | may_mask)
-            broken = ~true_in_all_shards(intact, output)
-        if not broken.any():
+            invalid = ~true_in_all_shards(intact, output)
+        if not invalid.any():
             finite[place] = output
         elif not may_mask or len(outputs) == 1:
             raise InputError(
                 expected="finite logits",
-                found=f"NaN or infinity in {int(broken.sum())} of {broken.numel()} rows",
+                found=f"NaN or infinity in {int(invalid.sum())} of {invalid.numel()} rows",
                 fix="check the inputs' scale and the model's weights; pass head=... if the model "
                 "masks classes with -inf, or returns another tensor with NaN",
             )
@@ -797,14 +797,14 @@ def _several_heads_error(
     matches: Mapping[str, _Match], outputs: Mapping[str, Tensor]
 ) -> InputError:
     """Return the error for several heads, with the output that each makes."""
-    made = {
+    layers = {
         name: f"{name!r}" + (f" (output {match.output!r})" if len(outputs) > 1 else "")
         for name, match in matches.items()
     }
-    names = " or ".join(f'head="{name}"' for name in sorted(made))
+    names = " or ".join(f'head="{name}"' for name in sorted(layers))
     return InputError(
         expected="one layer whose output is the logits",
-        found=" and ".join(made[name] for name in sorted(made)),
+        found=" and ".join(layers[name] for name in sorted(layers)),
         fix=f"pass {names}",
     )
 

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
-from ncscope.models.evaluation import evaluation_mode, restore_buffers
+from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
 from ncscope.models.forward import first_tensor
 from ncscope.models.hooks import guard_hook
 from ncscope.models.sharding import gather_shards, is_sharded, rows_at

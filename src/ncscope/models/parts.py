@@ -12,7 +12,7 @@ from ncscope.errors import InputError
 from ncscope.models.forward import possible_logits, tensors_in
 from ncscope.models.heads import Head, feeds, find_head_among_calls
 from ncscope.models.hooks import guard_hook, in_backward
-from ncscope.models.layers import find_layer, match_layers, residual_blocks
+from ncscope.models.layers import find_layer, find_repeated_blocks, match_layers
 from ncscope.models.linear_calls import KEPT_ROWS, CallRows, RecordOptions, record_calls
 from ncscope.models.masks import PassMasks
 from ncscope.models.taps import HEAD_INPUT, BatchAxis, Taps, call_name
@@ -55,7 +55,7 @@ class PartsObserver:
     ) -> None:
         self._model, self._on_error, self._whole = model, on_error, whole
         self._head_name = head
-        blocks = residual_blocks(model) if layers is None else match_layers(model, layers)
+        blocks = find_repeated_blocks(model) if layers is None else match_layers(model, layers)
         self._layers, self._by_name = blocks, layers is not None
         self._masks = PassMasks(model, blocks)
         self._hooks = ExitStack()
@@ -219,8 +219,8 @@ class PartsObserver:
                     or not feeds(entry[2], rows.whole_input)
                 }
                 # A head that a pass of the whole model showed stays if the loop calls it alone.
-                known = self._heads.get(head.name)
-                if known is None or known[3] is not self._model or module is self._model:
+                before = self._heads.get(head.name)
+                if before is None or before[3] is not self._model or module is self._model:
                     self._heads[head.name] = head, rows, outputs.get(head.output), module
             except InputError as error:
                 self._failure = error

@@ -84,10 +84,10 @@ def true_in_all_shards(values: Bool[Tensor, "..."], tensor: Tensor) -> Bool[Tens
     import torch.distributed as dist
 
     mesh: Any = tensor.device_mesh  # type: ignore[attr-defined]
-    shared = values.to(torch.int32)
+    result = values.to(torch.int32)
     for axis in range(mesh.ndim):
-        dist.all_reduce(shared, dist.ReduceOp.MIN, group=mesh.get_group(axis))
-    return shared.bool()
+        dist.all_reduce(result, dist.ReduceOp.MIN, group=mesh.get_group(axis))
+    return result.bool()
 
 
 def best_in_all_shards(tensor: Tensor) -> Tensor:

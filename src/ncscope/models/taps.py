@@ -198,8 +198,8 @@ class Taps:
         if step is not None and {step.kind, known} <= {"none", "affine", known}:
             return step, ()
         return None, (
-            f"in training mode the model did not return the outputs of head {self._head_name!r}, as it "
-            "does in evaluation mode",
+            f"in training mode the model did not return the outputs of head {self._head_name!r}, "
+            "as it does in evaluation mode",
         )
 
     def __enter__(self) -> "Taps":
@@ -212,7 +212,7 @@ class Taps:
             else:
                 head = self._head.module
             if not any(module is head for _, module in walk_modules(self._model)):
-                raise self._replaced_head_error()
+                raise self._head_replacement_error()
             self._head_module = head
             for parent in self._model.modules():
                 for child_name, child in parent._modules.items():
@@ -253,7 +253,7 @@ class Taps:
         if self._place is not None:  # else the head is the model, or in a list of Keras
             parent, name = self._place
             if name not in parent._modules or parent._modules[name] is not self._head_module:
-                raise self._replaced_head_error()  # the weight of the old one would be measured
+                raise self._head_replacement_error()  # the weight of the old one would be measured
         self._masks.forget()  # those of a pass that did not end
         self._masks.note(module, args, kwargs)
         self._in_pass = True
@@ -263,7 +263,7 @@ class Taps:
         if self._head_is_model:  # a hook that is added in a pass runs from the next pass on
             self._keep_input(module, args, kwargs)
 
-    def _replaced_head_error(self) -> InputError:
+    def _head_replacement_error(self) -> InputError:
         return InputError(
             expected=f"head {self._head_name!r} in the model for all samples of a report",
             found="another module in its place",
@@ -383,8 +383,8 @@ class Taps:
             # A scale belongs to the logits. The outputs of a softmax or sigmoid are not taken: they
             # round large logits to ties, and accuracy would be that of the first class of a tie.
             if head.gives_logits and head.step.kind == "affine" and place in returned:
-                scaled = dequantize(returned[place].detach())
-                logits = scaled if scaled.shape == logits.shape else logits
+                output = dequantize(returned[place].detach())
+                logits = output if output.shape == logits.shape else logits
         elif head is not None and place in returned:
             logits = dequantize(returned[place].detach())
         elif head is None and returned:
@@ -439,7 +439,7 @@ class Taps:
             if rows.shape != outputs.shape:
                 continue
             if training:
-                # Kept and not compared: whether a factor is learned shows in the last pass.
+                # Only the last pass counts: a learned factor moves from pass to pass.
                 self._training_rows = outputs.clone(), rows.clone()
             else:
                 # A tensor on the device; `check_step` asks for its value, once a report.
@@ -569,5 +569,6 @@ def _copy_if_shared(rows: Tensor, tensor: Tensor) -> Tensor:
 
     The next layer may write into the tensor, and a view of a slice would keep all of it alive.
     """
-    shared = rows.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr()
-    return rows.clone(memory_format=torch.contiguous_format) if shared else rows
+    if rows.untyped_storage().data_ptr() != tensor.untyped_storage().data_ptr():
+        return rows
+    return rows.clone(memory_format=torch.contiguous_format)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from ncscope.errors import InputError
-from ncscope.models.evaluation import evaluation_mode, restore_buffers
+from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
 from ncscope.models.forward import (
     LABEL_ARGUMENTS,
     argument_names,
@@ -22,7 +22,7 @@ from ncscope.models.forward import (
     tensors_in,
 )
 from ncscope.models.heads import Head, Rows, find_head_after_pass, record_first_pass
-from ncscope.models.layers import find_layer, match_layers, residual_blocks
+from ncscope.models.layers import find_layer, find_repeated_blocks, match_layers
 from ncscope.models.masks import PassMasks, check_mask, in_encoder
 from ncscope.models.sharding import rows_at
 from ncscope.models.taps import HEAD_INPUT, BatchAxis, Taps, call_name
@@ -107,7 +107,7 @@ def trace(
         model: A classifier, as for `find_head`.
         inputs: First batch, without the labels. If a tensor has several axes as long as the batch,
             the first axis is tried first; the logits show whether it is the batch axis.
-        layers: Names or patterns of layers; None for the repeated blocks, see `residual_blocks`.
+        layers: Names or patterns of layers; None for those that `find_repeated_blocks` returns.
         head: Name of the head, if known.
         labels: Labels of the batch, for a model whose forward pass needs them.
         pool: Choice of the user, see `Taps`.
@@ -142,9 +142,11 @@ def trace(
             except InputError:
                 raise
             except Exception:  # the model may need the labels: run it again with them
-                named = inputs_by_name(model, inputs)
+                arguments = inputs_by_name(model, inputs)
                 free = [name for name in argument_names(model) if name in LABEL_ARGUMENTS]
-                argument = next((n for n in free if named is not None and n not in named), "")
+                argument = ""
+                if arguments is not None:
+                    argument = next((name for name in free if name not in arguments), "")
                 if labels is None or not argument:
                     raise
                 inputs = add_labels(model, inputs, labels, argument)
@@ -154,7 +156,7 @@ def trace(
         choice = _LayerChoice(model, head_found, masks, pool, layers is not None)
         if layers is None:
             counts = {module: len(of_module) for module, of_module in calls.items()}
-            names = residual_blocks(model, counts)
+            names = find_repeated_blocks(model, counts)
         else:
             names = match_layers(model, layers)
         names = choice.without_encoder([name for name in names if name != head_found.name])
@@ -204,11 +206,11 @@ def add_labels(
         labels: Labels of the batch.
         argument: Name of the argument for the labels.
     """
-    named = inputs_by_name(model, inputs)
-    assert named is not None
+    arguments = inputs_by_name(model, inputs)
+    assert arguments is not None
     assert labels is not None
     first = first_tensor(inputs)
-    return {**named, argument: labels if first is None else labels.to(first.device)}
+    return {**arguments, argument: labels if first is None else labels.to(first.device)}
 
 
 class _LayerChoice:
@@ -233,8 +235,8 @@ class _LayerChoice:
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences on layers that were left out, and on outputs that were chosen."""
-        left = [f"layers left out: {', '.join(n)}; {why}" for why, n in self._left_out.items()]
-        return (*left, *self._notes)
+        left_out = [f"layers left out: {', '.join(n)}; {why}" for why, n in self._left_out.items()]
+        return (*left_out, *self._notes)
 
     def without_encoder(self, names: Sequence[str]) -> list[str]:
         """Return the names without layers whose tokens are not those of the logits."""

@@ -116,22 +116,22 @@ def parameter_shapes(model: nn.Module) -> dict[nn.Module, dict[object, torch.Siz
         >>> list(parameter_shapes(layer)[layer].values())
         [torch.Size([2, 3]), torch.Size([2])]
     """
-    flattened = {
+    of_flat = {
         (info.module, info.param_name): ((id(flat), index), shape)
         for flat in _flat_parameters(model)
         for index, (info, shape) in enumerate(zip(flat._param_infos, flat._shapes, strict=True))
     }
-    own: dict[nn.Module, dict[object, torch.Size]] = {module: {} for module in model.modules()}
-    for (module, _), (key, shape) in flattened.items():
-        own.setdefault(module, {})[key] = shape
+    shapes: dict[nn.Module, dict[object, torch.Size]] = {module: {} for module in model.modules()}
+    for (module, _), (key, shape) in of_flat.items():
+        shapes.setdefault(module, {})[key] = shape
     for module in model.modules():
         for name, parameter in module._parameters.items():
             # FSDP with `use_orig_params` shows shards under the names of the parameters: they
             # would count a second time, with the shape of a shard.
-            flat = (module, name) in flattened or hasattr(parameter, "_param_infos")
+            flat = (module, name) in of_flat or hasattr(parameter, "_param_infos")
             if parameter is not None and not flat:
-                own[module][id(parameter)] = parameter.shape
-    return own
+                shapes[module][id(parameter)] = parameter.shape
+    return shapes
 
 
 def _flat_parameters(model: nn.Module) -> list[Any]:
@@ -191,7 +191,7 @@ def check_callable(model: nn.Module) -> None:
     Raises:
         InputError: If the wrapper of FSDP that would do it is outside of the model.
     """
-    known = {
+    in_units = {
         (info.module, info.param_name)
         for flat in _flat_parameters(model)
         for info in flat._param_infos
@@ -200,7 +200,7 @@ def check_callable(model: nn.Module) -> None:
     for module in model.modules():
         for name, parameter in module._parameters.items():
             sharded = getattr(parameter, "_fsdp_flattened", False)
-            if sharded and (module, name) not in known and id(parameter) not in flats:
+            if sharded and (module, name) not in in_units and id(parameter) not in flats:
                 raise InputError(
                     expected="a model that puts its own parameters together",
                     found=f"{name!r} sharded by an FSDP wrapper around the model",
@@ -229,8 +229,8 @@ def assemble_parameters(model: nn.Module, module: nn.Module) -> Iterator[None]:
                 if not {info.module for info in infos}.isdisjoint(module.modules()):
                     # `recurse` would gather every unit inside, the whole model for the outermost
                     # one; `writeback` would copy the gathered weights back into the shards.
-                    summoned = unit.summon_full_params(unit, recurse=False, writeback=False)
-                    stack.enter_context(summoned)
+                    whole = unit.summon_full_params(unit, recurse=False, writeback=False)
+                    stack.enter_context(whole)
             if not _is_whole(module):
                 raise InputError(
                     expected="the whole weight of the head",

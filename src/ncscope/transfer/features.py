@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
 from ncscope.measurement.batches import device_of, peek, split
-from ncscope.models.evaluation import evaluation_mode, restore_buffers
+from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
 from ncscope.models.forward import forward, logits_of
 from ncscope.models.sharding import gather_shards
 from ncscope.models.taps import HEAD_INPUT

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 import ncscope
 from ncscope.errors import InputError
-from ncscope.models.evaluation import evaluation_mode
+from ncscope.models.evaluation_mode import evaluation_mode
 from ncscope.models.heads import find_head
 from ncscope.models.networks.catalogue import FAMILIES, NAMES, build, layers_to_tap
-from ncscope.models.networks.fixed_head import FixedSimplexHead
+from ncscope.models.networks.simplex_head import SimplexHead
 from ncscope.models.taps import HEAD_INPUT, Taps
 
 SMALL = [name for name in NAMES if name.startswith("small-")]
@@ -172,7 +172,7 @@ def test_head_without_a_bias(name: str) -> None:
 def test_fixed_head_is_found_and_not_trained(name: str) -> None:
     model, x = network(name, head="simplex")
     head = find_head(model, x)
-    assert isinstance(head.module, FixedSimplexHead)
+    assert isinstance(head.module, SimplexHead)
     assert head.bias is None
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.1)
     nn.functional.cross_entropy(model(x), torch.arange(4)).backward()

@@ -26,7 +26,7 @@ from ncscope.lab.training.resumable import AfterStep, resumable_events
 from ncscope.measurement.by_batch import estimated_by_batch
 from ncscope.measurement.records import Measurement, ProbeRecord
 from ncscope.measurement.samples import measure_samples
-from ncscope.models.evaluation import evaluation_mode
+from ncscope.models.evaluation_mode import evaluation_mode
 from ncscope.models.taps import HEAD_INPUT
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim.swa_utils import update_bn
 
-from ncscope.models.evaluation import evaluation_mode
+from ncscope.models.evaluation_mode import evaluation_mode
 
 
 def interpolated(first: nn.Module, second: nn.Module, omega: float) -> nn.Module:

@@ -8,7 +8,7 @@ from ncscope.data.loaders import measuring_loader
 from ncscope.lab.training.supervised import INFORMATION_BATCH, Bench
 from ncscope.measurement.by_batch import estimated_by_batch
 from ncscope.metrics.information import pair_entropies
-from ncscope.models.evaluation import evaluation_mode
+from ncscope.models.evaluation_mode import evaluation_mode
 from ncscope.models.forward import features_and_logits
 
 

@@ -22,7 +22,7 @@ from ncscope.lab.papers.pfc.transport import Displacement, premises, route
 from ncscope.lab.papers.pfc.weight_decay import block_energy
 from ncscope.lab.training.loop import EpochEnd
 from ncscope.lab.training.supervised import Bench
-from ncscope.models.evaluation import evaluation_mode, restore_buffers
+from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
 from ncscope.models.layers import find_layer, match_layers
 from ncscope.models.networks.catalogue import layers_to_tap
 from ncscope.models.wrappers import unwrap

@@ -12,7 +12,7 @@ from ncscope.metrics.discriminants import discriminants
 from ncscope.metrics.evaluate import evaluate
 from ncscope.metrics.sources import Sources
 from ncscope.metrics.variability import nc1, nc1_quotient
-from ncscope.models.evaluation import evaluation_mode
+from ncscope.models.evaluation_mode import evaluation_mode
 from ncscope.models.forward import forward
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.models.tracing import Trace, trace

@@ -13,7 +13,7 @@ from ncscope.data.loaders import measuring_loader
 from ncscope.lab.training.semi_supervised.unlabelled import UNKNOWN
 from ncscope.lab.training.supervised import Bench
 from ncscope.losses.pseudo_labels import trusted
-from ncscope.models.evaluation import evaluation_mode
+from ncscope.models.evaluation_mode import evaluation_mode
 from ncscope.models.forward import forward, logits_of
 from ncscope.stats.processes import ALL
 
