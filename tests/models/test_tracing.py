@@ -382,3 +382,20 @@ def test_first_axes_come_first_and_second_ones_may_be_positions() -> None:
 
 def test_inputs_without_the_samples_cannot_be_cut() -> None:
     assert list(repeat_first_sample([torch.rand(4, 4), 3, []], 3, times=2)) == []
+
+
+class WithLoss(nn.Module):
+    """Computes its loss at the end of the forward pass, and fails there without labels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block, self.head = nn.Linear(4, 4), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor, labels: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        logits = self.head(self.block(x))
+        return nn.functional.cross_entropy(logits, labels), logits
+
+
+def test_a_pass_that_fails_without_labels_is_not_counted() -> None:
+    seen = trace(WithLoss(), torch.randn(6, 4), ["block"], labels=torch.arange(6) % 3)
+    assert (seen.layers, seen.label_argument) == (("block",), "labels")

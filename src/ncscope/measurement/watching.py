@@ -21,7 +21,7 @@ from ncscope.measurement.second_pass import Kept, check_second_pass, samples_kep
 from ncscope.models.evaluation_mode import disable_compilation, restore_buffers
 from ncscope.models.heads import Head
 from ncscope.models.hooks import guard_hook
-from ncscope.models.parts import PartsObserver
+from ncscope.models.parts_observer import PartsObserver
 from ncscope.models.replicas import check_replicas
 from ncscope.models.taps import Taps
 from ncscope.models.tracing import Trace, trace

@@ -201,9 +201,8 @@ def _apply_with_tolerance(
     result = step(z)
     if step.kind == "shift of each row":  # such as the largest logit, which no row tells
         result = result + (p - result).mean(1, keepdim=True)
-    result = result.to(
-        of_returned
-    ).double()  # as the model's is: a probability near 1 is rounded to 1
+    # Rounded as the model's output is: a probability near 1 is 1 there, and its logarithm 0.
+    result = result.to(of_returned).double()
     unit = 8 * max(1e-6, *(torch.finfo(dtype).eps for dtype in (of_outputs, of_returned)))
     scale = step.scale.to(z) if isinstance(step.scale, Tensor) else step.scale
     size = torch.maximum(z.abs().amax(), (scale * z).abs().amax()).clamp(min=1)
@@ -233,7 +232,8 @@ def _propose_steps(z: Rows, p: Rows, least: float) -> Iterator[LastStep]:
     logarithm = bool((p <= 0).all())
     if z.shape[1] > 1 and (logarithm or ((p >= 0).all() and (p <= 1).all())):
         logs = p if logarithm else p.clamp(min=least).log()
-        exact = logs > math.log(least)
+        exact = logs > math.log(least)  # not of probabilities that have lost their digits
+        # A softmax forgets a constant of the row: what it keeps are differences to one class.
         top = p.argmax(1, keepdim=True)
         below, lower = (rows - rows.gather(1, top) for rows in (z, logs))
         for factor in (1.0, _factor(below[exact], lower[exact]))[: 1 + varies]:
@@ -244,7 +244,7 @@ def _propose_steps(z: Rows, p: Rows, least: float) -> Iterator[LastStep]:
     if logarithm:
         yield LastStep("log-sigmoid")
     elif (p >= 0).all() and (p <= 1).all():
-        inside = (p > 1e-6) & (p < 1 - 1e-6)
+        inside = (p > 1e-6) & (p < 1 - 1e-6)  # a saturated probability tells no logit
         for factor in (1.0, _factor(z[inside], p[inside].logit()))[: 1 + varies]:
             if factor > 0:
                 yield LastStep("sigmoid", factor)
@@ -259,7 +259,8 @@ def _propose_steps(z: Rows, p: Rows, least: float) -> Iterator[LastStep]:
             else:
                 high = cap
         yield LastStep("soft cap", cap=high)
-    # Last: with a factor and a constant for each class, few rows are explained by much.
+    # Last, because it has the most freedom: with two numbers for each class, few rows are explained
+    # by other outputs too.
     spread = (z - z.mean(0)).square().sum(0)
     if varies and len(z) >= _ROWS_TO_FIT and (spread > 0).all():
         slopes = ((z - z.mean(0)) * (p - p.mean(0))).sum(0) / spread

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from ncscope.errors import InputError
 from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
@@ -82,7 +83,7 @@ class LinearCall:
 
     @property
     def by_token(self) -> bool:
-        """Return whether the layer was applied to every token of a sequence."""
+        """True if the layer was applied to every token of a sequence."""
         return len(self.shape) == 3
 
     def index_in_logits(self, logits: torch.Size, axis: int = 0) -> tuple[Tensor, ...]:
@@ -169,8 +170,7 @@ def record_calls(
                 return
             call = LinearCall(name, module, shape, features.ndim == 3, tuple(features.shape[1:]))
             if options.modules is None and options.widths is None:
-                # Now and not at the end: the rows of all layers of a deep model, each with its
-                # columns, would be alive at once.
+                # Now and not at the end: rows of every layer of the model would be alive at once.
                 for index in range(len(calls) - (LAST_CALLS - 1)):
                     if calls[index].rows is not None:
                         calls[index] = replace(calls[index], rows=None)
@@ -291,8 +291,7 @@ def find_affine_reader(model: nn.Module, call: LinearCall) -> Callable[[], Affin
 
 def _read_affine(model: nn.Module, call: LinearCall) -> Affine | None:
     """Return the weight and the bias that a module holds; None if they have other shapes."""
-    # To read a weight under spectral normalisation in training mode is a step of its power
-    # iteration, which changes buffers and the weight of the next pass.
+    # A parametrisation of the user may write buffers, as spectral normalisation does in training.
     with evaluation_mode(call.module), restore_buffers(call.module):
         weight, bias = (copy_whole_tensor(model, call.module, part) for part in ("weight", "bias"))
     assert call.rows is not None
@@ -379,7 +378,14 @@ def read_tensor(module: nn.Module, name: str) -> Tensor | None:
     The attribute is not enough. Weight normalisation as a hook computes it before each pass, so
     that it is the weight of the pass before; torch's quantised modules have methods of these names.
     """
-    value: Any = getattr(module, name, None)
+    with ExitStack() as stack:
+        if is_parametrized(module, name):
+            # To read a weight under spectral normalisation in training mode is a step of its power
+            # iteration: a run that is watched would train unlike a run that is not.
+            for part in module.parametrizations[name].modules():
+                stack.callback(setattr, part, "training", part.training)
+                part.training = False
+        value: Any = getattr(module, name, None)
     hooks: Any = module._forward_pre_hooks.values()
     for hook in hooks:
         if name == "weight" and type(hook).__name__ == "WeightNorm":

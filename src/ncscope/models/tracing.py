@@ -144,12 +144,14 @@ def trace(
             except Exception:  # the model may need the labels: run it again with them
                 arguments = inputs_by_name(model, inputs)
                 free = [name for name in argument_names(model) if name in LABEL_ARGUMENTS]
-                argument = ""
                 if arguments is not None:
                     argument = next((name for name in free if name not in arguments), "")
                 if labels is None or not argument:
                     raise
                 inputs = add_labels(model, inputs, labels, argument)
+                # The pass may have failed at its end, in the loss: its calls would count twice.
+                calls.clear()
+                masks.forget()
                 record = record_first_pass(model, inputs, head)
         head_found, shape = find_head_after_pass(model, inputs, record, head)
         del record  # with the logits of the whole batch
@@ -159,7 +161,7 @@ def trace(
             names = find_repeated_blocks(model, counts)
         else:
             names = match_layers(model, layers)
-        names = choice.without_encoder([name for name in names if name != head_found.name])
+        names = choice.drop_encoder_layers([name for name in names if name != head_found.name])
         modules = {name: find_layer(model, name) for name in names}
         # The outputs of a named head on tokens may be scaled or masked logits: only a run on copies
         # shows which axis of its input is the batch.
@@ -169,12 +171,12 @@ def trace(
             layers_and_head = [*modules.values(), head_found.module]
             copies = _run_on_copies(model, inputs, head_found, shape, layers_and_head)
             for name, module in modules.items():
-                axes |= choice.axes(copies, name, module, calls.get(module, []))
+                axes |= choice.find_axes(copies, name, module, calls.get(module, []))
             if not by_head:
                 many, few = (run[head_found.module][0].first_input for run in (calls, copies.calls))
                 assert many is not None
                 assert few is not None
-                axes[HEAD_INPUT] = copies.axis(HEAD_INPUT, [many], [few])
+                axes[HEAD_INPUT] = copies.find_axis(HEAD_INPUT, [many], [few])
     axes = {HEAD_INPUT: BatchAxis(axis=head_found.axis)} | axes
     notes = (f"the model is given the labels as {argument!r}",) if argument else ()
     return Trace(
@@ -238,8 +240,8 @@ class _LayerChoice:
         left_out = [f"layers left out: {', '.join(n)}; {why}" for why, n in self._left_out.items()]
         return (*left_out, *self._notes)
 
-    def without_encoder(self, names: Sequence[str]) -> list[str]:
-        """Return the names without layers whose tokens are not those of the logits."""
+    def drop_encoder_layers(self, names: Sequence[str]) -> list[str]:
+        """Return the names without layers of an encoder beside the decoder that has the head."""
         if self._head.rows == "sample":
             return list(names)
         of_logits = []
@@ -257,12 +259,12 @@ class _LayerChoice:
                 self._left_out["the encoder's tokens are not those of the logits"].append(name)
         return of_logits
 
-    def axes(
+    def find_axes(
         self, copies: "_RunOnCopies", layer: str, module: nn.Module, calls: list["_CallFacts"]
     ) -> dict[str, BatchAxis]:
         """Return the batch axis of each call of a layer; nothing for a layer that is left out."""
         try:
-            axes = copies.axes(layer, module, calls)
+            axes = copies.find_axes(layer, module, calls)
             if self._head.rows == "sample":
                 for (name, at), call in zip(axes.items(), calls, strict=True):
                     shape = list(call.outputs[at.tensor].shape)
@@ -304,7 +306,7 @@ class _CallFacts(NamedTuple):
     outputs: list[_TensorFacts]
 
 
-_CallsByModule: TypeAlias = Mapping[nn.Module, list[_CallFacts]]
+_CallsByModule: TypeAlias = dict[nn.Module, list[_CallFacts]]
 
 
 @contextmanager
@@ -318,7 +320,7 @@ def _record_shapes(
         copies: Shape of the logits of tokens if the pass is one of copies of the first sample.
         batch: Batch axis of these logits.
     """
-    calls: dict[nn.Module, list[_CallFacts]] = defaultdict(list)
+    calls: _CallsByModule = defaultdict(list)
 
     def facts(tensor: Tensor) -> _TensorFacts:
         shape = torch.Size() if tensor.is_nested else tensor.shape  # a nested tensor has no shape
@@ -360,7 +362,9 @@ class _RunOnCopies:
     rows: Rows
     qualified: dict[str, list[int]] = field(default_factory=dict)
 
-    def axes(self, layer: str, module: nn.Module, calls: list[_CallFacts]) -> dict[str, BatchAxis]:
+    def find_axes(
+        self, layer: str, module: nn.Module, calls: list[_CallFacts]
+    ) -> dict[str, BatchAxis]:
         """Return the batch axis of each call of a layer in the run on the whole batch."""
         again = self.calls.get(module, [])
         if len(calls) != len(again):
@@ -373,10 +377,10 @@ class _RunOnCopies:
         axes = {}
         for number, (one, other) in enumerate(zip(calls, again, strict=True), start=1):
             name = call_name(layer, number)
-            axes[name] = self.axis(name, one.outputs, other.outputs)
+            axes[name] = self.find_axis(name, one.outputs, other.outputs)
         return axes
 
-    def axis(self, name: str, many: list[_TensorFacts], few: list[_TensorFacts]) -> BatchAxis:
+    def find_axis(self, name: str, many: list[_TensorFacts], few: list[_TensorFacts]) -> BatchAxis:
         """Find the first floating-point tensor of which one axis changes like the batch size."""
         axes_of_samples = []
         for index, (one, other) in enumerate(zip(many, few, strict=False)):
