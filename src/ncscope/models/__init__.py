@@ -2,7 +2,8 @@
 
 * What is measured in a model: `heads` finds the head (its rules are listed at the top of the file)
   among the `linear_calls` of a pass, up to a `last_step`; `layers` chooses layers by name;
-  `tracing` joins both on the first batch; `parts_observer` does it for a loop that calls parts of a model.
+  `tracing` joins both on the first batch; `parts_observer` does it for a loop that calls
+  parts of a model.
 * What is read while the model runs: `taps` keeps features, the head's input and logits; `masks`
   tells padding from tokens; `forward` calls a model and finds tensors and logits in its output.
 * What must not change or get lost: `evaluation_mode` restores the state of training; `hooks` keep

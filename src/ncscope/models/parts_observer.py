@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
@@ -17,6 +17,15 @@ from ncscope.models.linear_calls import KEPT_ROWS, CallRows, RecordOptions, reco
 from ncscope.models.masks import PassMasks
 from ncscope.models.taps import HEAD_INPUT, BatchAxis, Taps, call_name
 from ncscope.models.tracing import Trace
+
+
+class _PartHead(NamedTuple):
+    """Head of a part that the loop called: rows of its call, its output, and the part."""
+
+    head: Head
+    rows: CallRows | None
+    output: Tensor | None
+    part: nn.Module
 
 
 class PartsObserver:
@@ -61,8 +70,7 @@ class PartsObserver:
         self._hooks = ExitStack()
         self._is_paused = False
         self._depth = 0
-        # Head, rows of its call, output that it made, and part that returned it, by name.
-        self._heads: dict[str, tuple[Head, CallRows | None, Tensor | None, nn.Module]] = {}
+        self._heads: dict[str, _PartHead] = {}  # by the names of the heads
         self._failure: InputError | None = None
         self._start_pass()
 
@@ -105,7 +113,7 @@ class PartsObserver:
     @property
     def is_whole(self) -> bool:
         """True if the logits are those of the model itself, and not of a part of it."""
-        of_model = any(part is self._model for _, _, _, part in self._heads.values())
+        of_model = any(entry.part is self._model for entry in self._heads.values())
         return of_model or self._last is self._model
 
     @contextmanager
@@ -216,12 +224,12 @@ class PartsObserver:
                     for name, entry in self._heads.items()
                     if rows is None
                     or rows.whole_input is None
-                    or not feeds(entry[2], rows.whole_input)
+                    or not feeds(entry.output, rows.whole_input)
                 }
                 # A head that a pass of the whole model showed stays if the loop calls it alone.
                 before = self._heads.get(head.name)
-                if before is None or before[3] is not self._model or module is self._model:
-                    self._heads[head.name] = head, rows, outputs.get(head.output), module
+                if before is None or before.part is not self._model or module is self._model:
+                    self._heads[head.name] = _PartHead(head, rows, outputs.get(head.output), module)
             except InputError as error:
                 self._failure = error
 
