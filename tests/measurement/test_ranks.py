@@ -358,10 +358,10 @@ STEPS = (
     "evaluation._geodesic_record",
     "gather.finish",
     "model.LayerwiseProbe._join",
-    "model.unwrapped",
+    "model.unwrap",
     "model.LayerwiseProbe._begin_empty",
 )
-AGAIN = ("_check_size", "estimated", "leave_one_out", "no_better_than_chance")
+AGAIN = ("_check_size", "estimate_errors", "leave_one_out", "no_better_than_chance")
 """Steps of measuring the same samples again."""
 
 

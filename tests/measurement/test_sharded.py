@@ -25,11 +25,11 @@ from ncscope.errors import InputError
 from ncscope.measurement.model import probe_model
 from ncscope.measurement.options import Options
 from ncscope.measurement.watching import Watch
-from ncscope.models.forward import predicted_classes
+from ncscope.models.evaluation_mode import evaluation_mode
+from ncscope.models.forward import predict_classes
 from ncscope.models.heads import find_head
-from ncscope.models.measuring import measuring
 from ncscope.models.replicas import data_group
-from ncscope.models.sharding import gathered, is_sharded
+from ncscope.models.sharding import gather_shards, is_sharded
 
 from .test_ranks import assert_same, on_ranks, plain
 
@@ -260,16 +260,16 @@ def sharded_vocabulary(rank: int) -> dict[str, Any]:
     sizes = []
 
     def counted(tensor: Tensor) -> Tensor:
-        whole = gathered(tensor)
+        whole = gather_shards(tensor)
         sizes.append(whole.numel() if is_sharded(tensor) else 0)
         return whole
 
-    with measuring(model), patch("ncscope.models.sharding.gathered", counted):
+    with evaluation_mode(model), patch("ncscope.models.sharding.gather_shards", counted):
         head = find_head(model, TOKENS)
         logits = model(TOKENS)
         assert logits.to_local().shape[-1] == K // 2
-        classes = predicted_classes(logits)
-        tied = predicted_classes(torch.zeros_like(logits))
+        classes = predict_classes(logits)
+        tied = predict_classes(torch.zeros_like(logits))
     plan = {"head": ColwiseParallel(output_layouts=Shard(-1))}
     with pytest.raises(InputError) as error:
         find_head(parallelize_module(Model(), mesh, plan), TOKENS)

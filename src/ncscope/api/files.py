@@ -23,7 +23,7 @@ from safetensors.torch import load, load_file
 from ncscope.errors import InputError
 from ncscope.files import is_folder
 from ncscope.memory import check_memory
-from ncscope.models.weights import SavedWeights, find_weights
+from ncscope.models.weights import FileWeights, find_weights
 from ncscope.tensor_files import (
     Kind,
     TensorFile,
@@ -152,7 +152,7 @@ def standard_input() -> TensorFile:
     return TensorFile("standard input", content=b"".join(chunks))
 
 
-def load_weights(path: str | Path, key: str = "") -> SavedWeights:
+def load_weights(path: str | Path, key: str = "") -> FileWeights:
     """Read a model's weights: see `find_weights`.
 
     Args:
@@ -174,7 +174,7 @@ def load_weights(path: str | Path, key: str = "") -> SavedWeights:
     return replace(shards[0], tensors=tensors, file=path.resolve().name, notes=notes)
 
 
-def _weights_of(file: TensorFile, key: str) -> SavedWeights:
+def _weights_of(file: TensorFile, key: str) -> FileWeights:
     expected = "weights in a .safetensors file or a file of torch.save"
     kind = _checked_kind(file, ("safetensors", "torch"), expected)
     weights = find_weights(_READERS[kind](file), file.name, key)

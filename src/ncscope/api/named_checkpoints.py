@@ -19,7 +19,7 @@ from ncscope.api.transfer import KnownResults, OnStep, TransferReport, check_dis
 from ncscope.data.downstream_sets import seen_as
 from ncscope.data.images import ImageData, Images
 from ncscope.errors import InputError
-from ncscope.models.libraries import NamedModel, open_model
+from ncscope.models.libraries import ImageClassifier, open_model
 from ncscope.models.weights import weights_notes
 from ncscope.transfer.features import head_moments, head_readings
 from ncscope.transfer.inputs import checked_labelled
@@ -210,7 +210,7 @@ class _Trial:
             )
         return given
 
-    def _opened(self, checkpoint: CheckpointSource) -> NamedModel:
+    def _opened(self, checkpoint: CheckpointSource) -> ImageClassifier:
         saved = None
         if checkpoint.weights is not None:
             saved = load_weights(checkpoint.weights, self.weights_key)
@@ -228,9 +228,9 @@ class _Trial:
             self.notes.extend(f"{checkpoint.name}: {note}" for note in notes)
         return opened
 
-    def _seen_by(self, opened: NamedModel) -> ImageData:
+    def _seen_by(self, opened: ImageClassifier) -> ImageData:
         """Return the images, prepared as in the model's training unless its library does that."""
-        if opened.prepared is not None or self.source is None:
+        if opened.prepare is not None or self.source is None:
             return self.data
         return seen_as(self.data, self.source)
 

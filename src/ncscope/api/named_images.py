@@ -18,9 +18,9 @@ from ncscope.data.images import ImageData, Images
 from ncscope.data.preprocessing import Preprocessing
 from ncscope.errors import InputError
 from ncscope.measurement.batches import device_of, split
+from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
 from ncscope.models.forward import forward
-from ncscope.models.libraries import NamedModel
-from ncscope.models.measuring import kept_buffers, measuring
+from ncscope.models.libraries import ImageClassifier
 from ncscope.transfer.ranking import hold_out
 
 Preprocess = Literal["model", "data"]
@@ -135,7 +135,9 @@ def _shape(images: Images) -> Shape:
     return 3, size, size
 
 
-def loader_for(opened: NamedModel, images: Images, image_options: ImageOptions) -> DataLoader[Any]:
+def loader_for(
+    opened: ImageClassifier, images: Images, image_options: ImageOptions
+) -> DataLoader[Any]:
     """Return a loader of the images in their order, prepared as in the model's training.
 
     Raises:
@@ -143,8 +145,8 @@ def loader_for(opened: NamedModel, images: Images, image_options: ImageOptions) 
             the data set is requested and the model does not run on the first image. Also if a model
             of Hugging Face has none, and nothing is requested.
     """
-    seen = opened.prepared if image_options.preprocess != "data" else None
-    if opened.prepared is None and opened.input_name and image_options.preprocess != "data":
+    seen = opened.prepare if image_options.preprocess != "data" else None
+    if opened.prepare is None and opened.input_name and image_options.preprocess != "data":
         raise InputError(
             expected="an image processor beside the model of Hugging Face",
             found="none",
@@ -157,8 +159,8 @@ def loader_for(opened: NamedModel, images: Images, image_options: ImageOptions) 
         raise InputError(expected="the model's own preprocessing", found=found, fix=fix)
     plain = seen is None and opened.input_name is None
     items: Dataset[Any] = images if plain else _Inputs(images, seen, opened.input_name)
-    if seen is None and (opened.prepared or opened.input_name):
-        own = opened.prepared is not None
+    if seen is None and (opened.prepare or opened.input_name):
+        own = opened.prepare is not None
         _check_taken(opened.model, items[0], images[0][0], own_preprocessing=own)
     return DataLoader(items, image_options.batch_size, num_workers=image_options.workers)
 
@@ -169,7 +171,7 @@ def _check_taken(
     """Check that a model runs on an image that was not prepared for it, by running the model."""
     inputs, _ = split(default_collate([item]), device_of(model))
     try:
-        with measuring(model), kept_buffers(model):
+        with evaluation_mode(model), restore_buffers(model):
             forward(model, inputs)
     except (RuntimeError, ValueError, AssertionError) as error:
         message = " ".join(str(error).split())[:200]

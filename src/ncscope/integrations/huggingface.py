@@ -16,8 +16,8 @@ from ncscope.measurement.naming import Logged
 from ncscope.measurement.options import OptionFields, Options
 from ncscope.measurement.records import ProbeRecord
 from ncscope.measurement.watching import Watch
-from ncscope.models.measuring import kept_random_states
-from ncscope.models.wrappers import unwrapped
+from ncscope.models.evaluation_mode import restore_random_states
+from ncscope.models.wrappers import unwrap
 
 try:
     from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -201,7 +201,7 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
         if not state.is_hyper_param_search:
             metrics.update(named)
         # Not an action of the recorder, which would keep errors of the user's callbacks.
-        with kept_random_states():
+        with restore_random_states():
             self._log(named, args, state, control)
 
     def _measure(self, step: int, prefix: str) -> None:
@@ -233,7 +233,7 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
         self._handler = _calling_handler()
         if model is None or self._recorder.ended:
             return
-        self._model = unwrapped(model)
+        self._model = unwrap(model)
         self._watch = Watch(self._model, self._recorder.options)
         hook = _PassHook(self)
         self._begins = self._model.register_forward_pre_hook(hook, with_kwargs=True)

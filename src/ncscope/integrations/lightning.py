@@ -20,9 +20,9 @@ from ncscope.measurement.naming import Logged
 from ncscope.measurement.options import OptionFields, Options
 from ncscope.measurement.records import ProbeRecord
 from ncscope.measurement.watching import Watch
-from ncscope.models.layers import named_layer
-from ncscope.models.measuring import uncompiled
-from ncscope.models.wrappers import unwrapped
+from ncscope.models.evaluation_mode import disable_compilation
+from ncscope.models.layers import find_layer
+from ncscope.models.wrappers import unwrap
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
@@ -302,7 +302,7 @@ class NeuralCollapseCallback(Callback):
         return next((whole for whole in known if whole is not None), None)
 
     def _attach(self, trainer: Trainer, pl_module: LightningModule, split_name: str) -> None:
-        self._step.enter_context(uncompiled(pl_module))
+        self._step.enter_context(disable_compilation(pl_module))
         self._watch(trainer, pl_module, split_name).attach()
 
     def _add(self, pl_module: LightningModule, batch: Any, split_name: str) -> None:
@@ -334,13 +334,13 @@ class NeuralCollapseCallback(Callback):
     def _measure_pass(self, trainer: Trainer, pl_module: LightningModule) -> None:
         batches = self._training_batches(trainer, pl_module)
         network, options = self._network(pl_module), self._recorder.options
-        with generators_kept(trainer.train_dataloader), uncompiled(pl_module):
+        with generators_kept(trainer.train_dataloader), disable_compilation(pl_module):
             probed = probe_model(network, batches, options)
         self._recorder.add(probed, trainer.global_step, "train")
 
     def _network(self, pl_module: LightningModule) -> nn.Module:
         if self.network is not None:
-            return named_layer(pl_module, self.network)
+            return find_layer(pl_module, self.network)
         children = [child for child in pl_module.children() if list(child.parameters())]
         return children[0] if len(children) == 1 else pl_module
 
@@ -348,7 +348,7 @@ class NeuralCollapseCallback(Callback):
         """Return the watch on the network, a new one if the module has another network now."""
         network = self._network(pl_module)
         known = self._watches.get(name)
-        if known is None or known.model is not unwrapped(network):
+        if known is None or known.model is not unwrap(network):
             if known is not None:
                 known.detach()
                 known.forget()

@@ -15,7 +15,7 @@ from ncscope.measurement.options import OptionFields, Options, merge_options
 from ncscope.measurement.records import Measurement, ProbeRecord
 from ncscope.measurement.second_pass import check_second_pass
 from ncscope.metrics.evaluate import select
-from ncscope.models.measuring import kept_random_states
+from ncscope.models.evaluation_mode import restore_random_states
 from ncscope.stats.statistics import ClassStatistics
 
 OnError: TypeAlias = Literal["warn", "raise"]
@@ -99,7 +99,7 @@ class Recorder:
         if self.ended or self._failure is not None:
             return
         try:
-            with kept_random_states():
+            with restore_random_states():
                 action()
         except Exception as error:
             self._failure = error
@@ -116,7 +116,7 @@ class Recorder:
             with self.processes.fail_together():
                 if self._failure is not None:
                     raise self._failure
-            with self.processes.fail_together(), kept_random_states():
+            with self.processes.fail_together(), restore_random_states():
                 action()
         except Exception as error:
             self.ended = True

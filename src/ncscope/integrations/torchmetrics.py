@@ -19,7 +19,7 @@ from ncscope.measurement.samples import measure_samples
 from ncscope.memory import check_memory
 from ncscope.metrics.evaluate import evaluate, needs_of, select
 from ncscope.metrics.sources import Sources
-from ncscope.models.replicas import digests
+from ncscope.models.replicas import digest_tensors
 from ncscope.stats.batch import (
     as_tensor,
     check_features,
@@ -345,7 +345,11 @@ class NeuralCollapse(Metric):
     def _check_one_head(self) -> None:
         """Refuse heads that differ between processes: one of them would be measured."""
         processes = Processes(self.process_group)
-        own = digests({"weight": self.weight, "bias": self.bias}) if _given(self.weight) else None
+        own = (
+            digest_tensors({"weight": self.weight, "bias": self.bias})
+            if _given(self.weight)
+            else None
+        )
         heads = [head for head in processes.gather(own) if head is not None]
         if any(head != heads[0] for head in heads):
             raise InputError(

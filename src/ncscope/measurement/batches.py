@@ -12,9 +12,8 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ncscope.devices import move_to, refuse_without_float64
 from ncscope.errors import InputError
-from ncscope.models.forward import LABEL_ARGUMENTS
+from ncscope.models.forward import LABEL_ARGUMENTS, first_tensor
 from ncscope.models.heads import Head
-from ncscope.models.outputs import first_tensor
 from ncscope.stats.batch import as_tensor
 
 IGNORED = -100
@@ -270,7 +269,8 @@ def with_progress(
         what: Word before the bar.
         show: Show the bar if True, and if stderr is a terminal.
     """
-    # Imported while `measuring` keeps the random states: rich draws a number when it is imported.
+    # Imported inside `evaluation_mode`, which restores the random states: rich draws a number when
+    # it is imported.
     from rich.console import Console
     from rich.progress import track
 

@@ -48,14 +48,20 @@ from ncscope.measurement.second_pass import (
     samples_kept,
 )
 from ncscope.metrics.evaluate import needs_of
-from ncscope.models.forward import LABEL_ARGUMENTS, forward, predicted_classes, undecided_rows
+from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
+from ncscope.models.forward import (
+    LABEL_ARGUMENTS,
+    argument_names,
+    forward,
+    mark_ties,
+    predict_classes,
+)
 from ncscope.models.heads import Head
-from ncscope.models.layers import named_layer
-from ncscope.models.measuring import kept_buffers, measuring
+from ncscope.models.layers import find_layer
 from ncscope.models.replicas import check_replicas, data_group, replica_group, share_buffers
 from ncscope.models.taps import HEAD_INPUT, Taps
-from ncscope.models.tracing import Trace, arguments_of, trace
-from ncscope.models.wrappers import check_callable, check_measurable, fsdp1_units, unwrapped
+from ncscope.models.tracing import Trace, trace
+from ncscope.models.wrappers import check_callable, check_measurable, fsdp1_units, unwrap
 from ncscope.stats.batch import check_labels
 from ncscope.stats.classes import BatchClasses
 from ncscope.stats.decisions import count_by_class
@@ -109,12 +115,12 @@ def probe_model(
     with options.processes.fail_together():
         check_second_pass(options, loader)
         check_groups(needs_of(options.groups, True), options.groups, given=ood is not None)
-        processes, model = options.processes, unwrapped(model)
+        processes, model = options.processes, unwrap(model)
         check_callable(model)
         device, length = device_of(model), number_of_batches(loader)
         with (
-            measuring(model),
-            kept_buffers(model),
+            evaluation_mode(model),
+            restore_buffers(model),
             samples_kept(options, batches=length) as kept,
         ):
             probe = LayerwiseProbe(
@@ -129,7 +135,7 @@ def probe_model(
             probe.take_buffers(check_replicas(model, processes))
             traced = None
             with processes.fail_together(), _empty_beside_others(processes):
-                # Inside `measuring`, because a loader that starts draws a seed from torch.
+                # Inside `evaluation_mode`, because a loader that starts draws a seed from torch.
                 first, batches = peek(loader)
                 inputs, labels = split(first, device)
                 traced = trace(
@@ -307,8 +313,8 @@ class LayerwiseProbe:
         features = {plan.name: taps.features[plan.tapped] for plan in self._plans}
         predicted = None
         if self._counts_logits:
-            chosen = predicted_classes(taps.logits)
-            predicted = torch.stack([chosen, undecided_rows(taps.logits, chosen)])
+            chosen = predict_classes(taps.logits)
+            predicted = torch.stack([chosen, mark_ties(taps.logits, chosen)])
         if head.rows == "token":
             tokens = taps.logits.shape[:2]
             labels, kept = token_labels(labels, tokens, self._options.next_token, taps.token_mask)
@@ -378,7 +384,7 @@ class LayerwiseProbe:
         """Refuse labels of every token beside logits of one token a sample."""
         if labels.is_floating_point() or labels.shape[1] < 2 or int(labels.max()) < 2:
             return
-        shown, *others = arguments_of(self._model)
+        shown, *others = argument_names(self._model)
         taking = next((name for name in others if name in LABEL_ARGUMENTS), None)
         batch = f'{{"{shown}": X, "{taking}": Y, "labels": Y}}'
         raise InputError(
@@ -462,7 +468,7 @@ class LayerwiseProbe:
         share_head(self._plans[-1], first, receives=empty, processes=processes)
 
     def _begin_empty(self, layout: Layout) -> None:
-        device = device_of(named_layer(self._model, layout.head))
+        device = device_of(find_layer(self._model, layout.head))
         groups, layer_groups = self._options.groups, self._options.layer_groups
         plans = plans_in(layout, device, groups, layer_groups)
         self._begin(layout.head, plans, layout.dims, layout.counts_logits)

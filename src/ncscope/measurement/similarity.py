@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from ncscope.errors import InputError
 from ncscope.measurement.batches import device_of, peek, split, token_labels, with_progress
 from ncscope.measurement.second_pass import number_of_batches
-from ncscope.models.measuring import kept_buffers, measuring
+from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
 from ncscope.models.replicas import data_group
 from ncscope.models.taps import HEAD_INPUT, Taps
 from ncscope.models.tracing import Trace, trace
-from ncscope.models.wrappers import check_callable, check_measurable, unwrapped
+from ncscope.models.wrappers import check_callable, check_measurable, unwrap
 from ncscope.stats.cka_moments import CkaMoments
 from ncscope.stats.merging import merge_in_place
 from ncscope.stats.processes import Processes
@@ -84,11 +84,11 @@ def layer_similarity(
         check_measurable(side.model)
     processes = Processes(data_group(sides[0].model) if process_group is None else process_group)
     with processes.fail_together(), ExitStack() as stack:
-        models = [unwrapped(side.model) for side in sides]
+        models = [unwrap(side.model) for side in sides]
         for model in models:
             check_callable(model)
-            stack.enter_context(measuring(model))
-            stack.enter_context(kept_buffers(model))
+            stack.enter_context(evaluation_mode(model))
+            stack.enter_context(restore_buffers(model))
         length = number_of_batches(loader)
         first, batches = peek(loader)
         runs = [

@@ -18,14 +18,14 @@ from ncscope.measurement.evaluation import Probed
 from ncscope.measurement.model import LayerwiseProbe, with_processes
 from ncscope.measurement.options import Options
 from ncscope.measurement.second_pass import Kept, check_second_pass, samples_kept
+from ncscope.models.evaluation_mode import disable_compilation, restore_buffers
 from ncscope.models.heads import Head
-from ncscope.models.hooks import caught
-from ncscope.models.measuring import kept_buffers, uncompiled
-from ncscope.models.parts import PartsObserver
+from ncscope.models.hooks import guard_hook
+from ncscope.models.parts_observer import PartsObserver
 from ncscope.models.replicas import check_replicas
 from ncscope.models.taps import Taps
 from ncscope.models.tracing import Trace, trace
-from ncscope.models.wrappers import unwrapped
+from ncscope.models.wrappers import unwrap
 from ncscope.stats.batch import as_tensor
 from ncscope.stats.statistics import ClassStatistics
 
@@ -80,7 +80,7 @@ class Watch:
         whole: bool = True,
     ) -> None:
         self.reference = reference
-        self._given, self._model = model, unwrapped(model)
+        self._given, self._model = model, unwrap(model)
         self._whole = whole
         self._options, self._replicas = with_processes(options or Options(), model)
         check_second_pass(self._options)
@@ -135,7 +135,7 @@ class Watch:
         if self._failure is not None:
             return
         self._attached = True
-        self._hooks.enter_context(uncompiled(self._given))
+        self._hooks.enter_context(disable_compilation(self._given))
         if self._traced is not None and self._observer is None:
             self._tap(self._traced)
             return
@@ -144,7 +144,7 @@ class Watch:
         observer = PartsObserver(self._model, layers, head, self._fail, whole=self._whole)
         self._observer = self._observing.enter_context(observer)
         if self._whole:
-            hook = caught(self._begin_first, self._fail)
+            hook = guard_hook(self._begin_first, self._fail)
             finder = self._model.register_forward_pre_hook(hook, with_kwargs=True)
             self._hooks.callback(finder.remove)
 
@@ -179,10 +179,13 @@ class Watch:
             raise self._failure
         self._settle()
         taps = self._taps
-        if taps is None or not taps.ran or taps.features is self._last:
+        is_missing = taps is None or not taps.has_pass
+        if taps is None or is_missing or taps.features is self._last:
             raise InputError(
                 expected="a forward pass of the watched model before its labels",
-                found="none" if taps is None or not taps.ran else "the labels of that pass twice",
+                found="none"
+                if taps is None or not taps.has_pass
+                else "the labels of that pass twice",
                 fix="call the watched model itself, then pass the labels of that batch, once",
             )
         assert self._traced is not None
@@ -196,7 +199,7 @@ class Watch:
 
         Every process must call this.
         """
-        begun = self._traced is not None or bool(self._observer and self._observer.called)
+        begun = self._traced is not None or bool(self._observer and self._observer.has_pass)
         return any(self._processes.gather(begun))
 
     def counted_anywhere(self) -> bool:
@@ -253,8 +256,8 @@ class Watch:
         """Trace the model on the first pass; what follows shows whether the loop calls parts."""
         assert self._observer is not None
         self._hooks.close()  # tracing runs the model
-        self._hooks.enter_context(uncompiled(self._given))
-        with self._observer.paused():
+        self._hooks.enter_context(disable_compilation(self._given))
+        with self._observer.pause():
             try:
                 self._traced = self._trace(module, args, kwargs)
             except Exception as error:
@@ -266,23 +269,23 @@ class Watch:
         self._unchecked = _inputs_as_called(module, args, kwargs)
         inputs = _clone(self._unchecked)  # the model may change its inputs in place
         layers, head = self._options.layers, self._options.head
-        with _outside_inference_mode(), kept_buffers(self._model):
+        with _outside_inference_mode(), restore_buffers(self._model):
             return trace(self._model, inputs, layers, head, pool=self._options.pool)
 
     def _settle(self) -> None:
         """Decide after the first pass whether the loop calls the model or parts of the model."""
         observer = self._observer
-        if observer is None or not observer.called:
+        if observer is None or not observer.has_pass:
             return
         self._observer = None
         self._observing.close()
-        self._called_whole = observer.called_whole
-        if observer.called_whole and self._untraceable is None:
+        self._called_whole = observer.is_whole
+        if observer.is_whole and self._untraceable is None:
             return
         self._hooks.close()
         self._unchecked = None
         try:
-            if observer.called_whole:
+            if observer.is_whole:
                 assert self._untraceable is not None
                 raise self._untraceable
             with _outside_inference_mode():
@@ -302,8 +305,8 @@ class Watch:
     def _tap(self, traced: Trace) -> Taps:
         taps = traced.taps(self._model, pool=self._options.pool, on_error=self._fail)
         if self._taps is not None:
-            taps.go_on_from(self._taps)
-        self._hooks.enter_context(uncompiled(self._given))
+            taps.continue_from(self._taps)
+        self._hooks.enter_context(disable_compilation(self._given))
         self._taps = self._hooks.enter_context(taps)
         return self._taps
 
@@ -322,7 +325,7 @@ class Watch:
         if self._taps is not None and self._probe is not None:
             step, warnings = self._taps.check_step()
             self._probe.warn(warnings)
-        return self._traced.head.present(step)
+        return self._traced.head.refresh(step)
 
     def _check_labels(self, labels: Tensor) -> Tensor:
         """Return the labels; compare those of the first pass with its inputs."""

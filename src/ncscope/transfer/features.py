@@ -10,13 +10,12 @@ from torch import Tensor, nn
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
 from ncscope.measurement.batches import device_of, peek, split
-from ncscope.models.forward import forward
-from ncscope.models.measuring import kept_buffers, measuring
-from ncscope.models.outputs import logits_of
-from ncscope.models.sharding import gathered
+from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
+from ncscope.models.forward import forward, logits_of
+from ncscope.models.sharding import gather_shards
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.models.tracing import trace
-from ncscope.models.wrappers import unwrapped
+from ncscope.models.wrappers import unwrap
 from ncscope.stats.batch import check_labels
 from ncscope.stats.moments import ClassMoments
 
@@ -144,10 +143,10 @@ def head_moments(
 
 def _run(model: nn.Module, loader: Iterable[Any], has_head: bool, take: Take) -> None:
     """Call a function with the features, labels and logits of each batch."""
-    model = unwrapped(model)
+    model = unwrap(model)
     device = device_of(model)
-    with measuring(model), kept_buffers(model):
-        # Inside `measuring`, because a loader that starts draws a seed from torch.
+    with evaluation_mode(model), restore_buffers(model):
+        # Inside `evaluation_mode`, because a loader that starts draws a seed from torch.
         first, batches = peek(loader)
         if not has_head:
             for batch in batches:
@@ -163,5 +162,5 @@ def _run(model: nn.Module, loader: Iterable[Any], has_head: bool, take: Take) ->
             for batch in batches:
                 inputs, labels = split(batch, device)
                 traced.run(model, inputs, labels)
-                take(taps.features[HEAD_INPUT], labels, gathered(taps.logits))
+                take(taps.features[HEAD_INPUT], labels, gather_shards(taps.logits))
             taps.check_step()

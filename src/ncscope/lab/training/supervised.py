@@ -27,7 +27,7 @@ from ncscope.measurement.evaluation import Probed
 from ncscope.measurement.model import probe_model
 from ncscope.measurement.options import Options
 from ncscope.measurement.records import Measurement, ProbeRecord
-from ncscope.models.networks.catalogue import build, tapped_layers
+from ncscope.models.networks.catalogue import build, layers_to_tap
 
 INFORMATION_BATCH = 64
 """Batch size of INFO's batch estimates, which the rows hold beside the exact values."""
@@ -191,7 +191,7 @@ def probed(
     """
     settings, fabric = bench.settings, bench.fabric
     options = Options(
-        layers=tapped_layers(model) if settings.layers is None else settings.layers,
+        layers=layers_to_tap(model) if settings.layers is None else settings.layers,
         groups=settings.groups,
         layer_groups=settings.layer_groups,
         weight_decay=settings.optimisation.decay_of_loss,

@@ -26,7 +26,7 @@ from ncscope.lab.training.resumable import AfterStep, resumable_events
 from ncscope.measurement.evaluation import estimate_by_batch
 from ncscope.measurement.records import Measurement, ProbeRecord
 from ncscope.measurement.samples import measure_samples
-from ncscope.models.measuring import measuring
+from ncscope.models.evaluation_mode import evaluation_mode
 from ncscope.models.taps import HEAD_INPUT
 
 
@@ -197,7 +197,7 @@ def measured(
     assert isinstance(model, ModularTransformer)
     weight = model.head.weight.detach().double()
     for split, (pairs, labels) in zip(data._fields, data, strict=True):
-        with measuring(model):
+        with evaluation_mode(model):
             features = model.features(pairs)
             logits = model.head(features)
             loss, right = cross_entropy(logits, labels), logits.argmax(1) == labels

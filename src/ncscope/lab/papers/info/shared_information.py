@@ -8,8 +8,8 @@ from ncscope.data.loaders import measuring_loader
 from ncscope.lab.training.supervised import INFORMATION_BATCH, Bench
 from ncscope.measurement.evaluation import estimate_by_batch
 from ncscope.metrics.information import pair_entropies
+from ncscope.models.evaluation_mode import evaluation_mode
 from ncscope.models.forward import features_and_logits
-from ncscope.models.measuring import measuring
 
 
 def between_features(
@@ -37,6 +37,6 @@ def held_out_features(bench: Bench, model: nn.Module) -> Float[Tensor, "n d"]:
     """
     size, device = bench.settings.optimisation.batch_size, bench.fabric.device
     loader = measuring_loader(bench.data.test, size, workers=bench.workers)
-    with measuring(model):
+    with evaluation_mode(model):
         batches = [features_and_logits(model, images.to(device))[0].cpu() for images, _ in loader]
     return torch.cat(batches)

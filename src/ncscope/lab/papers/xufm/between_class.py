@@ -12,8 +12,8 @@ from ncscope.metrics.discriminants import discriminants
 from ncscope.metrics.evaluate import evaluate
 from ncscope.metrics.sources import Sources
 from ncscope.metrics.variability import nc1, nc1_quotient
+from ncscope.models.evaluation_mode import evaluation_mode
 from ncscope.models.forward import forward
-from ncscope.models.measuring import measuring
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.models.tracing import Trace, trace
 from ncscope.stats.merging import merge_across_processes
@@ -49,7 +49,7 @@ def between_class_metrics(
     Raises:
         InputError: If a layer or the head is not found, or fewer than two classes are present.
     """
-    with ALL.fail_together(), measuring(model):
+    with ALL.fail_together(), evaluation_mode(model):
         wide = _statistics(model, loader, layers, num_classes, None)
         bases = {name: torch.linalg.qr(stats.means.mT).Q for name, stats in wide.items()}
         narrow = _statistics(model, loader, layers, num_classes, bases)

@@ -13,9 +13,8 @@ from ncscope.data.loaders import measuring_loader
 from ncscope.lab.training.semi_supervised.unlabelled import UNKNOWN
 from ncscope.lab.training.supervised import Bench
 from ncscope.losses.pseudo_labels import trusted
-from ncscope.models.forward import forward
-from ncscope.models.measuring import measuring
-from ncscope.models.outputs import logits_of
+from ncscope.models.evaluation_mode import evaluation_mode
+from ncscope.models.forward import forward, logits_of
 from ncscope.stats.processes import ALL
 
 _BATCH = 256
@@ -43,7 +42,7 @@ def pseudo_label_values(
     loader = measuring_loader(images, _BATCH, fabric.global_rank, fabric.world_size, bench.workers)
     model, classes = bench.learner.model, bench.data.num_classes
     counts = torch.zeros(classes + 3, dtype=torch.float64, device=fabric.device)
-    with measuring(model):
+    with evaluation_mode(model):
         for batch in loader:
             inputs, labels = fabric.to_device(batch)
             counts += _counts(model, inputs, labels, thresholds)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from ncscope.math.frames import simplex_etf
 
 
-class FixedSimplexHead(nn.Module):
+class SimplexHead(nn.Module):
     r"""Linear classifier whose rows are a fixed simplex equiangular tight frame, without bias.
 
     $WW^\top=\frac{K}{K-1}(I-\frac1K\mathbf1\mathbf1^\top)$: rows of norm 1 that sum to zero.
@@ -26,7 +26,7 @@ class FixedSimplexHead(nn.Module):
         InputError: If the frame does not fit into d dimensions, or K is below 2.
 
     Example:
-        >>> head = FixedSimplexHead(8, 3, torch.Generator().manual_seed(0))
+        >>> head = SimplexHead(8, 3, torch.Generator().manual_seed(0))
         >>> (head.weight @ head.weight.T).allclose(1.5 * torch.eye(3) - 0.5, atol=1e-6)
         True
         >>> list(head.parameters())

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from ncscope.models.evaluation_mode import evaluation_mode
 from ncscope.models.heads import find_head
-from ncscope.models.measuring import measuring
 from ncscope.models.tracing import trace
 
 
@@ -63,7 +63,7 @@ def assert_comparable(trace: dict[str, object]) -> None:
 
 def measure(model: nn.Module) -> None:
     """What a probe does, and what a loader and a transform draw."""
-    with measuring(model):
+    with evaluation_mode(model):
         with trace(model, images(), ["*"]).taps(model):
             for batch in DataLoader(images(), batch_size=4, shuffle=True):
                 model(batch)
@@ -120,7 +120,7 @@ def test_an_exception_restores_all(error: type[BaseException]) -> None:
 
 def test_inside_all_is_off() -> None:
     model = mixed_model()
-    with torch.autocast("cpu", dtype=torch.bfloat16), measuring(model):
+    with torch.autocast("cpu", dtype=torch.bfloat16), evaluation_mode(model):
         logits = model(images())
         assert not any(module.training for module in model.modules())
         assert not torch.is_grad_enabled()
@@ -131,8 +131,8 @@ def test_inside_all_is_off() -> None:
 def test_nested() -> None:
     model = mixed_model()
     before = trace_of(model)
-    with measuring(model):
-        with measuring(model):
+    with evaluation_mode(model):
+        with evaluation_mode(model):
             torch.rand(2)
         assert not any(module.training for module in model.modules())
     assert_same(before, trace_of(model))
@@ -150,7 +150,7 @@ class MergesOnEval(nn.Linear):
 def test_modules_that_act_on_eval_are_not_asked_to() -> None:
     model = nn.Sequential(MergesOnEval(3, 2))
     before = model[0].weight.clone()
-    with measuring(model):
+    with evaluation_mode(model):
         assert not model[0].training
     assert torch.equal(model[0].weight, before)
 
@@ -159,8 +159,8 @@ def test_modules_that_act_on_eval_are_not_asked_to() -> None:
 def test_cuda_random_state_is_restored() -> None:
     model = nn.Linear(3, 2).cuda()
     before = torch.cuda.get_rng_state()
-    with measuring(model), torch.autocast("cuda", enabled=True):
+    with evaluation_mode(model), torch.autocast("cuda", enabled=True):
         torch.rand(5, device="cuda")
     assert torch.equal(torch.cuda.get_rng_state(), before)
-    with torch.autocast("cuda", dtype=torch.bfloat16), measuring(model):
+    with torch.autocast("cuda", dtype=torch.bfloat16), evaluation_mode(model):
         assert model(torch.ones(2, 3, device="cuda")).dtype == torch.float32

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from ncscope.errors import InputError
-from ncscope.models.networks.fixed_head import FixedSimplexHead
+from ncscope.models.networks.simplex_head import SimplexHead
 
 
-def head(in_features: int, num_classes: int, seed: int = 0) -> FixedSimplexHead:
-    return FixedSimplexHead(in_features, num_classes, torch.Generator().manual_seed(seed))
+def head(in_features: int, num_classes: int, seed: int = 0) -> SimplexHead:
+    return SimplexHead(in_features, num_classes, torch.Generator().manual_seed(seed))
 
 
 @pytest.mark.parametrize(("d", "k"), [(7, 4), (3, 4), (2, 2)])
@@ -35,7 +35,7 @@ def test_is_saved_with_the_model_and_has_no_parameters() -> None:
     assert list(net.parameters()) == []
     other.load_state_dict(net.state_dict())
     assert torch.equal(other.weight, net.weight)
-    assert repr(net) == "FixedSimplexHead(in_features=6, out_features=3)"
+    assert repr(net) == "SimplexHead(in_features=6, out_features=3)"
 
 
 def test_too_few_features() -> None:

@@ -1,4 +1,4 @@
-"""Context for measuring a model without an effect on its training."""
+"""Contexts in which a model is evaluated without an effect on its training."""
 
 import random
 from collections.abc import Iterator
@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from ncscope.models.sharding import local
+from ncscope.models.sharding import local_shard
 from ncscope.models.wrappers import ORIGINAL
 
 
 @contextmanager
-def measuring(model: nn.Module) -> Iterator[None]:
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
     """Evaluate without gradients at full precision, and restore everything afterwards.
 
     Inside the context, every module is in evaluation mode, and gradients and autocast are off. On
@@ -26,67 +26,73 @@ def measuring(model: nn.Module) -> Iterator[None]:
     Compiled modules run uncompiled, so that hooks in them are called. Torch's transformer layers
     run without their fast path, which removes the padding of samples.
 
-    The flags are set one by one, because ``eval`` of a module may do more, such as merge adapters.
-
     Args:
         model: Model to measure. Cost: one pass over its modules.
 
     Example:
         >>> model = nn.Sequential(nn.Dropout(), nn.BatchNorm1d(3).eval())
-        >>> with measuring(model):
+        >>> with evaluation_mode(model):
         ...     [module.training for module in model]
         [False, False]
         >>> [module.training for module in model]
         [True, False]
     """
     flags = [(module, module.training) for module in model.modules()]
+
+    def restore_flags() -> None:
+        for module, training in flags:
+            module.training = training
+
+    # What is entered or registered last is undone first. The random states are restored last of
+    # all, because everything before may draw numbers.
     with ExitStack() as stack:
-        stack.enter_context(kept_random_states())
-        stack.callback(_restore_flags, flags)
+        stack.enter_context(restore_random_states())
+        stack.callback(restore_flags)
+        # The fast path of torch's encoder layers drops the padding of samples: layers then return
+        # nested tensors, which have no shape from which rows could be read.
         fast_path = torch.backends.mha.get_fastpath_enabled()
         stack.callback(torch.backends.mha.set_fastpath_enabled, fast_path)
         torch.backends.mha.set_fastpath_enabled(False)
         stack.enter_context(torch.no_grad())
-        stack.enter_context(uncompiled(model))
-        for device in _autocast_devices(model):
+        stack.enter_context(disable_compilation(model))
+        devices = {"cpu"} | {parameter.device.type for parameter in model.parameters()}
+        for device in filter(torch.amp.is_autocast_available, devices):
             stack.enter_context(torch.autocast(device, enabled=False))
         for module, _ in flags:
+            # Not `module.eval()`, which may do more: the layers of LoRA merge their adapters.
             module.training = False
         yield
 
 
 @contextmanager
-def uncompiled(model: nn.Module) -> Iterator[None]:
+def disable_compilation(model: nn.Module) -> Iterator[None]:
     """Run compiled modules uncompiled, so that hooks in them are called.
 
+    Hooks that are added after the compilation are not in the compiled graph. The stance of the
+    compiler holds for the whole process, so the context leaves it alone unless ``torch.compile``
+    made a part of the model, its ``compile`` method was called, or Lightning compiled it: Lightning
+    replaces methods of the `LightningModule`, and sets ``_compiler_ctx``.
+
     Args:
-        model: Any model; the context does nothing unless the model or a part of it is compiled.
+        model: Any model.
     """
     with ExitStack() as stack:
-        if any(map(_compiled, model.modules())):
+        if any(
+            ORIGINAL in module._modules
+            or module._compiled_call_impl is not None
+            or getattr(module, "_compiler_ctx", None)
+            for module in model.modules()
+        ):
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         yield
 
 
-def _compiled(module: nn.Module) -> bool:
-    """Return whether ``torch.compile`` made a module, or its ``compile`` method was called.
-
-    Lightning replaces methods of a compiled `LightningModule`, and marks it by ``_compiler_ctx``.
-    """
-    called = module._compiled_call_impl is not None
-    return ORIGINAL in module._modules or called or bool(getattr(module, "_compiler_ctx", None))
-
-
-def _restore_flags(flags: list[tuple[nn.Module, bool]]) -> None:
-    for module, training in flags:
-        module.training = training
-
-
 @contextmanager
-def kept_random_states() -> Iterator[None]:
+def restore_random_states() -> Iterator[None]:
     """Restore the global random states of Python, NumPy and torch, on all devices in use."""
     python, cpu = random.getstate(), torch.get_rng_state()
     numbers = np.random.get_state()  # noqa: NPY002  the user's code draws from it
+    # To ask for the states of CUDA would start it: hundreds of MB, and no fork afterwards.
     in_use = torch.cuda.is_initialized()
     cuda = torch.cuda.get_rng_state_all() if in_use else []
     try:
@@ -98,13 +104,8 @@ def kept_random_states() -> Iterator[None]:
         torch.cuda.set_rng_state_all(cuda)
 
 
-def _autocast_devices(model: nn.Module) -> set[str]:
-    devices = {"cpu"} | {parameter.device.type for parameter in model.parameters()}
-    return {device for device in devices if torch.amp.is_autocast_available(device)}
-
-
 @contextmanager
-def kept_buffers(model: nn.Module) -> Iterator[None]:
+def restore_buffers(model: nn.Module) -> Iterator[None]:
     """Restore a model's buffers, whether the model writes them in place or replaces the tensors.
 
     Buffers that a lazy module fills meanwhile, and buffers that are added meanwhile, are kept.
@@ -114,32 +115,31 @@ def kept_buffers(model: nn.Module) -> Iterator[None]:
 
     Example:
         >>> model = nn.BatchNorm1d(2)
-        >>> with kept_buffers(model):
+        >>> with restore_buffers(model):
         ...     _ = model(torch.randn(5, 2))
         >>> model.running_mean
         tensor([0., 0.])
     """
-    kept = [
-        (module, name, buffer, _copy(buffer))
+
+    def copy(buffer: Tensor | None) -> Tensor | None:
+        if buffer is None or is_lazy(buffer) or buffer.layout != torch.strided:
+            return None
+        return buffer.detach().clone()
+
+    buffers = [
+        (module, name, buffer, copy(buffer))
         for module in model.modules()
         for name, buffer in module._buffers.items()
     ]
     try:
         yield
     finally:
-        for module, name, buffer, copy in kept:
+        for module, name, buffer, before in buffers:
             module._buffers[name] = buffer
-            _write_back(buffer, copy)
-
-
-def _copy(buffer: Tensor | None) -> Tensor | None:
-    """Copy a buffer, to compare and restore it; None if it is absent, unfilled or sparse."""
-    if buffer is None or is_lazy(buffer) or buffer.layout != torch.strided:
-        return None
-    return buffer.detach().clone()
-
-
-def _write_back(buffer: Tensor | None, copy: Tensor | None) -> None:
-    if buffer is not None and copy is not None and not torch.equal(local(buffer), local(copy)):
-        with torch.no_grad():
-            buffer.copy_(copy)
+            if buffer is None or before is None:
+                continue
+            # Only what has changed is written: a write counts as a change in place, after which
+            # the backward pass of a graph that had saved the buffer would be refused.
+            if not torch.equal(local_shard(buffer), local_shard(before)):
+                with torch.no_grad():
+                    buffer.copy_(before)
