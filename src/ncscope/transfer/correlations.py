@@ -77,10 +77,10 @@ def correlations(
     ends = [50 - 50 * level, 50 + 50 * level]
     result = {}
     for name, view in VIEWS.items():
-        drawn = coefficient_of_rows(*(view(row[draws]) for row in pairs))
+        drawn = correlate_rows(*(view(row[draws]) for row in pairs))
         drawn = drawn[~np.isnan(drawn)]
         low, high = np.percentile(drawn, ends) if len(drawn) else (np.nan, np.nan)
-        value = coefficient_of_rows(*(view(row[None]) for row in pairs))[0]
+        value = correlate_rows(*(view(row[None]) for row in pairs))[0]
         result[name] = Correlation(float(value), float(low), float(high))
     return result
 
@@ -105,7 +105,7 @@ VIEWS: Mapping[str, Callable[[Values], Values]] = {
 """Function of the values whose product-moment coefficient each coefficient is."""
 
 
-def coefficient_of_rows(a: Values, b: Values) -> Values:
+def correlate_rows(a: Values, b: Values) -> Values:
     """Compute the product-moment coefficient of each row of two arrays; NaN if one is constant."""
     apart = [_centred(rows) for rows in (a, b)]
     lengths = np.prod([np.linalg.norm(rows, axis=-1) for rows in apart], axis=0)
@@ -127,7 +127,7 @@ def _centred(rows: Values) -> Values:
     return np.where(same, 0.0, rows - rows.mean(-1, keepdims=True))
 
 
-def real_array(value: Any, name: str) -> Values:
+def as_real_array(value: Any, name: str) -> Values:
     """Return an array-like of real numbers as an array, float64.
 
     Args:
@@ -145,7 +145,7 @@ def real_array(value: Any, name: str) -> Values:
 
 
 def _checked(scores: Any, transfer: Any) -> Values:
-    first, second = real_array(scores, "scores"), real_array(transfer, "transfer")
+    first, second = as_real_array(scores, "scores"), as_real_array(transfer, "transfer")
     if first.ndim != 1 or first.shape != second.shape or len(first) < 2:
         found = f"scores of shape {first.shape} and accuracies of shape {second.shape}"
         expected = "a score and an accuracy of each of two checkpoints or more"

@@ -12,9 +12,9 @@ from ncscope.memory import check_memory
 from ncscope.transfer.correlations import (
     Correlation,
     Values,
-    coefficient_of_rows,
+    as_real_array,
+    correlate_rows,
     ranks,
-    real_array,
 )
 
 _BLOCK = 2**24  # numbers that a block of resamples may hold for its pairs of models
@@ -144,7 +144,7 @@ def row_qualities(scores: Values, truth: Values) -> Values:
     )
     top = placed == placed.max(-1, keepdims=True)
     regret = ((truth.max(-1, keepdims=True) - truth) * top).sum(-1) / top.sum(-1)
-    spearman = coefficient_of_rows(placed, true_places)
+    spearman = correlate_rows(placed, true_places)
     return np.stack([weighted / 2, pairs.tau(np.ones(())), spearman, regret], -1)
 
 
@@ -180,7 +180,7 @@ def _positions(first: Values, then: Values) -> Values:
 
 
 def _checked_table(scores: Any, accuracies: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    given, truth = real_array(scores, "scores"), real_array(accuracies, "accuracies")
+    given, truth = as_real_array(scores, "scores"), as_real_array(accuracies, "accuracies")
     if given.shape != truth.shape or given.ndim not in (1, 2) or len(given) < 2 or not given.size:
         raise InputError(
             expected="a score and an accuracy of each of two models or more",

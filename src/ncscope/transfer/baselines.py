@@ -38,7 +38,7 @@ class AccuracyTable:
     source_accuracies: Values
 
     @check_arguments
-    def standing(self, left_out: str | None = None) -> Values:
+    def standings(self, left_out: str | None = None) -> Values:
         r"""Return each model's mean z-score over the sets, without one of them.
 
         The z-score on a set is the accuracy less the mean over the models known there, divided by
@@ -99,14 +99,14 @@ def static_ranking(
         >>> ranking.standings.tolist(), ranking.qualities["other_sets"].regret.value
         ([[-1.0, -1.0], [1.0, 1.0]], 0.0)
     """
-    table = results if isinstance(results, AccuracyTable) else table_of(results)
+    table = results if isinstance(results, AccuracyTable) else make_accuracy_table(results)
     if len(table.models) < 2 or len(table.sets) < 2:
         raise InputError(
             expected="results of two models or more on two sets or more",
             found=f"{len(table.models)} models and {len(table.sets)} sets",
             fix="add accuracies on other sets",
         )
-    standings = np.stack([table.standing(left_out=name) for name in table.sets], axis=1)
+    standings = np.stack([table.standings(left_out=name) for name in table.sets], axis=1)
     baselines = {"other_sets": standings}
     for name, column in (
         ("parameters", table.parameters),
@@ -145,7 +145,7 @@ def baselines_of(
     columns = {
         "parameters": table.parameters,
         "source_accuracy": table.source_accuracies,
-        "other_sets": table.standing(left_out),
+        "other_sets": table.standings(left_out),
     }
     rows = {name: table.models.index(name) for name in known}
     return {
@@ -158,7 +158,7 @@ def baselines_of(
     }
 
 
-def table_of(results: Mapping[str, Mapping[str, float]]) -> AccuracyTable:
+def make_accuracy_table(results: Mapping[str, Mapping[str, float]]) -> AccuracyTable:
     """Arrange accuracies by model and set as a table.
 
     Args:

@@ -1,4 +1,4 @@
-"""Scores of a checkpoint on a downstream set that need no probe: LogME and the H-score."""
+"""LogME: the log evidence of the labels under a linear model of the features."""
 
 import math
 
@@ -7,37 +7,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.arguments import check_arguments
-from ncscope.errors import InputError
-from ncscope.metrics.discriminants import Discriminants, discriminants, full_rank
-from ncscope.metrics.variability import vci
 from ncscope.stats.statistics import ClassStatistics
-from ncscope.transfer.graded import graded_eigen, power_of_two
+from ncscope.transfer.uneven_scales import check_scale, power_of_two, uneven_eigen
 
 _GRID = 0.5  # grid spacing of the logarithm of the ratio of precisions
 _GOLDEN = (5**0.5 - 1) / 2
 _SECTIONS = 40
-_SMALLEST = 2.0**-480
-
-
-@check_arguments
-def h_score(stats: ClassStatistics, found: Discriminants | None = None) -> Float[Tensor, ""]:
-    r"""$\operatorname{Tr}[\Sigma_T^\dagger\Sigma_B]$.
-
-    Source: Bao et al. 2019, definition 2. Range $[0,\min(d,K-1)]$; the larger, the better a linear
-    function separates the classes. Equal to $(1-\mathrm{VCI})\min(d,K-1)$ of the same samples: on
-    downstream data H-score and VCI rank checkpoints of more than $K$ features alike. Invariant
-    under every invertible linear map and shift.
-
-    Args:
-        stats: Statistics of the downstream samples, with the pooled scatter.
-        found: `discriminants` of the statistics, if computed before.
-
-    Raises:
-        InputError: If the squares of the features leave the range of float64.
-    """
-    check_scale(stats)
-    known = discriminants(stats) if found is None else found
-    return (1 - vci(stats, known)) * full_rank(stats)
 
 
 @check_arguments
@@ -75,25 +50,10 @@ def log_me(stats: ClassStatistics) -> Float[Tensor, ""]:
     means, counts = stats.means * scale, stats.counts.to(stats.means)
     n = counts.sum()
     second = n * (scale**2 * stats.within) + means.mT @ (counts[:, None] * means)
-    axes = graded_eigen(second, limit=min(int(n), stats.dim))
-    along = counts[:, None] * (means @ axes.vectors)
-    profile = _Profile(axes.values, along.square() / axes.values, counts, n)
+    values, vectors = uneven_eigen(second, limit=min(int(n), stats.dim))
+    along = counts[:, None] * (means @ vectors)
+    profile = _Profile(values, along.square() / values, counts, n)
     return -(1 + math.log(2 * math.pi) + profile.least()).mean() / 2
-
-
-def check_scale(stats: ClassStatistics) -> None:
-    """Refuse statistics of features whose squares leave the range of float64.
-
-    Raises:
-        InputError: If features were larger than about 1e144 or smaller than about 1e-144.
-    """
-    largest, trace = float(stats.means.abs().max()), float(stats.within_trace)
-    if not math.isfinite(trace) or largest > 1 / _SMALLEST or 0 < largest < _SMALLEST:
-        raise InputError(
-            expected=f"features between {_SMALLEST:.0e} and {1 / _SMALLEST:.0e} in size",
-            found=f"class means up to {largest:.3g} and a variance of {trace:.3g}",
-            fix="divide all features by the largest magnitude before moments are gathered",
-        )
 
 
 class _Profile:
