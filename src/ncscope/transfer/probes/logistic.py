@@ -78,7 +78,7 @@ def fit_logistic(
         >>> fit.probe.predict(torch.tensor([[1.9], [2.1]])).tolist()
         [0, 1]
     """
-    (fit,) = fit_path(check_downstream(features, labels), [strength], tolerance)
+    (fit,) = follow_path(check_downstream(features, labels), [strength], tolerance)
     return fit
 
 
@@ -114,10 +114,10 @@ def logistic_path(
     n x (d + 4K) numbers.
     """
     samples = check_downstream(features, labels)
-    return fit_path(samples, sorted(strengths, reverse=True), tolerance)
+    return follow_path(samples, sorted(strengths, reverse=True), tolerance)
 
 
-def fit_path(
+def follow_path(
     samples: DownstreamSamples, strengths: Sequence[float], tolerance: float = PATH_TOLERANCE
 ) -> Iterator[LogisticFit]:
     """Yield fits for many strengths, as `logistic_path` does, to samples that have been checked.
@@ -128,7 +128,7 @@ def fit_path(
         tolerance: Share of the objective, as in `logistic_path`.
     """
     axes = PrincipalAxes(samples.features)
-    descent = Descent(axes.columns, samples.class_indices, len(samples.classes), axes.penalised)
+    descent = Descent(axes.columns, samples.class_indices, len(samples.classes), axes.penalty_mask)
     before, point = None, descent.start()
     passes = 0.0
     for strength in strengths:
@@ -151,7 +151,7 @@ class PrincipalAxes:
 
     Attributes:
         columns: Coordinates, one sample a column; all entries of the last row are 1.
-        penalised: 1 for each row of the coordinates, but 0 for the last row, the bias.
+        penalty_mask: 1 for each row of the coordinates, but 0 for the last row, the bias.
 
     Raises:
         InputError: If features are so large that sums of their squares are not finite.
@@ -172,8 +172,8 @@ class PrincipalAxes:
         self._vectors = _span_rows(centred, int((low < high).sum()))
         ones = features.new_ones(1, len(features))
         self.columns = torch.cat([self._vectors.mT @ centred.mT, ones])
-        self.penalised = features.new_ones(len(self.columns))
-        self.penalised[-1] = 0
+        self.penalty_mask = features.new_ones(len(self.columns))
+        self.penalty_mask[-1] = 0
 
     def rotate_back(
         self, weights: Float[Tensor, "k q"]
@@ -256,7 +256,7 @@ class Descent:
             orthogonal.
         labels: Labels 0..k-1; every class must occur.
         num_classes: k.
-        penalised: 1 for each coordinate whose weights are penalised, 0 for the others.
+        penalty_mask: 1 for each coordinate whose weights are penalised, 0 for the others.
 
     Attributes:
         passes: Number of passes over the data so far.
@@ -267,14 +267,14 @@ class Descent:
         columns: Float[Tensor, "q n"],
         labels: Int[Tensor, " n"],
         num_classes: int,
-        penalised: Float[Tensor, " q"],
+        penalty_mask: Float[Tensor, " q"],
     ) -> None:
         self.columns, self.num_classes = columns, num_classes
         self.passes = 0.0
         self._targets = labels[None]
-        self._penalised = penalised
+        self._penalty_mask = penalty_mask
         self._squares = columns.square().sum(1)
-        self._secants = Secants(penalised.repeat(num_classes))
+        self._secants = Secants(penalty_mask.repeat(num_classes))
 
     def start(self) -> Iterate:
         """Return the minimum at infinite λ: zero weights, and the bias of the classes' shares."""
@@ -286,7 +286,9 @@ class Descent:
 
     def objective(self, point: Iterate, strength: float) -> float:
         """Compute the sum of loss and penalty."""
-        return float(point.loss + strength / 2 * (point.weights * self._penalised).square().sum())
+        return float(
+            point.loss + strength / 2 * (point.weights * self._penalty_mask).square().sum()
+        )
 
     def minimise(
         self, point: Iterate, strength: float, tolerance: float, before: Iterate | None = None
@@ -311,7 +313,7 @@ class Descent:
         """
         chords = [] if before is None or before is point else [_chord(before, point)]
         for _ in range(_MOST_ITERATIONS):
-            gradient = point.slope + strength * point.weights * self._penalised
+            gradient = point.slope + strength * point.weights * self._penalty_mask
             direction = self._direction(point, gradient, strength)
             fall = float((gradient * direction).sum())
             enough = tolerance * self.objective(point, strength)
@@ -333,9 +335,10 @@ class Descent:
 
         The diagonal is approximated as if residuals and coordinates were independent.
         """
+        # The size of a residual is p, or 1 - p at the sample's class: either gives p (1 - p).
         wrong = point.residuals.abs()
         curvature = (wrong - wrong.square()).mean(1)
-        scale = 1 / (curvature[:, None] * self._squares + strength * self._penalised)
+        scale = 1 / (curvature[:, None] * self._squares + strength * self._penalty_mask)
 
         # The scale differs from class to class, and would add one common vector to the weights of
         # all classes. No score depends on the common vector: only the penalty curves along it,
@@ -354,26 +357,26 @@ class Descent:
         On a line, the first step with a sufficient decrease is taken; in a plane, the search goes
         on to the minimum.
         """
-        span = _Span(point, moves, strength * self._penalised)
-        taken = point.loss.new_zeros(len(moves))
-        height = span.height(taken, point.loss)
-        move, promise = span.newton(taken, point.residuals)
+        span = _Span(point, moves, strength * self._penalty_mask)
+        lengths = point.loss.new_zeros(len(moves))
+        height = span.height(lengths, point.loss)
+        move, promise = span.newton(lengths, point.residuals)
         for _ in range(_MOST_TRIALS):
-            margins = span.margins(taken + move)
+            margins = span.margins(lengths + move)
             loss, residuals = _loss(margins, self._targets)
-            reached = span.height(taken + move, loss)
+            reached = span.height(lengths + move, loss)
             # Near the minimum the predicted decrease is smaller than the rounding of the loss.
             # Without the allowance for rounding, every such step would be halved in vain.
             if reached > height - _LEAST_DECREASE * promise + _ROUNDING * float(point.loss):
                 move, promise = move / 2, promise / 2
                 continue
-            taken, height = taken + move, reached
+            lengths, height = lengths + move, reached
             if len(moves) == 1:
                 break
-            move, promise = span.newton(taken, residuals)
+            move, promise = span.newton(lengths, residuals)
             if promise <= enough:
                 break
-        weights, growth = span.weights(taken), point.growth + span.growth(taken)
+        weights, growth = span.weights(lengths), point.growth + span.growth(lengths)
         if growth > _MOST_GROWTH:
             # Long steps along two almost parallel moves, for many strengths, would let the margins
             # drift from the weights: a fit then ended 7 % above its minimum without an error.
@@ -388,6 +391,8 @@ class Descent:
         """Return the scores minus the score of the sample's class, in half a pass."""
         self.passes += 0.5
         scores = weights @ self.columns
+        # The margin of the sample's class becomes exactly 0, so that the loss of a sample that is
+        # classified almost surely is not the difference of two large numbers.
         return scores.sub_(scores.gather(0, self._targets))
 
     def _point(
@@ -451,24 +456,24 @@ class _Span:
         pulls = (self._moves.view(-1, *point.weights.shape) * penalty).flatten(1)
         self._across, self._along = pulls @ point.weights.flatten(), pulls @ self._moves.mT
 
-    def weights(self, taken: Float[Tensor, " m"]) -> Float[Tensor, "k q"]:
+    def weights(self, lengths: Float[Tensor, " m"]) -> Float[Tensor, "k q"]:
         """Return the weights after steps of given lengths along the moves."""
-        return self._point.weights + (taken @ self._moves).view_as(self._point.weights)
+        return self._point.weights + (lengths @ self._moves).view_as(self._point.weights)
 
-    def margins(self, taken: Float[Tensor, " m"]) -> Float[Tensor, "k n"]:
+    def margins(self, lengths: Float[Tensor, " m"]) -> Float[Tensor, "k n"]:
         """Return the margins at `weights`, without a pass over the data."""
-        return self._point.margins + (taken @ self._rays).view_as(self._point.margins)
+        return self._point.margins + (lengths @ self._rays).view_as(self._point.margins)
 
-    def growth(self, taken: Float[Tensor, " m"]) -> float:
+    def growth(self, lengths: Float[Tensor, " m"]) -> float:
         """Return the rounding error that steps along the moves add to the margins."""
-        return float(taken.abs() @ self._growths)
+        return float(lengths.abs() @ self._growths)
 
-    def height(self, taken: Float[Tensor, " m"], loss: Float[Tensor, ""]) -> float:
-        """Compute the objective minus the penalty at the initial point."""
-        return float(loss + taken @ (self._across + self._along @ taken / 2))
+    def height(self, lengths: Float[Tensor, " m"], loss: Float[Tensor, ""]) -> float:
+        """Compute the objective minus the penalty at the initial point, which all heights share."""
+        return float(loss + lengths @ (self._across + self._along @ lengths / 2))
 
     def newton(
-        self, taken: Float[Tensor, " m"], residuals: Float[Tensor, "k n"]
+        self, lengths: Float[Tensor, " m"], residuals: Float[Tensor, "k n"]
     ) -> tuple[Float[Tensor, " m"], float]:
         """Return Newton's step, and the decrease that it predicts.
 
@@ -477,7 +482,7 @@ class _Span:
         """
         pulls = self._rays * residuals.flatten()
         means = pulls.view(-1, *residuals.shape).sum(1)
-        slope = means.sum(1) + self._across + self._along @ taken
+        slope = means.sum(1) + self._across + self._along @ lengths
         bend = pulls @ self._rays.mT - means @ means.mT + self._along
         # Scaled to a diagonal of ones, so that the addition is relative to each move's curvature.
         # Without it the system of two almost parallel moves would be singular.
@@ -496,16 +501,16 @@ class Secants:
     every other.
 
     Args:
-        penalised: 1 for each weight that is penalised, 0 for the others.
+        penalty_mask: 1 for each weight that is penalised, 0 for the others.
     """
 
-    def __init__(self, penalised: Float[Tensor, " p"]) -> None:
-        self._penalised = penalised
-        self._steps = penalised.new_zeros(_MOST_PAIRS, len(penalised))
+    def __init__(self, penalty_mask: Float[Tensor, " p"]) -> None:
+        self._penalty_mask = penalty_mask
+        self._steps = penalty_mask.new_zeros(_MOST_PAIRS, len(penalty_mask))
         self._turns = torch.zeros_like(self._steps)
         # Inner products of each step with the gradient changes and penalised steps of this pair
         # and of later pairs.
-        self._products = penalised.new_zeros(_MOST_PAIRS, _MOST_PAIRS)
+        self._products = penalty_mask.new_zeros(_MOST_PAIRS, _MOST_PAIRS)
         self._squares = torch.zeros_like(self._products)
         self._count = 0
 
@@ -529,7 +534,7 @@ class Secants:
         self._steps[last], self._turns[last] = step, turn
         steps = self._steps[: self._count]
         self._products[: self._count, last] = steps @ turn
-        self._squares[: self._count, last] = steps @ (step * self._penalised)
+        self._squares[: self._count, last] = steps @ (step * self._penalty_mask)
 
     def newton(
         self,
@@ -558,7 +563,7 @@ class Secants:
         # Products of the loss's part and of the penalty's part are stored apart, so that pairs met
         # at another strength take no new products of long vectors.
         triangle = self._products[:count, :count] + strength * self._squares[:count, :count]
-        pull = strength * self._penalised
+        pull = strength * self._penalty_mask
         last = turns[-1] + pull * steps[-1]
         stretch = triangle[-1, -1] / (last @ inverse(last))
         first = torch.linalg.solve_triangular(triangle, (steps @ gradient)[:, None], upper=True)

@@ -9,7 +9,7 @@ import torch
 from ncscope.arguments import Positive, check_arguments
 from ncscope.errors import InputError
 from ncscope.transfer.probes.linear_probe import MEASURES, LinearProbe, Measure
-from ncscope.transfer.probes.logistic import TOLERANCE, fit_path
+from ncscope.transfer.probes.logistic import TOLERANCE, follow_path
 from ncscope.transfer.samples import DownstreamSamples, check_downstream
 
 STRENGTHS: Sequence[float] = [10.0 ** (step / 8) for step in range(-48, 49)]
@@ -100,12 +100,12 @@ def choose_for_samples(
     # same accuracy, and the first or last of these would be a choice by chance.
     quality: dict[float, tuple[float, float]] = {}
     passes = 0.0
-    for fit in fit_path(train, strengths):
+    for fit in follow_path(train, strengths):
         scores = fit.probe.scores(held_out.features)
         loss = float(torch.nn.functional.cross_entropy(scores, columns))
         predictions = train.classes[scores.argmax(1)]
         quality[fit.strength] = accuracy(predictions, held_out.labels), -loss
         passes += fit.passes
     best = max(quality, key=lambda strength: quality[strength])
-    (fit,) = fit_path(train.join(held_out), [best], TOLERANCE)
+    (fit,) = follow_path(train.join(held_out), [best], TOLERANCE)
     return ProbeChoice(fit.probe, best, {at: value for at, (value, _) in quality.items()}, passes)

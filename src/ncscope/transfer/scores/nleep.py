@@ -13,7 +13,7 @@ from ncscope.transfer.scores.coordinates import principal_coordinates, unit_powe
 from ncscope.transfer.scores.leep import expected_prediction
 
 COMPONENTS_PER_CLASS = 5
-_ENERGY = 0.8
+_VARIANCE_SHARE = 0.8
 
 
 @check_arguments
@@ -49,17 +49,11 @@ def nleep(samples: DownstreamSamples, *, seed: Seed = 0) -> Float[Tensor, ""]:
             found=f"{len(samples.labels)}",
             fix="pass more samples, or leave NLEEP out",
         )
-    rows = principal_coordinates(unit_power(samples.features), share=_ENERGY)
+    rows = principal_coordinates(unit_power(samples.features), share=_VARIANCE_SHARE)
     if not rows.shape[1]:
         found = "the same features for all samples"
         fix = "check the layer that the features come from"
         raise InputError(expected="features that vary, for NLEEP", found=found, fix=fix)
-    return expected_prediction(samples, _mixture_posterior(rows, components, seed))
-
-
-def _mixture_posterior(
-    rows: Float[Tensor, "n r"], components: int, seed: int
-) -> Float[Tensor, "n v"]:
     try:
         from sklearn.mixture import GaussianMixture
     except ImportError as error:
@@ -71,4 +65,4 @@ def _mixture_posterior(
         # the first guess, warns if samples coincide.
         warnings.simplefilter("ignore")
         posterior = mixture.fit(values).predict_proba(values)
-    return torch.from_numpy(posterior).to(rows)
+    return expected_prediction(samples, torch.from_numpy(posterior).to(rows))
