@@ -300,8 +300,8 @@ def test_expensive_scores_are_left_out_of_large_sets_unless_asked_for(monkeypatc
     monkeypatch.setattr("ncscope.transfer.scores.all_scores.PARC_LIMIT", 39)
     left = sample_scores(samples)
     assert not {"nleep", "parc"} & left.values.keys()
-    assert left.left_out["NLEEP"] == "40 samples of 2 classes: ask for expensive scores"
-    assert left.left_out["PARC"] == "40 samples: ask for expensive scores"
+    assert left.omissions["NLEEP"] == "40 samples of 2 classes: ask for expensive scores"
+    assert left.omissions["PARC"] == "40 samples: ask for expensive scores"
     asked = sample_scores(samples, expensive=True)
     assert {"nleep", "parc"} <= asked.values.keys()
     monkeypatch.setattr("ncscope.transfer.scores.all_scores.NLEEP_LIMIT", 80)
@@ -309,9 +309,9 @@ def test_expensive_scores_are_left_out_of_large_sets_unless_asked_for(monkeypatc
     assert {"nleep", "parc"} <= sample_scores(samples).values.keys()
     cheap = sample_scores(samples, expensive=False)
     assert not {"nleep", "parc"} & cheap.values.keys()
-    assert list(cheap.left_out) == ["LEEP and NCE"]
+    assert list(cheap.omissions) == ["LEEP and NCE"]
     few = check_downstream(*blobs(9, 3, 2, seed=0))
-    assert sample_scores(few).left_out["NLEEP"] == "fewer than 5 samples for each class"
+    assert sample_scores(few).omissions["NLEEP"] == "fewer than 5 samples for each class"
     with pytest.raises(InputError, match="at least 10 samples, 5 for each class, for NLEEP"):
         sample_scores(few, expensive=True)
 
@@ -319,7 +319,7 @@ def test_expensive_scores_are_left_out_of_large_sets_unless_asked_for(monkeypatc
 def test_without_scikit_learn_nleep_is_left_out(monkeypatch):
     samples = check_downstream(*blobs(40, 3, 2, seed=0))
     monkeypatch.setattr("ncscope.transfer.scores.all_scores.find_spec", lambda name: None)
-    why = sample_scores(samples).left_out["NLEEP"]
+    why = sample_scores(samples).omissions["NLEEP"]
     assert why.startswith("scikit-learn is not installed: pip install")
 
 

@@ -230,9 +230,8 @@ class NeuralCollapseCallback(Callback):
         if self._watches_training(trainer):
             self._recorder.run_locally(lambda: self._add(pl_module, batch, "train"))
             self._detach()
-            if not self._watches_training(
-                trainer
-            ):  # the first step was watched for the network alone
+            # The first step is watched in any case, to learn what the steps call.
+            if not self._watches_training(trainer):
                 self._watches["train"].forget()
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

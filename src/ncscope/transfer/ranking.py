@@ -200,7 +200,7 @@ def score_checkpoint(
         accuracy,
         choice.strength,
         by_sample.parts,
-        by_sample.left_out,
+        by_sample.omissions,
         by_sample.errors,
         size=(len(scored.labels), len(scored.classes), dim),
     )

@@ -87,7 +87,7 @@ class CheckpointResult:
         accuracy: Accuracy of the linear probe on held-out samples.
         strength: Strength of the probe's penalty, chosen on validation samples.
         parts: Parts of NCTI; `rank_results` adds the index itself to the scores.
-        left_out: Reason for each score that was left out, by its name.
+        omissions: Reason for each score that was left out, by its name.
         errors: Standard error by key of the scores that have one.
         size: Numbers of samples, classes and features that the scores read; None if unknown.
     """
@@ -97,7 +97,7 @@ class CheckpointResult:
     accuracy: float
     strength: float
     parts: NctiParts | None = None
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    omissions: Mapping[str, str] = field(default_factory=dict)
     errors: Mapping[str, float] = field(default_factory=dict)
     size: tuple[int, int, int] | None = None
 
@@ -181,14 +181,14 @@ class Ranking:
                 "have as many dimensions as there are samples. VCI, the H-score and SFDA cannot "
                 "rank these."
             )
-        omissions: dict[str, list[str]] = {}
+        by_reason: dict[str, list[str]] = {}
         for each in self.checkpoints:
-            for name, reason in each.left_out.items():
-                omissions.setdefault(f"{name} ({reason})", []).append(each.name)
-        if omissions:
+            for name, reason in each.omissions.items():
+                by_reason.setdefault(f"{name} ({reason})", []).append(each.name)
+        if by_reason:
             parts = [
                 reason if len(names) == count else f"{reason} for {_enumerate(names)}"
-                for reason, names in omissions.items()
+                for reason, names in by_reason.items()
             ]
             notes.append(f"Left out: {'; '.join(parts)}.")
         return notes
@@ -212,7 +212,7 @@ def _note_undefined_correlations(ranking: Ranking) -> list[str]:
             each.name
             for each in checkpoints
             if not math.isfinite(each.scores[key])
-            and not any(score.name in name.split() for name in each.left_out)
+            and not any(score.name in name.split() for name in each.omissions)
         ]
         if lacking and key in BASELINES:
             last = "it has no correlation, and in the weighted tau these checkpoints come last"

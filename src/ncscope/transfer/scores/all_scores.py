@@ -77,13 +77,13 @@ class SampleScores:
     Attributes:
         values: Score by key of `SCORES`; a score that was left out is missing.
         parts: Parts of NCTI, whose index needs all checkpoints.
-        left_out: Reason for each score that was left out, by its name.
+        omissions: Reason for each score that was left out, by its name.
         errors: Standard error by key of the scores that have one.
     """
 
     values: Mapping[str, float]
     parts: NctiParts
-    left_out: Mapping[str, str]
+    omissions: Mapping[str, str]
     errors: Mapping[str, float]
 
 
@@ -130,13 +130,13 @@ def sample_scores(
         InputError: If a score was asked for that cannot be computed.
     """
     values: dict[str, float] = {}
-    left_out: dict[str, str] = {}
+    omissions: dict[str, str] = {}
     if source is None:
-        left_out["LEEP and NCE"] = "no source probabilities"
+        omissions["LEEP and NCE"] = "no source probabilities"
     else:
         values["nce"] = float(nce(samples, source.predictions))
         if source.probabilities is None:
-            left_out["LEEP"] = "source predictions without probabilities"
+            omissions["LEEP"] = "source predictions without probabilities"
         else:
             values["leep"] = float(leep(samples, source.probabilities))
     n, k = len(samples.labels), len(samples.classes)
@@ -150,14 +150,14 @@ def sample_scores(
     if expensive is True or (expensive is None and no_nleep is None):
         values["nleep"] = float(nleep(samples, seed=seed))
     elif no_nleep is not None and expensive is None:
-        left_out["NLEEP"] = no_nleep
+        omissions["NLEEP"] = no_nleep
     if expensive is True or (expensive is None and n <= PARC_LIMIT):
         values["parc"] = float(parc(samples))
     elif expensive is None:
-        left_out["PARC"] = f"{n:,} samples: ask for expensive scores"
+        omissions["PARC"] = f"{n:,} samples: ask for expensive scores"
     cheap = (sfda, gbc, transrate, transrate_listing, transrate_projected, regularised_h_score)
     values |= {score.__name__: float(score(samples)) for score in cheap}
     entropy = explained_entropy(samples)
     values["explained_entropy"] = entropy.value
     errors = {"explained_entropy": entropy.standard_error}
-    return SampleScores(values, ncti_parts(samples), left_out, errors)
+    return SampleScores(values, ncti_parts(samples), omissions, errors)

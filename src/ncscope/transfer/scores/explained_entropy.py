@@ -113,8 +113,8 @@ def explained_entropy(samples: DownstreamSamples) -> ExplainedEntropy:
 
     Known failures: with about one sample a class nothing can be left out and the score is 0; once
     every left-out sample has its greatest prediction at its own class, the score is 1 and orders no
-    further; it sees lines only; as for every score of frozen features, it says less of fine-tuning
-    than of a probe.
+    further; it sees only what is linear; as for every score of frozen features, it says less of
+    fine-tuning than of a probe.
 
     Args:
         samples: Downstream samples.

@@ -88,7 +88,7 @@ def _bhattacharyya_distances(
     means: Float[Tensor, "k r"],
     variances: Float[Tensor, "k r"],
 ) -> Float[Tensor, " k"]:
-    """Compute the distance of one class to several; infinite if a point lies outside a point."""
+    """Compute the distance of one class to several; infinite between two different points."""
     between = (variances + variance) / 2
     gap = (means - mean).square()
     neither = between == 0  # two points: the same, or infinitely far apart

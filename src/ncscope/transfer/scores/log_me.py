@@ -52,45 +52,33 @@ def log_me(stats: ClassStatistics) -> Float[Tensor, ""]:
     second = n * (scale**2 * stats.within) + means.mT @ (counts[:, None] * means)
     values, vectors = uneven_eigen(second, limit=min(int(n), stats.dim))
     along = counts[:, None] * (means @ vectors)
-    profile = _Profile(values, along.square() / values, counts, n)
-    return -(1 + math.log(2 * math.pi) + profile.least()).mean() / 2
+    explained = along.square() / values
+    # By rounding the part that is not explained can be negative or 0, and its logarithm is taken.
+    rounding = torch.finfo(explained.dtype).eps * counts
+    unexplained = torch.maximum(counts - explained.sum(1), rounding)
+    values = values / values[:1]  # in units of the largest eigenvalue, as are the ratios below
 
-
-class _Profile:
-    r"""$\log s(\rho)+\frac1n\sum_j\log(1+\sigma_j/\rho)$ of each class, and its minimum."""
-
-    def __init__(
-        self,
-        values: Float[Tensor, " r"],
-        seen: Float[Tensor, "k r"],
-        whole: Float[Tensor, " k"],
-        n: Float[Tensor, ""],
-    ) -> None:
-        self.values = values / values[:1]  # in units of the largest eigenvalue
-        self.seen, self.n = seen, n
-        # The difference of whole and seen can be negative or 0 by rounding; its logarithm is taken.
-        rounding = torch.finfo(seen.dtype).eps * whole
-        self.unseen = torch.maximum(whole - seen.sum(1), rounding)
-
-    def at(self, log_ratio: Float[Tensor, " k"]) -> Float[Tensor, " k"]:
-        """Return the profile of each class, each at the ratio given for the class."""
+    def profile(log_ratio: Float[Tensor, " k"]) -> Float[Tensor, " k"]:
+        r"""Compute $\log s(\rho)+\frac1n\sum_j\log(1+\sigma_j/\rho)$ at a ratio for each class."""
         ratio = log_ratio.exp()[:, None]
-        left = self.unseen + (self.seen * (ratio / (ratio + self.values))).sum(1)
-        return torch.log(left / self.n) + torch.log1p(self.values / ratio).sum(1) / self.n
+        left = unexplained + (explained * (ratio / (ratio + values))).sum(1)
+        return torch.log(left / n) + torch.log1p(values / ratio).sum(1) / n
 
-    def least(self) -> Float[Tensor, " k"]:
-        """Return the minimum, by a grid of ratios and golden sections around its best point."""
-        if not len(self.values):  # all features are 0: the profile does not depend on the ratio
-            return torch.log(self.unseen / self.n)
-        eps = torch.finfo(self.values.dtype).eps
+    if not len(values):  # all features are 0: the profile does not depend on the ratio
+        least = torch.log(unexplained / n)
+    else:
+        eps = torch.finfo(values.dtype).eps
         # If only rounding is unexplained, the minimum lies at about r/n of this share of an
         # eigenvalue, which is at least the lower end of the grid.
-        ends = math.log(eps * float(self.values[-1] / self.n)) - _GRID, -math.log(eps)
-        grid = torch.arange(ends[0], ends[1] + _GRID, _GRID).to(self.values)
-        best = torch.stack([self.at(point.expand(len(self.seen))) for point in grid]).argmin(0)
+        ends = math.log(eps * float(values[-1] / n)) - _GRID, -math.log(eps)
+        grid = torch.arange(ends[0], ends[1] + _GRID, _GRID).to(values)
+        # A grid first: with eigenvalues orders of magnitude apart the profile has several local
+        # minima. Golden sections then narrow the best point down.
+        best = torch.stack([profile(point.expand(len(explained))) for point in grid]).argmin(0)
         low, high = grid[best] - _GRID, grid[best] + _GRID
         for _ in range(_SECTIONS):
             inner, outer = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-            left = self.at(inner) < self.at(outer)
+            left = profile(inner) < profile(outer)
             low, high = torch.where(left, low, inner), torch.where(left, outer, high)
-        return self.at((low + high) / 2)
+        least = profile((low + high) / 2)
+    return -(1 + math.log(2 * math.pi) + least).mean() / 2

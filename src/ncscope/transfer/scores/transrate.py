@@ -91,7 +91,7 @@ def _coding_rate(rows: Float[Tensor, "n d"], factor: float = 1.0) -> Float[Tenso
 
 @check_arguments
 def transrate_projected(samples: DownstreamSamples) -> Float[Tensor, ""]:
-    r"""Compute the coding rate of the class means less the mean rate within classes, seen by them.
+    r"""Compute the coding rate of the class means less that within classes, in the means' space.
 
     $\frac1r\bigl[R(\Sigma_B)-\sum_c\frac{n_c}nR(\Sigma_c\Sigma_T^\dagger\Sigma_B)\bigr]$ with
     $R(M)=\frac12\sum_j\log\bigl(1+\frac{\sigma_j(M)}{\varepsilon\operatorname{Tr}\Sigma_B}\bigr)$,
