@@ -20,11 +20,10 @@ from ncscope.models.forward import features_and_logits
 from ncscope.models.networks.catalogue import build
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.statistics import finish
-from ncscope.transfer import rank_checkpoints
-from ncscope.transfer.empirical_predictions import leep, nce
-from ncscope.transfer.inputs import checked_labelled
-from ncscope.transfer.ranking import hold_out, ranked
-from ncscope.transfer.scoring import moment_scores
+from ncscope.transfer import leep, nce, rank_checkpoints
+from ncscope.transfer.ranking import hold_out, score_checkpoint
+from ncscope.transfer.samples import check_downstream
+from ncscope.transfer.scores.all_scores import moment_scores
 
 timm = pytest.importorskip("timm")
 
@@ -110,14 +109,14 @@ def test_networks_of_the_catalogue_see_images_as_those_that_they_were_trained_on
         rows = {part: (features_of(model, own), own.labels) for part, own in seen.items()}
         first = ClassMoments(10, rows["train"][0].shape[1])
         first.update(features_of(model, source), source.labels)
-        samples = {part: checked_labelled(*own) for part, own in rows.items()}
+        samples = {part: check_downstream(*own) for part, own in rows.items()}
         given = {"validation": samples["val"], "pretraining": first}
-        known = ranked("", samples["train"], samples["test"], **given)
+        known = score_checkpoint("", samples["train"], samples["test"], **given)
         assert (each["accuracy"], each["strength"]) == (known.accuracy, known.strength)
         # Float32 features of one network move the fit of NLEEP's mixture; NCTI compares networks.
         read = {key: each["scores"][key] for key in known.scores if key != "nleep"}
         assert read == pytest.approx({key: known.scores[key] for key in read}, rel=1e-4, abs=1e-9)
-        both = samples["train"].joined(samples["val"])
+        both = samples["train"].join(samples["val"])
         theta = model.classifier(torch.cat([rows["train"][0], rows["val"][0]])).softmax(1).detach()
         assert each["scores"]["leep"] == pytest.approx(float(leep(both, theta)), rel=1e-4)
         assert each["scores"]["nce"] == pytest.approx(float(nce(both, theta.argmax(1))))
@@ -250,7 +249,7 @@ def test_results_on_other_sets_and_source_probabilities_from_files(run):
         (1 + 0) / 2
     )
     labels = samples(0)["labels"]
-    train = checked_labelled(np.zeros((60, 1)), labels).subset(~hold_out(torch.tensor(labels), 0))
+    train = check_downstream(np.zeros((60, 1)), labels).select(~hold_out(torch.tensor(labels), 0))
     theta = np.eye(3)[np.append(labels[:-1], 0)][~hold_out(torch.tensor(labels), 0).numpy()]
     assert {each["leep"] for each in scores.values()} == {float(leep(train, theta))}
     assert not {"nleep", "parc"} & scores[files[0]].keys()

@@ -192,13 +192,13 @@ def measured_in_a_group(rank: int) -> Any:
             seen.labels(labels)
         watched = seen.report()
     recorder = Recorder(**PLAIN, **options)
-    recorder.together(lambda: recorder.add(probe_model(model, own, recorder.options), 1, "val"))
+    recorder.run_in_all(lambda: recorder.add(probe_model(model, own, recorder.options), 1, "val"))
     wrong = said_of(
         network(), mislabelled(own) if rank else own, replace(LIGHT, process_group=group)
     )
     records = [plain(each) for each in (report.probe, watched.probe, recorder.latest["val"])]
     try:
-        recorder.together(lambda: 1 // 0 if rank else recorder.leave_out(["a name"]))
+        recorder.run_in_all(lambda: 1 // 0 if rank else recorder.leave_out(["a name"]))
         apart = ""
     except Exception as error:
         apart = str(error)

@@ -22,11 +22,11 @@ from ncscope.errors import InputError
 from ncscope.models.libraries import ImageClassifier, open_model
 from ncscope.models.weights import weights_notes
 from ncscope.transfer.features import head_moments, head_readings
-from ncscope.transfer.inputs import checked_labelled
-from ncscope.transfer.probes.probe import Measure, checked_measure
-from ncscope.transfer.ranking import naming_checkpoint, ranked
-from ncscope.transfer.records import Ranked, ranking_of
-from ncscope.transfer.scoring import SourceOutputs, checked_source
+from ncscope.transfer.probes.linear_probe import Measure, check_measure
+from ncscope.transfer.ranking import name_checkpoint_in_errors, score_checkpoint
+from ncscope.transfer.records import CheckpointResult, rank_results
+from ncscope.transfer.samples import check_downstream
+from ncscope.transfer.scores.all_scores import SourceOutputs, check_source_outputs
 
 
 @dataclass(frozen=True)
@@ -116,14 +116,14 @@ def rank_models(
     known = KnownResults.read(results, names, left_out or image_options.data)
     data = training_and_test_images(image_options, seed)
     source = None if pretraining is None else _pretraining(image_options, pretraining)
-    accuracy = checked_measure(measure or data.measure)
+    accuracy = check_measure(measure or data.measure)
     trial = _Trial(image_options, data, source, accuracy, weights_key, seed, expensive, known)
     steps = _Steps(len(names) * trial.batches, on_step)
     ranks = []
     for checkpoint in checkpoints:
-        with naming_checkpoint(checkpoint.name):
+        with name_checkpoint_in_errors(checkpoint.name):
             ranks.append(trial.ranked(checkpoint, steps))
-    ranking = ranking_of(ranks, accuracy, seed)
+    ranking = rank_results(ranks, accuracy, seed)
     return TransferReport(ranking, trial.facts, tuple(trial.notes), known.static(seed))
 
 
@@ -175,11 +175,11 @@ class _Trial:
         source = {} if self.source is None else {"pretraining": self.source.name}
         return {"data": self.data.name, **sizes, **source, "seed": self.seed}
 
-    def ranked(self, checkpoint: CheckpointSource, steps: _Steps) -> Ranked:
+    def ranked(self, checkpoint: CheckpointSource, steps: _Steps) -> CheckpointResult:
         given = self._features(checkpoint, steps)  # frees the model before the probe
         steps.start(f"{checkpoint.name}: probe")
         given |= {"expensive": self.expensive, "measure": self.measure, "seed": self.seed}
-        return ranked(checkpoint.name, **given)
+        return score_checkpoint(checkpoint.name, **given)
 
     def _features(self, checkpoint: CheckpointSource, steps: _Steps) -> dict[str, Any]:
         device = checked_device(self.image_options.device)
@@ -195,9 +195,11 @@ class _Trial:
             features, labels, rows = head_readings(
                 opened.model, loader, has_head=opened.has_head, on_batch=on_batch
             )
-            given[part] = checked_labelled(features.to(device), labels.to(device))
+            given[part] = check_downstream(features.to(device), labels.to(device))
             if part != "test":
-                outputs.append(None if rows is None else checked_source(rows, labels.to(device)))
+                outputs.append(
+                    None if rows is None else check_source_outputs(rows, labels.to(device))
+                )
         given["source"] = _joined(outputs)
         if self.source is not None:
             on_batch = steps.start(f"{checkpoint.name}: pretraining images")

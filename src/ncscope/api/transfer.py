@@ -15,20 +15,25 @@ from ncscope.api.writable import check_file, check_folder, write_figure, write_t
 from ncscope.errors import InputError
 from ncscope.memory import check_memory
 from ncscope.stats.batch import as_tensor
-from ncscope.transfer.correlations import Correlation
-from ncscope.transfer.inputs import checked_labelled
-from ncscope.transfer.probes.probe import checked_measure
-from ncscope.transfer.quality import RankingQuality
-from ncscope.transfer.ranking import hold_out, naming_checkpoint, ranked, split_samples
-from ncscope.transfer.records import Ranked, Ranking, ranking_of
-from ncscope.transfer.scoring import checked_source
-from ncscope.transfer.static import (
+from ncscope.transfer.baselines import (
     AccuracyTable,
     StaticRanking,
     baselines_of,
     read_results,
     static_ranking,
 )
+from ncscope.transfer.correlations import Correlation
+from ncscope.transfer.probes.linear_probe import check_measure
+from ncscope.transfer.quality import RankingQuality
+from ncscope.transfer.ranking import (
+    hold_out,
+    name_checkpoint_in_errors,
+    score_checkpoint,
+    split_samples,
+)
+from ncscope.transfer.records import CheckpointResult, Ranking, rank_results
+from ncscope.transfer.samples import check_downstream
+from ncscope.transfer.scores.all_scores import check_source_outputs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -119,7 +124,7 @@ class TransferReport:
         return path
 
 
-def _checkpoint_record(each: Ranked) -> dict[str, Any]:
+def _checkpoint_record(each: CheckpointResult) -> dict[str, Any]:
     return {
         "name": each.name,
         "accuracy": each.accuracy,
@@ -194,7 +199,7 @@ def rank_files(
         InputError: If a file cannot be read, or its labels differ from those of the first file.
     """
     check_distinct(paths)
-    accuracy = checked_measure(measure)
+    accuracy = check_measure(measure)
     known = KnownResults.read(results, paths, left_out)
     known.check_set(left_out)
     labels = [as_tensor(load_samples(path)["labels"], "labels") for path in paths]
@@ -203,23 +208,23 @@ def rank_files(
     ranks = []
     for done, path in enumerate(paths):
         on_step(path, done, len(paths))
-        with naming_checkpoint(path):
+        with name_checkpoint_in_errors(path):
             entries = load_samples(path, ("source_probabilities",))
             features = entries["features"]
             needed = 2 * 8 * math.prod(features.shape)  # all features and both parts
             check_memory(needed, "two copies in float64", "pass fewer samples")
-            samples = checked_labelled(features, labels[0])
+            samples = check_downstream(features, labels[0])
             train, test = split_samples(samples, seed)
             source = None
             if "source_probabilities" in entries:
-                source = checked_source(entries["source_probabilities"], samples.labels)
-                source = source.subset(~hold_out(samples.labels, seed))
+                source = check_source_outputs(entries["source_probabilities"], samples.labels)
+                source = source.select(~hold_out(samples.labels, seed))
             given: dict[str, Any] = {"source": source, "expensive": expensive}
             given |= {"baselines": known.baselines.get(path), "measure": accuracy, "seed": seed}
-            ranks.append(ranked(path, train, test, **given))
+            ranks.append(score_checkpoint(path, train, test, **given))
     facts = {"samples": len(labels[0]), "seed": seed}
     notes = (*known.notes(paths), *checksum_notes(paths))
-    ranking = ranking_of(ranks, accuracy, seed)
+    ranking = rank_results(ranks, accuracy, seed)
     return TransferReport(ranking, facts, notes, static=known.static(seed))
 
 

@@ -15,6 +15,7 @@ from ncscope.report.page import rendered
 from ncscope.report.summary import Summary
 from ncscope.report.transfer_figure import ranking_figure
 from ncscope.transfer.advice import CONDITIONS
+from ncscope.transfer.baselines import StaticRanking
 from ncscope.transfer.correlations import Correlation
 from ncscope.transfer.quality import RankingQuality
 from ncscope.transfer.records import (
@@ -25,11 +26,10 @@ from ncscope.transfer.records import (
     PRETRAINING_SCORES,
     SCORES,
     VARIABILITY_SCORES,
-    Ranked,
+    CheckpointResult,
     Ranking,
     Score,
 )
-from ncscope.transfer.static import StaticRanking
 
 _MOST_APART = 6  # with more columns, there is no space left between them
 _DIGITS = 3
@@ -100,7 +100,7 @@ def _predictors(ranking: Ranking) -> list[Summary]:
     return summaries
 
 
-def _with_error(checkpoint: Ranked, key: str) -> str:
+def _with_error(checkpoint: CheckpointResult, key: str) -> str:
     told, error = plain(checkpoint.scores[key], _DIGITS), checkpoint.errors.get(key)
     return told if error is None else f"{told} ± {plain(error, 2)}"
 
@@ -229,7 +229,7 @@ def _cell(key: str, value: float) -> str:
 def _judged_name(ranking: Ranking, key: str) -> str:
     """Return the name of a score with its direction; the H-score is marked if it is VCI again."""
     arrow = "↑" if ALL_SCORES[key].better > 0 else "↓"
-    again = " = VCI" if key == "h_score" and ranking.counted_once else ""
+    again = " = VCI" if key == "h_score" and ranking.has_redundant_h_score else ""
     return f"{_names([key])[0]} {arrow}{again}"
 
 
@@ -246,7 +246,7 @@ def _correlations(ranking: Ranking, keys: Sequence[str]) -> list[Summary]:
         "Correlation of each score with the accuracy over the checkpoints, with bootstrap "
         "intervals of 95 %. ↑ greater is said to be better, ↓ smaller."
     )
-    if "h_score" in keys and ranking.counted_once:
+    if "h_score" in keys and ranking.has_redundant_h_score:
         caption += " The H-score is the rank times 1 − VCI: the two count as one score."
     columns = [name.capitalize() for name in names]
     return [Summary(caption, columns, lines, title="Correlation with the accuracy")]

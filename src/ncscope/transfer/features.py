@@ -1,7 +1,7 @@
 """Features that a model's head reads, for the samples of a loader."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -19,23 +19,8 @@ from ncscope.models.wrappers import unwrap
 from ncscope.stats.batch import check_labels
 from ncscope.stats.moments import ClassMoments
 
-Take = Callable[[Tensor, Tensor, Tensor | None], None]
+OnFeatures = Callable[[Tensor, Tensor, Tensor | None], None]
 """Function of features, labels, and the head's logits, None for a model without a head."""
-
-
-class HeadReadings(NamedTuple):
-    """Features that a head reads, labels, and the head's probabilities.
-
-    Attributes:
-        features: Features in float32 on the CPU.
-        labels: Labels of the samples.
-        probabilities: Softmax of the head's logits; None for a model without a head, or with
-            logits that are not finite.
-    """
-
-    features: Float[Tensor, "n d"]
-    labels: Int[Tensor, " n"]
-    probabilities: Float[Tensor, "n z"] | None
 
 
 @check_arguments
@@ -68,8 +53,8 @@ def head_features(
         >>> features.shape, labels.tolist()
         (torch.Size([10, 3]), [0, 1, 0, 1, 0, 1, 0, 1, 0, 1])
     """
-    readings = head_readings(model, loader, has_head=has_head, on_batch=on_batch)
-    return readings.features, readings.labels
+    features, labels, _ = head_readings(model, loader, has_head=has_head, on_batch=on_batch)
+    return features, labels
 
 
 def head_readings(
@@ -78,8 +63,11 @@ def head_readings(
     *,
     has_head: bool = True,
     on_batch: Callable[[], None] = lambda: None,
-) -> HeadReadings:
+) -> tuple[Float[Tensor, "n d"], Int[Tensor, " n"], Float[Tensor, "n z"] | None]:
     """Return what `head_features` returns, and the probabilities of the model's own classes.
+
+    Probabilities are the softmax of the head's logits; None for a model without a head, or with
+    logits that are not finite.
 
     Args:
         model: Model, as for `head_features`.
@@ -92,20 +80,20 @@ def head_readings(
 
     Cost: as `head_features`, and 4nZ bytes for Z source classes.
     """
-    kept: list[tuple[Tensor, Tensor]] = []
-    outputs: list[Tensor | None] = []
+    batches: list[tuple[Tensor, Tensor]] = []
+    probabilities: list[Tensor] = []
 
-    def take(features: Tensor, labels: Tensor, logits: Tensor | None) -> None:
-        kept.append((features.float().cpu(), check_labels(labels, len(features)).cpu()))
-        finite = logits is not None and bool(logits.isfinite().all())
-        outputs.append(logits.float().softmax(1).cpu() if finite and logits is not None else None)
+    def append(features: Tensor, labels: Tensor, logits: Tensor | None) -> None:
+        batches.append((features.float().cpu(), check_labels(labels, len(features)).cpu()))
+        if logits is not None and bool(logits.isfinite().all()):
+            probabilities.append(logits.float().softmax(1).cpu())
         on_batch()
 
-    _run(model, loader, has_head, take)
-    features, labels = (torch.cat(parts) for parts in zip(*kept, strict=True))
-    known = [rows for rows in outputs if rows is not None]
-    whole = torch.cat(known) if len(known) == len(outputs) else None
-    return HeadReadings(features, labels, whole)
+    _read_batches(model, loader, has_head, append)
+    features, labels = (torch.cat(parts) for parts in zip(*batches, strict=True))
+    # LEEP and NCE need the outputs for all samples: those of some batches are of no use.
+    complete = len(probabilities) == len(batches)
+    return features, labels, torch.cat(probabilities) if complete else None
 
 
 @check_arguments
@@ -131,17 +119,19 @@ def head_moments(
     """
     moments: list[ClassMoments] = []
 
-    def take(features: Tensor, labels: Tensor, logits: Tensor | None) -> None:
+    def update(features: Tensor, labels: Tensor, logits: Tensor | None) -> None:
         if not moments:
             moments.append(ClassMoments(num_classes, features.shape[1], device=features.device))
         moments[0].update(features, labels)
         on_batch()
 
-    _run(model, loader, has_head, take)
+    _read_batches(model, loader, has_head, update)
     return moments[0]
 
 
-def _run(model: nn.Module, loader: Iterable[Any], has_head: bool, take: Take) -> None:
+def _read_batches(
+    model: nn.Module, loader: Iterable[Any], has_head: bool, on_features: OnFeatures
+) -> None:
     """Call a function with the features, labels and logits of each batch."""
     model = unwrap(model)
     device = device_of(model)
@@ -151,7 +141,7 @@ def _run(model: nn.Module, loader: Iterable[Any], has_head: bool, take: Take) ->
         if not has_head:
             for batch in batches:
                 inputs, labels = split(batch, device)
-                take(logits_of(forward(model, inputs)), labels, None)
+                on_features(logits_of(forward(model, inputs)), labels, None)
             return
         inputs, labels = split(first, device)
         traced = trace(model, inputs, layers=[], labels=labels)
@@ -162,5 +152,5 @@ def _run(model: nn.Module, loader: Iterable[Any], has_head: bool, take: Take) ->
             for batch in batches:
                 inputs, labels = split(batch, device)
                 traced.run(model, inputs, labels)
-                take(taps.features[HEAD_INPUT], labels, gather_shards(taps.logits))
+                on_features(taps.features[HEAD_INPUT], labels, gather_shards(taps.logits))
             taps.check_step()

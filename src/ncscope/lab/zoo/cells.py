@@ -37,7 +37,7 @@ from ncscope.models.forward import classifier
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.tensor_files import TensorFile, check_exists
 from ncscope.transfer.features import head_readings
-from ncscope.transfer.inputs import checked_labelled
+from ncscope.transfer.samples import check_downstream
 
 SOURCE = "source"
 """Split of the facts of a network on its own source, and name of the file of its features there."""
@@ -107,7 +107,7 @@ def cell_events(
     for name in targets:
         own_tuning = tuning if name in tuned else None
         cell = _kept(resources, name, made_by, partial(_cell, bench, name, own_tuning, resources))
-        sample, test = sample_of(cell, source), checked_labelled(cell["test"], cell["test_labels"])
+        sample, test = sample_of(cell, source), check_downstream(cell["test"], cell["test_labels"])
         for images, own in ((ALL, sample), (A_FEW, sample.few())):
             values: dict[str, Value] = {IMAGES: images, **measured(own, test)}
             if images == ALL and TUNED_ACCURACY in cell:
@@ -196,11 +196,12 @@ def _readings(bench: Bench, data: ImageData) -> dict[str, Tensor]:
         head_readings(bench.learner.evaluated, measuring_loader(images, size))
         for images in (data.train, data.test)
     )
-    tensors = {"train": train.features, "train_labels": train.labels}
-    tensors |= {"test": test.features, "test_labels": test.labels}
-    if train.probabilities is not None:
+    features, labels, probabilities = train
+    tensors = {"train": features, "train_labels": labels}
+    tensors |= {"test": test[0], "test_labels": test[1]}
+    if probabilities is not None:
         temperature = bench.settings.temperature
-        tensors["probabilities"] = at_temperature(train.probabilities, temperature)
+        tensors["probabilities"] = at_temperature(probabilities, temperature)
     return tensors
 
 

@@ -15,7 +15,7 @@ from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import Bench, bench_events, prepared
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.transfer import choose_probe, head_features
-from ncscope.transfer.probes.probe import MEASURES
+from ncscope.transfer.probes.linear_probe import MEASURES
 from ncscope.transfer.ranking import hold_out
 
 _SPLIT_SEED = 0

@@ -9,14 +9,14 @@ from torch import Tensor
 from ncscope.arguments import check_arguments
 from ncscope.math.detection import group_ties
 from ncscope.memory import check_memory
-from ncscope.transfer.inputs import LabelledSamples
-from ncscope.transfer.reduction import centred
+from ncscope.transfer.samples import DownstreamSamples
+from ncscope.transfer.scores.coordinates import centre
 
 _ROUNDING = 32.0 * torch.finfo(torch.float64).eps
 
 
 @check_arguments
-def parc(samples: LabelledSamples) -> Float[Tensor, ""]:
+def parc(samples: DownstreamSamples) -> Float[Tensor, ""]:
     r"""Compute the rank correlation of feature distances and label distances over all pairs.
 
     Spearman's coefficient, over pairs of samples, of $1-\operatorname{corr}(\hat h_i,\hat h_j)$ and
@@ -47,16 +47,16 @@ def parc(samples: LabelledSamples) -> Float[Tensor, ""]:
     Cost: n²d/2 products and a sort of n²/2 numbers.
 
     Example:
-        >>> from ncscope.transfer.inputs import checked_labelled
+        >>> from ncscope.transfer.samples import check_downstream
         >>> rows = torch.tensor([[1.0, 0, 0], [1, 0.1, 0], [0, 0, 1], [0, 0.1, 1]])
-        >>> bool(parc(checked_labelled(rows, [0, 0, 1, 1])) > 0.8)
+        >>> bool(parc(check_downstream(rows, [0, 0, 1, 1])) > 0.8)
         True
     """
     n = len(samples.labels)
     check_memory(
         8 * 8 * n * n, f"the pairs of {n} samples", "pass fewer samples, or leave PARC out"
     )
-    rows, factor = centred(samples.features)
+    rows, factor = centre(samples.features)
     spread = rows.square().mean(0).sqrt()
     # An offset that dwarfs the spread of a feature has rounded its differences away.
     largest = factor * samples.features.abs().amax(0)
@@ -71,12 +71,15 @@ def parc(samples: LabelledSamples) -> Float[Tensor, ""]:
     rows = rows / lengths[:, None]
     first, second = torch.triu_indices(n, n, 1, device=rows.device)
     distances = 1 - (rows @ rows.mT)[first, second]
-    ranks = ranks_of(distances, error[first] + error[second])
-    apart = samples.class_indices[first] != samples.class_indices[second]
-    return _correlation(ranks, apart.to(rows))
+    a = rank_with_ties(distances, error[first] + error[second])
+    b = (samples.class_indices[first] != samples.class_indices[second]).to(rows)
+    if bool((a == a[:1]).all()) or bool((b == b[:1]).all()):
+        return rows.new_full((), math.nan)
+    a, b = a - a.mean(), b - b.mean()
+    return (a @ b) / (torch.linalg.vector_norm(a) * torch.linalg.vector_norm(b))
 
 
-def ranks_of(values: Float[Tensor, " m"], errors: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
+def rank_with_ties(values: Float[Tensor, " m"], errors: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
     """Return mean ranks; neighbours no farther apart than their errors have one rank.
 
     Args:
@@ -88,11 +91,3 @@ def ranks_of(values: Float[Tensor, " m"], errors: Float[Tensor, " m"]) -> Float[
     ties[order] = group_ties(torch.stack([values, errors], 1)[order])
     counts = torch.bincount(ties)
     return (counts.cumsum(0) - (counts - 1) / 2)[ties].to(values)
-
-
-def _correlation(a: Float[Tensor, " m"], b: Float[Tensor, " m"]) -> Float[Tensor, ""]:
-    """Compute Pearson's coefficient; NaN if one of the two is constant."""
-    if bool((a == a[:1]).all()) or bool((b == b[:1]).all()):
-        return a.new_full((), math.nan)
-    a, b = a - a.mean(), b - b.mean()
-    return (a @ b) / (torch.linalg.vector_norm(a) * torch.linalg.vector_norm(b))

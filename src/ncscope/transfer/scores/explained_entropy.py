@@ -8,8 +8,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ncscope.arguments import check_arguments
-from ncscope.transfer.inputs import LabelledSamples
-from ncscope.transfer.reduction import principal_scores, unit_power
+from ncscope.transfer.samples import DownstreamSamples
+from ncscope.transfer.scores.coordinates import principal_coordinates, unit_power
 
 STRENGTHS = tuple(10.0 ** (half / 2) for half in range(-12, 5))
 """Strengths of the penalty that are tried, relative to the total variance of the features."""
@@ -31,19 +31,7 @@ class ExplainedEntropy(NamedTuple):
     strength: float
 
 
-class RidgeFit(NamedTuple):
-    """Predictions of one-hot labels by ridge regression, one row a sample, one column a class.
-
-    Attributes:
-        fitted: Predictions of the fit to all samples.
-        left_out: Prediction of each sample by the fit to all others.
-    """
-
-    fitted: Float[Tensor, "n k"]
-    left_out: Float[Tensor, "n k"]
-
-
-class RidgeFits:
+class RidgeRegressions:
     r"""Ridge regressions of one-hot labels on the features, with an intercept without penalty.
 
     With the centred features' left singular vectors $u_j$, their variances $v_j$ as shares of the
@@ -56,11 +44,11 @@ class RidgeFits:
     Args:
         samples: Labelled samples.
 
-    Cost: as `principal_scores`, and 2nrK operations for each strength, for r axes.
+    Cost: as `principal_coordinates`, and 2nrK operations for each strength, for r axes.
     """
 
-    def __init__(self, samples: LabelledSamples) -> None:
-        rows = principal_scores(unit_power(samples.features))
+    def __init__(self, samples: DownstreamSamples) -> None:
+        rows = principal_coordinates(unit_power(samples.features))
         n = len(rows)
         self.variances = rows.square().sum(0) / n
         self.axes = rows / (n * self.variances).sqrt()
@@ -68,39 +56,43 @@ class RidgeFits:
         self.labels = labels.to(rows)
         self.shares = self.labels.mean(0)
         self._along = self.axes.mT @ (self.labels - self.shares)
-        self._squared = self.axes.square()
+        self._squares = self.axes.square()
 
-    def at(self, strength: float) -> RidgeFit:
-        """Return the predictions at a strength of the penalty.
+    def predict(self, strength: float) -> tuple[Float[Tensor, "n k"], Float[Tensor, "n k"]]:
+        """Predict the one-hot labels at a strength of the penalty, one row a sample.
 
         Args:
             strength: Strength, relative to the total variance of the features.
-        """
-        kept = self.variances / (self.variances + strength)
-        fitted = self.shares + self.axes @ (kept[:, None] * self._along)
-        leverage = 1 / len(self.axes) + self._squared @ kept
-        return RidgeFit(fitted, self.labels - (self.labels - fitted) / (1 - leverage)[:, None])
 
-    def error(self, fit: RidgeFit) -> float:
-        """Return the summed squared error of the left-out predictions.
+        Returns:
+            Predictions of the fit to all samples; and the prediction of each sample by the fit to
+            all others.
+        """
+        shrinkage = self.variances / (self.variances + strength)
+        whole = self.shares + self.axes @ (shrinkage[:, None] * self._along)
+        leverage = 1 / len(self.axes) + self._squares @ shrinkage
+        others = self.labels - (self.labels - whole) / (1 - leverage)[:, None]
+        return whole, others
+
+    def squared_error(self, predictions: Float[Tensor, "n k"]) -> float:
+        """Compute the summed squared error of predictions.
 
         Args:
-            fit: Predictions.
+            predictions: Predictions of the one-hot labels.
         """
-        return float((self.labels - fit.left_out).square().sum())
+        return float((self.labels - predictions).square().sum())
 
-    def best(self) -> tuple[float, RidgeFit]:
-        """Return the strength of `STRENGTHS` with the least left-out error, and its fit."""
-        best = min(STRENGTHS, key=lambda strength: self.error(self.at(strength)))
-        return best, self.at(best)
+    def choose_strength(self) -> float:
+        """Return the strength of `STRENGTHS` with the least error on samples left out."""
+        return min(STRENGTHS, key=lambda strength: self.squared_error(self.predict(strength)[1]))
 
 
 @check_arguments
-def explained_entropy(samples: LabelledSamples) -> ExplainedEntropy:
+def explained_entropy(samples: DownstreamSamples) -> ExplainedEntropy:
     r"""Compute the share of the labels' entropy that features explain on samples left out.
 
-    Each sample is predicted by a ridge regression fitted to all others (`RidgeFits`, in closed
-    form). The strength of the penalty is the one with the least left-out squared error. With
+    Each sample is predicted by a ridge regression fitted to all others (`RidgeRegressions`, in
+    closed form). The strength of the penalty is the one with the least left-out squared error. With
     $z_i$ the prediction less the class shares $p$, and
     $q_i=\operatorname{softmax}(\log p+t z_i)$, the score is
     $$\rho=\max_{t\ge0}\;1-\frac{-\frac1n\sum_i\log q_{i,y_i}}{-\sum_cp_c\log p_c}.$$
@@ -121,27 +113,28 @@ def explained_entropy(samples: LabelledSamples) -> ExplainedEntropy:
 
     Known failures: with about one sample a class nothing can be left out and the score is 0; once
     every left-out sample has its greatest prediction at its own class, the score is 1 and orders no
-    further; it sees lines only; as for every score of frozen features, it says less of fine-tuning
-    than of a probe.
+    further; it sees only what is linear; as for every score of frozen features, it says less of
+    fine-tuning than of a probe.
 
     Args:
         samples: Downstream samples.
 
-    Cost: as `RidgeFits` for 17 strengths, and about 160nK operations for $t$.
+    Cost: as `RidgeRegressions` for 17 strengths, and about 160nK operations for $t$.
 
     Example:
-        >>> from ncscope.transfer.inputs import checked_labelled
+        >>> from ncscope.transfer.samples import check_downstream
         >>> labels = torch.arange(60) % 3
         >>> draws = torch.Generator().manual_seed(0)
         >>> noise = torch.randn(60, 3, generator=draws)
-        >>> far = explained_entropy(checked_labelled(torch.eye(3)[labels] + 0.2 * noise, labels))
-        >>> near = explained_entropy(checked_labelled(torch.eye(3)[labels] + 2.0 * noise, labels))
+        >>> far = explained_entropy(check_downstream(torch.eye(3)[labels] + 0.2 * noise, labels))
+        >>> near = explained_entropy(check_downstream(torch.eye(3)[labels] + 2.0 * noise, labels))
         >>> far.value > 0.9, near.value < 0.1
         (True, True)
     """
-    fits = RidgeFits(samples)
-    strength, fit = fits.best()
-    return ExplainedEntropy(*entropy_share(fit.left_out, samples.class_indices), strength)
+    ridge = RidgeRegressions(samples)
+    strength = ridge.choose_strength()
+    _, predictions = ridge.predict(strength)
+    return ExplainedEntropy(*entropy_share(predictions, samples.class_indices), strength)
 
 
 def entropy_share(
@@ -157,13 +150,14 @@ def entropy_share(
     shares = torch.bincount(class_indices, minlength=k).to(predictions) / n
     entropy = -float(torch.xlogy(shares, shares).sum())
     above = predictions - shares
-    own = above.gather(1, class_indices[:, None])[:, 0]
+    right = above.gather(1, class_indices[:, None])[:, 0]
 
     def slope(sharpness: float) -> float:
         weights = torch.softmax(sharpness * above + shares.log(), 1)
-        return float((own - (weights * above).sum(1)).mean())
+        return float((right - (weights * above).sum(1)).mean())
 
-    # The log-likelihood is concave in the sharpness, whose slope is 0 at the maximum.
+    # The log-likelihood is concave in the sharpness, so that its slope falls and is 0 at the
+    # maximum. The bisection is in logarithms: the sharpness may be anything from 1e-6 to 1e6.
     if slope(0.0) <= 0:
         return 0.0, 0.0
     low, high = -math.log(_SHARPEST), math.log(_SHARPEST)
@@ -172,9 +166,9 @@ def entropy_share(
         low, high = (middle, high) if slope(math.exp(middle)) > 0 else (low, middle)
     sharpness = math.exp((low + high) / 2)
     logs = torch.log_softmax(sharpness * above + shares.log(), 1)
-    told = logs.gather(1, class_indices[:, None])[:, 0]
+    log_likelihoods = logs.gather(1, class_indices[:, None])[:, 0]
     # Where the maximum is below the least sharpness that is searched, the value can be -1e-13.
-    value = max(1 + float(told.mean()) / entropy, 0.0)
+    value = max(1 + float(log_likelihoods.mean()) / entropy, 0.0)
     chance = shares.log()[class_indices]
-    deviation = float((told - (1 - value) * chance).std())
+    deviation = float((log_likelihoods - (1 - value) * chance).std())
     return value, deviation / math.sqrt(n) / entropy

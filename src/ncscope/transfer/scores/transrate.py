@@ -1,7 +1,6 @@
-"""Scores of how far classes lie apart as clouds: GBC, and TransRate from coding rates."""
+"""TransRate: the coding rate of features less the coding rates of their classes, in three forms."""
 
 import math
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -9,104 +8,14 @@ from torch import Tensor
 
 from ncscope.arguments import check_arguments
 from ncscope.math.symmetric import comparable_scales
-from ncscope.transfer.inputs import LabelledSamples
-from ncscope.transfer.reduction import centred, class_means, principal_scores, unit_power
+from ncscope.transfer.samples import DownstreamSamples
+from ncscope.transfer.scores.coordinates import centre, class_means, unit_power
 
-AXES = 64
 _DISTORTION = 1e-4
 
 
 @check_arguments
-def gbc(samples: LabelledSamples) -> Float[Tensor, ""]:
-    r"""Compute minus the summed overlap of all pairs of classes, as spherical Gaussians.
-
-    $-\sum_{c\ne c'}e^{-D(c,c')}$ over ordered pairs, with the Bhattacharyya distance
-    $D=\frac18(\mu_c-\mu_{c'})^\top\Sigma^{-1}(\mu_c-\mu_{c'})
-    +\frac12\log\frac{\det\Sigma}{\sqrt{\det\Sigma_c\det\Sigma_{c'}}}$,
-    $\Sigma=\frac12(\Sigma_c+\Sigma_{c'})$, on at most 64 principal axes and with
-    $\Sigma_c=\sigma_c^2I$, $\sigma_c^2$ the mean variance of an axis within the class. Source:
-    Pandy, Agostinelli, Uijlings, Ferrari, Mensink 2022, section 3. Range $[-K(K-1),0]$:
-    0 if no classes overlap, the lower end if all have one distribution. Invariant under rotation,
-    shift and scale.
-
-    The authors' code counts $\frac12\log(\cdot)$ once instead of once for each axis in the
-    spherical case, and raises every variance to at least $10^{-4}$, so that its value depends on
-    the scale; both differ from the equations, which are followed here. Known failures: 0 to
-    rounding for classes that lie well apart, so that good checkpoints cannot be told from better
-    ones; the number of pairs makes sets of different K incomparable; a class with one sample has no
-    variance and counts as separate from all others.
-
-    Args:
-        samples: Downstream samples.
-
-    Cost: as `principal_scores`, nd² operations for n > d, and 64K² operations.
-
-    Example:
-        >>> from ncscope.transfer.inputs import checked_labelled
-        >>> apart = checked_labelled([[0.0], [1.0], [9.0], [10.0]], [0, 0, 1, 1])
-        >>> round(float(gbc(apart)), 6) == round(float(-2 * torch.exp(torch.tensor(-81 / 2))), 6)
-        True
-    """
-    clouds = _clouds(samples)
-    spherical = clouds.variances.mean(1, keepdim=True).expand_as(clouds.variances)
-    return _minus_overlap(clouds._replace(variances=spherical))
-
-
-@check_arguments
-def gbc_diagonal(samples: LabelledSamples) -> Float[Tensor, ""]:
-    r"""Compute `gbc` with a variance of its own for each principal axis of each class.
-
-    $\Sigma_c=\operatorname{diag}(\sigma_{c1}^2,\dots)$. Source, range, invariances, failures and
-    cost as `gbc`; the paper prefers it for segmentation. An axis on which one class does not vary
-    and another does separates the two completely.
-
-    Args:
-        samples: Downstream samples.
-    """
-    return _minus_overlap(_clouds(samples))
-
-
-class _Clouds(NamedTuple):
-    means: Float[Tensor, "k r"]
-    variances: Float[Tensor, "k r"]
-
-
-def _clouds(samples: LabelledSamples) -> _Clouds:
-    rows = principal_scores(centred(samples.features).features, limit=AXES)
-    means = class_means(rows, samples).means
-    variances = class_means((rows - means[samples.class_indices]).square(), samples).means
-    # Features of one class that are equal have no variance; rounding must not give them some.
-    eps = torch.finfo(rows.dtype).eps
-    largest = rows.square().amax(0) if len(rows) else rows.new_zeros(rows.shape[1])
-    return _Clouds(means, torch.where(variances > (32 * eps) ** 2 * largest, variances, 0.0))
-
-
-def _minus_overlap(clouds: _Clouds) -> Float[Tensor, ""]:
-    total = clouds.means.new_zeros(())
-    for index in range(len(clouds.means) - 1):
-        later = clouds.means[index + 1 :], clouds.variances[index + 1 :]
-        apart = _bhattacharyya(clouds.means[index], clouds.variances[index], *later)
-        total = total + (-apart).exp().sum()
-    return -2 * total
-
-
-def _bhattacharyya(
-    mean: Float[Tensor, " r"],
-    variance: Float[Tensor, " r"],
-    means: Float[Tensor, "k r"],
-    variances: Float[Tensor, "k r"],
-) -> Float[Tensor, " k"]:
-    """Compute the distance of one class to several; infinite if a point lies outside a point."""
-    between = (variances + variance) / 2
-    gap = (means - mean).square()
-    neither = between == 0  # two points: the same, or infinitely far apart
-    shift = torch.where(neither, torch.where(gap > 0, torch.inf, 0.0), gap / between)
-    widths = between.log() - (variances.log() + variance.log()) / 2
-    return shift.sum(1) / 8 + torch.where(neither, 0.0, widths).sum(1) / 2
-
-
-@check_arguments
-def transrate(samples: LabelledSamples) -> Float[Tensor, ""]:
+def transrate(samples: DownstreamSamples) -> Float[Tensor, ""]:
     r"""Compute the coding rate of all features less the mean coding rate within a class.
 
     $R(Z)-\sum_c\frac{n_c}nR(Z_c)$ with
@@ -130,8 +39,8 @@ def transrate(samples: LabelledSamples) -> Float[Tensor, ""]:
     Cost: singular values of the features, and of those of each class: $4nd^2$ operations for n > d.
 
     Example:
-        >>> from ncscope.transfer.inputs import checked_labelled
-        >>> float(transrate(checked_labelled(torch.ones(4, 3), [0, 0, 1, 1])))
+        >>> from ncscope.transfer.samples import check_downstream
+        >>> float(transrate(check_downstream(torch.ones(4, 3), [0, 0, 1, 1])))
         0.0
     """
     rows = unit_power(samples.features)
@@ -143,7 +52,7 @@ def transrate(samples: LabelledSamples) -> Float[Tensor, ""]:
 
 
 @check_arguments
-def transrate_listing(samples: LabelledSamples) -> Float[Tensor, ""]:
+def transrate_listing(samples: DownstreamSamples) -> Float[Tensor, ""]:
     r"""Compute the coding rate less the plain mean of the classes' rates, of features as given.
 
     $R(Z)-\frac1K\sum_cR(Z_c)$ with the rate $R$ and $\varepsilon=10^{-4}$ of `transrate`, of
@@ -158,11 +67,11 @@ def transrate_listing(samples: LabelledSamples) -> Float[Tensor, ""]:
     Cost: as `transrate`.
 
     Example:
-        >>> from ncscope.transfer.inputs import checked_labelled
-        >>> float(transrate_listing(checked_labelled(torch.ones(4, 3), [0, 0, 1, 1])))
+        >>> from ncscope.transfer.samples import check_downstream
+        >>> float(transrate_listing(check_downstream(torch.ones(4, 3), [0, 0, 1, 1])))
         0.0
     """
-    rows, factor = centred(samples.features)
+    rows, factor = centre(samples.features)
     by_class = [
         _coding_rate(rows[samples.class_indices == index], factor)
         for index in range(len(samples.classes))
@@ -181,8 +90,8 @@ def _coding_rate(rows: Float[Tensor, "n d"], factor: float = 1.0) -> Float[Tenso
 
 
 @check_arguments
-def transrate_projected(samples: LabelledSamples) -> Float[Tensor, ""]:
-    r"""Compute the coding rate of the class means less the mean rate within classes, seen by them.
+def transrate_projected(samples: DownstreamSamples) -> Float[Tensor, ""]:
+    r"""Compute the coding rate of the class means less that within classes, in the means' space.
 
     $\frac1r\bigl[R(\Sigma_B)-\sum_c\frac{n_c}nR(\Sigma_c\Sigma_T^\dagger\Sigma_B)\bigr]$ with
     $R(M)=\frac12\sum_j\log\bigl(1+\frac{\sigma_j(M)}{\varepsilon\operatorname{Tr}\Sigma_B}\bigr)$,
@@ -202,12 +111,12 @@ def transrate_projected(samples: LabelledSamples) -> Float[Tensor, ""]:
     $2d\min(n_c,r)^2$ for each class.
 
     Example:
-        >>> from ncscope.transfer.inputs import checked_labelled
-        >>> apart = checked_labelled([[1.0], [1.0], [-1.0], [-1.0]], [0, 0, 1, 1])
+        >>> from ncscope.transfer.samples import check_downstream
+        >>> apart = check_downstream([[1.0], [1.0], [-1.0], [-1.0]], [0, 0, 1, 1])
         >>> round(float(transrate_projected(apart)), 12) == round(math.log(1 + 1e4) / 2, 12)
         True
     """
-    rows, factor = centred(samples.features)
+    rows, factor = centre(samples.features)
     n, eps = len(rows), torch.finfo(rows.dtype).eps
     # What an offset rounds away must not count as a direction, of features or of class means.
     rounding = 32 * eps * factor * samples.features.abs().amax(0)
@@ -217,30 +126,32 @@ def transrate_projected(samples: LabelledSamples) -> Float[Tensor, ""]:
     left, sizes, _ = torch.linalg.svd(rows * factors, full_matrices=False)
     noise = n**0.5 * torch.linalg.vector_norm(rounding * factors)
     left = left[:, sizes > torch.maximum(noise, eps * max(rows.shape) * sizes[:1].sum())]
-    contrasts, lengths, _ = torch.linalg.svd(_weighted_means(rows, samples), full_matrices=False)
+    contrasts, lengths, _ = torch.linalg.svd(_root_share_means(rows, samples), full_matrices=False)
     signal = lengths > torch.linalg.vector_norm(rounding)
     contrasts, lengths = contrasts[:, signal], lengths[signal]
     if not len(lengths):
         return rows.new_full((), math.nan)
-    seen = n * left @ (_weighted_means(left, samples).mT @ (contrasts * lengths))
-    trace, shares = lengths.square().sum(), class_means(left, samples).shares
-    rate = _rate_of(lengths.square() / trace)
+    seen = n * left @ (_root_share_means(left, samples).mT @ (contrasts * lengths))
+    trace, shares = lengths.square().sum(), class_means(left, samples)[1]
+    rate = _rate_of_spectrum(lengths.square() / trace)
     for index, share in enumerate(shares):
         of_class = samples.class_indices == index
-        own, along = rows[of_class], seen[of_class]
-        own, along = own - own.mean(0), along - along.mean(0)
+        member, along = rows[of_class], seen[of_class]
+        member, along = member - member.mean(0), along - along.mean(0)
         # The triangle has the rows' products and at most as many rows as the class has samples.
         triangle = torch.linalg.qr(along.mT, mode="r").R
-        product = own.mT @ triangle.mT / len(own)
-        rate = rate - share * _rate_of(torch.linalg.svdvals(product) / trace)
+        product = member.mT @ triangle.mT / len(member)
+        rate = rate - share * _rate_of_spectrum(torch.linalg.svdvals(product) / trace)
     return rate / len(lengths)
 
 
-def _weighted_means(rows: Float[Tensor, "n d"], samples: LabelledSamples) -> Float[Tensor, "k d"]:
+def _root_share_means(
+    rows: Float[Tensor, "n d"], samples: DownstreamSamples
+) -> Float[Tensor, "k d"]:
     r"""Return $\sqrt{n_c/n}\mu_c$ of each class, of centred rows."""
     means, shares = class_means(rows, samples)
     return shares.sqrt()[:, None] * means
 
 
-def _rate_of(values: Float[Tensor, " r"]) -> Float[Tensor, ""]:
+def _rate_of_spectrum(values: Float[Tensor, " r"]) -> Float[Tensor, ""]:
     return torch.log1p(values / _DISTORTION).sum() / 2

@@ -1,4 +1,4 @@
-"""Principal axes of features whose scales are orders of magnitude apart.
+"""Numerics for features whose scales are orders of magnitude apart, or far from 1.
 
 The error of an ordinary eigen-decomposition is relative to the largest eigenvalue: a direction
 whose variance is 1e-16 of the largest is lost, even if that direction alone separates the classes.
@@ -8,29 +8,34 @@ an error relative to each singular value.
 """
 
 import math
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from scipy.linalg.lapack import dgejsv
 from torch import Tensor
 
+from ncscope.errors import InputError
 from ncscope.math.symmetric import symmetric_eigen
+from ncscope.stats.statistics import ClassStatistics
 
 _SPREAD = 2.0**-32  # ratio of squared sizes below which features are scaled to equal size first
 _LEAST = 2.0**-900  # share of the largest square below which float64 soon has no digits left
+_SMALLEST = 2.0**-480  # size of features whose squares, and their sums, stay in range
 
 
-class Axes(NamedTuple):
-    """Eigenpairs of a symmetric positive semi-definite matrix.
+def check_scale(stats: ClassStatistics) -> None:
+    """Refuse statistics of features whose squares leave the range of float64.
 
-    Attributes:
-        values: Positive eigenvalues, descending.
-        vectors: Orthonormal eigenvectors, one a column.
+    Raises:
+        InputError: If features were larger than about 1e144 or smaller than about 1e-144.
     """
-
-    values: Float[Tensor, " r"]
-    vectors: Float[Tensor, "d r"]
+    largest, trace = float(stats.means.abs().max()), float(stats.within_trace)
+    if not math.isfinite(trace) or largest > 1 / _SMALLEST or 0 < largest < _SMALLEST:
+        raise InputError(
+            expected=f"features between {_SMALLEST:.0e} and {1 / _SMALLEST:.0e} in size",
+            found=f"class means up to {largest:.3g} and a variance of {trace:.3g}",
+            fix="divide all features by the largest magnitude before moments are gathered",
+        )
 
 
 def power_of_two(largest: Float[Tensor, ""]) -> float:
@@ -39,10 +44,13 @@ def power_of_two(largest: Float[Tensor, ""]) -> float:
     Scaling by a power of two is exact, so that results that do not depend on scale keep all digits.
     """
     exponent = math.frexp(float(largest))[1] - 1 if largest else 0
+    # The inverse of a subnormal number would leave the range of float64, and ldexp would raise.
     return math.ldexp(1.0, -min(max(exponent, -1000), 1000))
 
 
-def graded_eigen(matrix: Float[Tensor, "d d"], limit: int) -> Axes:
+def uneven_eigen(
+    matrix: Float[Tensor, "d d"], limit: int
+) -> tuple[Float[Tensor, " r"], Float[Tensor, "d r"]]:
     r"""Decompose $X^\top X$ without losing small features to the scale of large ones.
 
     The rank does not depend on the units of the features, because it is decided for the matrix
@@ -50,7 +58,10 @@ def graded_eigen(matrix: Float[Tensor, "d d"], limit: int) -> Axes:
 
     Args:
         matrix: $X^\top X$.
-        limit: Rank in exact arithmetic; at most this many pairs are kept.
+        limit: Rank in exact arithmetic; at most this many pairs are returned.
+
+    Returns:
+        Positive eigenvalues, descending; and orthonormal eigenvectors, one a column.
 
     Cost: one eigen-decomposition; about nine times as much if the ratio of the features' sizes
     exceeds $2^{16}$.
@@ -62,14 +73,14 @@ def graded_eigen(matrix: Float[Tensor, "d d"], limit: int) -> Axes:
     varied = squares[sizes > 0]
     if not len(varied) or varied.min() > _SPREAD * varied.max():
         direct = symmetric_eigen(scaled, limit)
-        return Axes(direct.values / scale, direct.vectors)
+        return direct.values / scale, direct.vectors
     inverse = reciprocal(sizes)
     even = symmetric_eigen(inverse[:, None] * scaled * inverse, limit)
-    vectors, lengths = left_singular(sizes[:, None] * even.vectors * even.values.sqrt())
-    return Axes(lengths.square() / scale, vectors)
+    vectors, lengths = uneven_svd(sizes[:, None] * even.vectors * even.values.sqrt())
+    return lengths.square() / scale, vectors
 
 
-def left_singular(
+def uneven_svd(
     factor: Float[Tensor, "d r"],
 ) -> tuple[Float[Tensor, "d r"], Float[Tensor, " r"]]:
     """Return left singular vectors and singular values of a matrix of full column rank.
@@ -83,6 +94,7 @@ def left_singular(
     # vectors as columns. jobv 3: no right vectors.
     values, vectors, _, work, _, info = dgejsv(factor.cpu().numpy(), joba=2, jobu=0, jobv=3)
     assert info == 0, f"gejsv ended with {info}"
+    # LAPACK returns work[0] / work[1] times the values that it would have to over- or underflow.
     assert work[0] == work[1], "singular values out of range"
     left = torch.from_numpy(vectors)
     # The entry of a short axis at a long feature is far below 1, but is computed with the rounding

@@ -1,4 +1,4 @@
-"""Labelled features for the probes, checked once at the public boundary."""
+"""Downstream samples, whose features and labels are checked once, at the public boundary."""
 
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from ncscope.stats.batch import as_tensor, check_features, check_labels, refuse_
 
 
 @check_arguments
-class LabelledSamples(NamedTuple):
+class DownstreamSamples(NamedTuple):
     """Features and labels of at least two classes.
 
     Attributes:
@@ -27,26 +27,26 @@ class LabelledSamples(NamedTuple):
     classes: Int[Tensor, " k"]
     class_indices: Int[Tensor, " n"]
 
-    def subset(self, chosen: Tensor) -> "LabelledSamples":
+    def select(self, rows: Tensor) -> "DownstreamSamples":
         """Return some of the samples.
 
         Args:
-            chosen: Mask or indices of samples, of at least two classes.
+            rows: Mask or indices of samples, of at least two classes.
         """
-        return _labelled(self.features[chosen], self.labels[chosen])
+        return _index_classes(self.features[rows], self.labels[rows])
 
-    def joined(self, other: "LabelledSamples") -> "LabelledSamples":
+    def join(self, other: "DownstreamSamples") -> "DownstreamSamples":
         """Return these samples and others of the same dimension.
 
         Args:
             other: Samples to append.
         """
         features = torch.cat([self.features, other.features])
-        return _labelled(features, torch.cat([self.labels, other.labels]))
+        return _index_classes(features, torch.cat([self.labels, other.labels]))
 
 
 @check_arguments
-def checked_labelled(features: Any, labels: Any) -> LabelledSamples:
+def check_downstream(features: Any, labels: Any) -> DownstreamSamples:
     """Check features and labels, and return them as tensors.
 
     Raises:
@@ -56,11 +56,11 @@ def checked_labelled(features: Any, labels: Any) -> LabelledSamples:
     rows = as_tensor(features, "features")
     check_features(rows)
     refuse_nonfinite(rows)
-    checked = check_labels(as_tensor(labels, "labels"), len(rows)).to(rows.device)
-    if len(checked) and int(checked.min()) < 0:
+    classes = check_labels(as_tensor(labels, "labels"), len(rows)).to(rows.device)
+    if len(classes) and int(classes.min()) < 0:
         fix = "number the classes from 0"
-        raise InputError(expected="labels from 0", found=f"label {int(checked.min())}", fix=fix)
-    samples = _labelled(rows.double(), checked)
+        raise InputError(expected="labels from 0", found=f"label {int(classes.min())}", fix=fix)
+    samples = _index_classes(rows.double(), classes)
     if len(samples.classes) < 2:
         found = f"{len(samples.classes)} in {len(rows)} samples"
         fix = "pass samples of several classes"
@@ -68,6 +68,6 @@ def checked_labelled(features: Any, labels: Any) -> LabelledSamples:
     return samples
 
 
-def _labelled(features: Float[Tensor, "n d"], labels: Int[Tensor, " n"]) -> LabelledSamples:
+def _index_classes(features: Float[Tensor, "n d"], labels: Int[Tensor, " n"]) -> DownstreamSamples:
     classes, class_indices = torch.unique(labels, return_inverse=True)
-    return LabelledSamples(features, labels, classes, class_indices)
+    return DownstreamSamples(features, labels, classes, class_indices)

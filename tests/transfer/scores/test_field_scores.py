@@ -13,19 +13,25 @@ from scipy.stats import spearmanr
 from ncscope.errors import InputError
 from ncscope.metrics.discriminants import discriminants
 from ncscope.stats.statistics import finish
-from ncscope.transfer.empirical_predictions import leep, nce, nleep
-from ncscope.transfer.fisher import NctiParts, ncti, ncti_parts, regularised_h_score, sfda
-from ncscope.transfer.inputs import checked_labelled
-from ncscope.transfer.ranking import moments_of
-from ncscope.transfer.scores import h_score
-from ncscope.transfer.separability import (
+from ncscope.transfer import (
+    NctiParts,
+    check_downstream,
     gbc,
     gbc_diagonal,
+    h_score,
+    leep,
+    nce,
+    ncti,
+    ncti_parts,
+    nleep,
+    parc,
+    regularised_h_score,
+    sfda,
     transrate,
     transrate_listing,
     transrate_projected,
 )
-from ncscope.transfer.similarity import parc
+from ncscope.transfer.ranking import gather_moments
 from tests.transfer.samples import blobs
 
 
@@ -206,20 +212,20 @@ def test_a_score_is_its_formula(name, data):
     fast, slow = RESTATED[name]
     features, labels = data
     known = slow(features.numpy(), labels.numpy())
-    assert float(fast(checked_labelled(features, labels))) == pytest.approx(known, rel=1e-9)
+    assert float(fast(check_downstream(features, labels))) == pytest.approx(known, rel=1e-9)
 
 
 @pytest.mark.parametrize("data", [blobs(60, 6, 4, seed=0), unbalanced(), blobs(50, 5, 2, seed=1)])
 def test_the_parts_of_ncti_are_their_formulas(data):
     features, labels = data
     features = features / 2  # so that the covariance is shrunk by more than the least
-    found = ncti_parts(checked_labelled(features, labels))
+    found = ncti_parts(check_downstream(features, labels))
     assert tuple(found) == pytest.approx(slow_ncti(features.numpy(), labels.numpy()), rel=1e-8)
 
 
 def test_leep_and_nce_are_their_formulas():
     theta, (features, labels) = source_probabilities(90, 5, seed=0), unbalanced()
-    samples = checked_labelled(features, labels)
+    samples = check_downstream(features, labels)
     assert float(leep(samples, theta)) == pytest.approx(slow_leep(theta, labels.numpy()))
     assert float(leep(samples, 1.005 * theta)) == pytest.approx(float(leep(samples, theta)))
     predicted = theta.argmax(1)
@@ -232,7 +238,7 @@ def test_leep_and_nce_are_their_formulas():
 
 
 def test_leep_reaches_both_ends():
-    samples = checked_labelled(torch.zeros(8, 1), [0, 0, 0, 1, 1, 2, 2, 2])
+    samples = check_downstream(torch.zeros(8, 1), [0, 0, 0, 1, 1, 2, 2, 2])
     entropy = -sum(p * math.log(p) for p in (3 / 8, 2 / 8, 3 / 8))
     assert float(leep(samples, np.full((8, 3), 1 / 3))) == pytest.approx(-entropy)
     assert float(nce(samples, [4] * 8)) == pytest.approx(-entropy)
@@ -249,27 +255,27 @@ def test_nleep_is_leep_of_the_posterior_of_a_mixture():
     rows = rows / math.sqrt(np.mean((rows**2).sum(1)))
     lengths, axes = np.linalg.svd(rows, full_matrices=False)[1:]
     kept = 1 + int(np.sum(np.cumsum(lengths**2) / np.sum(lengths**2) < 0.8))
-    samples = checked_labelled(features, labels)
+    samples = check_downstream(features, labels)
     found = {seed: float(nleep(samples, seed=seed)) for seed in (0, 0, 1)}
     for seed, value in found.items():
         fit = mixture.GaussianMixture(10, random_state=seed).fit(rows @ axes[:kept].T)
         known = slow_leep(fit.predict_proba(rows @ axes[:kept].T), labels.numpy())
         assert value == pytest.approx(known, abs=0.05)  # signs of axes may differ
-    scaled = nleep(checked_labelled(features * 2.0**300, labels), seed=0)
+    scaled = nleep(check_downstream(features * 2.0**300, labels), seed=0)
     assert float(scaled) == found[0]
 
 
 def test_nleep_says_what_it_lacks(monkeypatch):
     features, labels = blobs(14, 3, 3, seed=0)
     with pytest.raises(InputError, match="at least 15 samples, 5 for each class, for NLEEP"):
-        nleep(checked_labelled(features, labels))
+        nleep(check_downstream(features, labels))
     with pytest.raises(InputError, match="features that vary, for NLEEP"):
-        nleep(checked_labelled(torch.ones(20, 3), torch.arange(20) % 2))
+        nleep(check_downstream(torch.ones(20, 3), torch.arange(20) % 2))
     monkeypatch.setitem(sys.modules, "sklearn.mixture", None)
     with pytest.raises(
         InputError, match="the library scikit-learn, found that it is not installed"
     ):
-        nleep(checked_labelled(*blobs(20, 3, 2, seed=0)))
+        nleep(check_downstream(*blobs(20, 3, 2, seed=0)))
 
 
 @pytest.mark.parametrize("scale", [2.0**460, 2.0**-460, 1e-3])
@@ -277,7 +283,7 @@ def test_nleep_says_what_it_lacks(monkeypatch):
 def test_the_scale_of_features_does_not_matter(name, scale):
     features, labels = unbalanced()
     plain, scaled = (
-        float(SCALE_FREE[name](checked_labelled(rows, labels)))
+        float(SCALE_FREE[name](check_downstream(rows, labels)))
         for rows in (features, features * scale)
     )
     assert scaled == pytest.approx(plain, rel=1e-10)
@@ -287,7 +293,7 @@ def test_the_scale_of_features_does_not_matter(name, scale):
 def test_scale_only_moves_the_shrinkage_of_fisher_scores(scale):
     """The greatest and the least shrinkage, without overflow."""
     features, labels = unbalanced()
-    samples = checked_labelled(features * scale, labels)
+    samples = check_downstream(features * scale, labels)
     within = slow_within(features.numpy(), labels.numpy())
     share = 1e-10 if scale > 1 else 1.0
     first = slow_posterior(
@@ -304,7 +310,7 @@ def test_rotation_and_shift_do_not_matter(name):
     draws = torch.Generator().manual_seed(1)
     turn = torch.linalg.qr(torch.randn(7, 7, generator=draws, dtype=torch.float64))[0]
     plain, turned = (
-        float(ROTATION_FREE[name](checked_labelled(rows, labels)))
+        float(ROTATION_FREE[name](check_downstream(rows, labels)))
         for rows in (features, features @ turn + 5)
     )
     assert turned == pytest.approx(plain, rel=1e-9)
@@ -313,7 +319,7 @@ def test_rotation_and_shift_do_not_matter(name):
 def test_parc_does_not_see_the_units_of_a_feature():
     features, labels = unbalanced()
     units = 10.0 ** torch.arange(7)
-    found = [float(parc(checked_labelled(rows, labels))) for rows in (features, features * units)]
+    found = [float(parc(check_downstream(rows, labels))) for rows in (features, features * units)]
     assert found[1] == pytest.approx(found[0], rel=1e-9)
 
 
@@ -341,18 +347,18 @@ def test_parc_ranks_equal_distances_alike_in_every_order(name):
     distances = np.round(1 - np.corrcoef((x - x.mean(0)) / x.std(0))[first], 7)
     known = spearmanr(distances, [y[i] != y[j] for i, j in zip(*first, strict=True)])[0]
     for order in (np.arange(n), *(draws.permutation(n) for _ in range(5))):
-        found = float(parc(checked_labelled(x[order], y[order])))
+        found = float(parc(check_downstream(x[order], y[order])))
         assert found == pytest.approx(known, abs=1e-12)
 
 
 def test_parc_without_two_distances_is_undefined():
-    same = checked_labelled(torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 0, 1]]), [0, 0, 1])
+    same = check_downstream(torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 0, 1]]), [0, 0, 1])
     assert math.isnan(float(parc(same)))
 
 
 def test_classes_far_apart_reach_the_upper_ends():
     features, labels = blobs(60, 6, 3, seed=0)
-    far = checked_labelled(features + 1e4 * torch.eye(6, dtype=torch.float64)[labels], labels)
+    far = check_downstream(features + 1e4 * torch.eye(6, dtype=torch.float64)[labels], labels)
     assert float(sfda(far)) == pytest.approx(0, abs=1e-6)
     assert float(gbc(far)) == float(gbc_diagonal(far)) == 0
     assert float(regularised_h_score(far)) == pytest.approx(2, abs=0.1)
@@ -365,7 +371,7 @@ def test_classes_far_apart_reach_the_upper_ends():
 
 def test_classes_that_are_alike_reach_the_lower_ends():
     cloud = blobs(30, 4, 3, seed=0)[0]
-    alike = checked_labelled(torch.cat([cloud, cloud]), torch.arange(60) // 30)
+    alike = check_downstream(torch.cat([cloud, cloud]), torch.arange(60) // 30)
     assert float(gbc(alike)) == pytest.approx(-2)
     assert float(gbc_diagonal(alike)) == pytest.approx(-2)
     assert float(transrate(alike)) == pytest.approx(0, abs=1e-12)
@@ -374,12 +380,12 @@ def test_classes_that_are_alike_reach_the_lower_ends():
     assert ncti_parts(alike).nearest_centre == pytest.approx(0.5)
     # The means differ in no direction, wherever the origin is.
     for offset in (0.0, 1e4):
-        assert ncti_parts(checked_labelled(alike.features + offset, alike.labels)).spread == 0
+        assert ncti_parts(check_downstream(alike.features + offset, alike.labels)).spread == 0
 
 
 def test_features_that_are_their_class_means_have_defined_values():
     labels = torch.arange(12) % 3
-    point = checked_labelled(torch.eye(5, dtype=torch.float64)[labels], labels)
+    point = check_downstream(torch.eye(5, dtype=torch.float64)[labels], labels)
     assert float(gbc(point)) == float(gbc_diagonal(point)) == 0
     restated = slow_sfda(point.features.numpy(), labels.numpy())
     assert float(sfda(point)) == pytest.approx(restated)
@@ -388,13 +394,13 @@ def test_features_that_are_their_class_means_have_defined_values():
     assert float(transrate(point)) == pytest.approx(
         slow_transrate(point.features.numpy(), labels.numpy())
     )
-    nothing = checked_labelled(torch.ones(12, 5), labels)
+    nothing = check_downstream(torch.ones(12, 5), labels)
     assert float(sfda(nothing)) == pytest.approx(-math.log(3))
     assert float(gbc(nothing)) == float(gbc_diagonal(nothing)) == pytest.approx(-6)
     assert float(transrate(nothing)) == float(regularised_h_score(nothing)) == 0
     assert all(map(math.isnan, ncti_parts(nothing)))
     assert math.isnan(float(parc(nothing)))
-    assert math.isnan(float(parc(checked_labelled(torch.arange(12.0)[:, None], labels))))
+    assert math.isnan(float(parc(check_downstream(torch.arange(12.0)[:, None], labels))))
 
 
 def test_transrate_listing_in_closed_form():
@@ -408,7 +414,7 @@ def test_transrate_listing_in_closed_form():
 
     known = rate(2, (4 * 0.25 + 2 * 4) / 6) - (rate(1, 0.25) + rate(4, 4)) / 2
     found = [
-        float(transrate_listing(checked_labelled(size * features + 7 * size, labels)))
+        float(transrate_listing(check_downstream(size * features + 7 * size, labels)))
         for size in (1, 1e14)
     ]
     assert found[0] == pytest.approx(known, rel=1e-12)
@@ -417,7 +423,7 @@ def test_transrate_listing_in_closed_form():
     assert found[1] == pytest.approx(rate(2, 9 / 6) - (rate(1, 0.25) + rate(4, 4)) / 2, rel=1e-12)
     turn = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
     turned = torch.nn.functional.pad(features, (0, 1)) @ torch.tensor(turn)
-    assert float(transrate_listing(checked_labelled(1e14 * turned, labels))) == pytest.approx(
+    assert float(transrate_listing(check_downstream(1e14 * turned, labels))) == pytest.approx(
         found[1], rel=1e-12
     )
 
@@ -432,14 +438,14 @@ def test_transrate_projected_of_two_classes_in_closed_form(noise):
         each = torch.tensor([1.0, 1, 1, 1, -1, -1, -1, -1], dtype=torch.float64)
         rows = torch.cat([rows, noise * each[:, None]], 1)
     within = 0.25 / 1.25
-    found = float(transrate_projected(checked_labelled(1e3 + rows, labels)))
+    found = float(transrate_projected(check_downstream(1e3 + rows, labels)))
     assert found == pytest.approx(math.log((1e-4 + 1) / (1e-4 + within)) / 2, rel=1e-9)
 
 
 @pytest.mark.parametrize("classes", [2, 3, 5])
 def test_transrate_projected_is_largest_for_collapsed_classes_equally_far_apart(classes):
     labels = torch.arange(6 * classes) % classes
-    simplex = checked_labelled(torch.eye(classes, 8, dtype=torch.float64)[labels], labels)
+    simplex = check_downstream(torch.eye(classes, 8, dtype=torch.float64)[labels], labels)
     largest = math.log1p(1 / (1e-4 * (classes - 1))) / 2
     assert float(transrate_projected(simplex)) == pytest.approx(largest, rel=1e-12)
 
@@ -454,14 +460,14 @@ def test_transrate_projected_counts_directions_and_not_rounding():
     for rows in (features, dependent):
         known = slow_transrate_projected(rows, labels)
         for offset in (0.0, 1e4, -1e6):
-            found = float(transrate_projected(checked_labelled(rows + offset, labels)))
+            found = float(transrate_projected(check_downstream(rows + offset, labels)))
             assert found == pytest.approx(known, rel=1e-7)
-    assert math.isnan(float(transrate_projected(checked_labelled(np.tile(spread, (3, 1)), labels))))
+    assert math.isnan(float(transrate_projected(check_downstream(np.tile(spread, (3, 1)), labels))))
 
 
 def test_transrate_projected_of_more_classes_and_features_than_a_class_has_samples():
     features, labels = blobs(40, 30, 12, seed=0)
-    found = float(transrate_projected(checked_labelled(features, labels)))
+    found = float(transrate_projected(check_downstream(features, labels)))
     known = slow_transrate_projected(features.numpy(), labels.numpy())
     assert found == pytest.approx(known, rel=1e-7)
 
@@ -471,7 +477,7 @@ def test_noise_wins_by_the_plain_coding_rate_and_loses_projected():
     labels = np.arange(300) % 3
     signal = np.eye(3)[labels] + 0.3 * draws.normal(size=(300, 3))
     noise = draws.normal(size=(300, 60))
-    own, random = (checked_labelled(rows, labels) for rows in (signal, noise))
+    own, random = (check_downstream(rows, labels) for rows in (signal, noise))
     assert float(transrate(random)) > float(transrate(own))
     assert float(transrate_listing(random)) > float(transrate_listing(own))
     assert float(transrate_projected(random)) < float(transrate_projected(own))
@@ -479,7 +485,7 @@ def test_noise_wins_by_the_plain_coding_rate_and_loses_projected():
 
 def test_sfda_regularises_by_the_identity_and_mixes_by_the_probability():
     labels = torch.tensor([0, 0, 1, 1])
-    samples = checked_labelled(torch.tensor([[0.0], [0.0], [2.0], [2.0]]), labels)
+    samples = check_downstream(torch.tensor([[0.0], [0.0], [2.0], [2.0]]), labels)
     sure = 1 / (1 + math.exp(-2))  # no variance: the identity is the covariance
     apart = 2 * (2 * sure - 1)  # distance of the means once each moved 1 - sure to the other
     assert float(sfda(samples)) == pytest.approx(-math.log1p(math.exp(-(apart**2) / 2)))
@@ -488,8 +494,8 @@ def test_sfda_regularises_by_the_identity_and_mixes_by_the_probability():
 def test_sfda_saturates_with_more_features_than_samples():
     draws = torch.Generator().manual_seed(0)
     noise = torch.randn(40, 80, generator=draws, dtype=torch.float64)
-    assert float(sfda(checked_labelled(noise, torch.arange(40) % 4))) == pytest.approx(0, abs=1e-6)
-    assert float(sfda(checked_labelled(noise[:, :5], torch.arange(40) % 4))) < -0.5
+    assert float(sfda(check_downstream(noise, torch.arange(40) % 4))) == pytest.approx(0, abs=1e-6)
+    assert float(sfda(check_downstream(noise[:, :5], torch.arange(40) % 4))) < -0.5
 
 
 def test_the_regularised_h_score_shrinks_as_ledoit_and_wolf():
@@ -499,9 +505,9 @@ def test_the_regularised_h_score_shrinks_as_ledoit_and_wolf():
     rows = features.numpy() - features.numpy().mean(0)
     means = np.stack([rows[labels.numpy() == label].mean(0) for label in labels.numpy()])
     known = (1 - fit.shrinkage_) * np.trace(fit.precision_ @ means.T @ means) / 40
-    samples = checked_labelled(features, labels)
+    samples = check_downstream(features, labels)
     assert float(regularised_h_score(samples)) == pytest.approx(known, rel=1e-8)
-    stats = finish(moments_of(samples))
+    stats = finish(gather_moments(samples))
     assert known < float(h_score(stats, discriminants(stats)))
 
 
@@ -524,13 +530,13 @@ def test_ncti_scales_each_part_over_the_checkpoints():
     ],
 )
 def test_source_probabilities_are_checked(given, said):
-    samples = checked_labelled(torch.zeros(8, 1), torch.arange(8) % 2)
+    samples = check_downstream(torch.zeros(8, 1), torch.arange(8) % 2)
     with pytest.raises(InputError, match=said):
         leep(samples, given)
 
 
 @pytest.mark.parametrize("given", [[0, 1], [[0]] * 8, [0.5] * 8])
 def test_source_predictions_are_checked(given):
-    samples = checked_labelled(torch.zeros(8, 1), torch.arange(8) % 2)
+    samples = check_downstream(torch.zeros(8, 1), torch.arange(8) % 2)
     with pytest.raises(InputError, match="one integer source class for each sample, found"):
         nce(samples, given)

@@ -16,7 +16,7 @@ from ncscope.metrics.variability import vci
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.statistics import finish
 from ncscope.transfer import h_score, log_me
-from ncscope.transfer.scores import check_scale
+from ncscope.transfer.uneven_scales import check_scale
 from tests.transfer.samples import blobs
 
 

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from ncscope.errors import InputError
-from ncscope.transfer.inputs import checked_labelled
+from ncscope.transfer.samples import check_downstream
 
 
 def test_samples_are_in_float64_with_their_classes() -> None:
-    found = checked_labelled([[1], [2], [3]], [4, 0, 4])
+    found = check_downstream([[1], [2], [3]], [4, 0, 4])
     assert found.features.dtype == torch.float64
     assert found.features.tolist() == [[1], [2], [3]]
     assert found.labels.tolist() == [4, 0, 4]
@@ -25,9 +25,9 @@ def test_samples_are_in_float64_with_their_classes() -> None:
 )
 def test_labels_that_do_not_do_are_refused(labels: list[int], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        checked_labelled(torch.ones(3, 2), labels)
+        check_downstream(torch.ones(3, 2), labels)
 
 
 def test_no_samples_are_refused() -> None:
     with pytest.raises(InputError, match="at least two classes with samples, found 0 in 0"):
-        checked_labelled(torch.ones(0, 2), torch.zeros(0, dtype=torch.int64))
+        check_downstream(torch.ones(0, 2), torch.zeros(0, dtype=torch.int64))

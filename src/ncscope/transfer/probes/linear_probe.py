@@ -60,7 +60,7 @@ def top1_accuracy(predicted: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> fl
         >>> top1_accuracy(torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 1, 1]))
         0.75
     """
-    predicted, labels = _aligned(predicted, labels)
+    predicted, labels = _align(predicted, labels)
     return float((predicted == labels).double().mean())
 
 
@@ -77,13 +77,13 @@ def mean_per_class_accuracy(predicted: Int[Tensor, " n"], labels: Int[Tensor, " 
         >>> mean_per_class_accuracy(torch.tensor([0, 0, 0, 0]), torch.tensor([0, 0, 0, 1]))
         0.5
     """
-    predicted, labels = _aligned(predicted, labels)
+    predicted, labels = _align(predicted, labels)
     indices, counts = labels.unique(return_inverse=True, return_counts=True)[1:]
     correct = torch.bincount(indices, weights=(predicted == labels).double())
     return float((correct / counts).mean())
 
 
-def _aligned(
+def _align(
     predicted: Int[Tensor, " n"], labels: Int[Tensor, " n"]
 ) -> tuple[Int[Tensor, " n"], Int[Tensor, " n"]]:
     """Return predictions and labels as int64 on one device."""
@@ -102,7 +102,7 @@ MEASURES: Mapping[Measure, Callable[[Tensor, Tensor], float]] = {
 """Kinds of accuracy by name."""
 
 
-def checked_measure(name: str) -> Measure:
+def check_measure(name: str) -> Measure:
     """Check that an accuracy of this name exists, and return the name.
 
     Raises:

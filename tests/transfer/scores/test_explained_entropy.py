@@ -12,30 +12,32 @@ from torch import Tensor
 from ncscope.metrics.discriminants import discriminants
 from ncscope.metrics.variability import vci
 from ncscope.stats.statistics import finish
-from ncscope.transfer.explained_entropy import (
+from ncscope.transfer.ranking import gather_moments
+from ncscope.transfer.samples import DownstreamSamples, check_downstream
+from ncscope.transfer.scores.explained_entropy import (
     STRENGTHS,
-    RidgeFits,
+    RidgeRegressions,
     entropy_share,
     explained_entropy,
 )
-from ncscope.transfer.inputs import LabelledSamples, checked_labelled
-from ncscope.transfer.ranking import moments_of
 from tests.transfer.samples import blobs
 
 
-def unbalanced(count: int, dim: int, seed: int) -> LabelledSamples:
+def unbalanced(count: int, dim: int, seed: int) -> DownstreamSamples:
     """Samples of three classes that overlap, of which the first has about half."""
     features, _ = blobs(count, dim, 3, seed)
     labels = torch.tensor([0, 0, 0, 1, 1, 2, 0])[torch.arange(count) % 7]
-    return checked_labelled(features + 0.7 * labels[:, None], labels)
+    return check_downstream(features + 0.7 * labels[:, None], labels)
 
 
-def balanced(count: int, dim: int, classes: int, seed: int, noise: float = 1.0) -> LabelledSamples:
+def balanced(
+    count: int, dim: int, classes: int, seed: int, noise: float = 1.0
+) -> DownstreamSamples:
     """Samples of classes that overlap the more, the greater the noise."""
     features, labels = blobs(count, dim, classes, seed)
     draws = torch.Generator().manual_seed(seed)
     more = torch.randn(features.shape, generator=draws, dtype=torch.float64)
-    return checked_labelled(features + (noise - 1) * more, labels)
+    return check_downstream(features + (noise - 1) * more, labels)
 
 
 # More samples than features, fewer, unbalanced, two classes, and more classes than features.
@@ -50,11 +52,11 @@ CASES = {
 }
 
 
-def one_hot(samples: LabelledSamples) -> Tensor:
+def one_hot(samples: DownstreamSamples) -> Tensor:
     return torch.eye(len(samples.classes), dtype=torch.float64)[samples.class_indices]
 
 
-def slow_predictions(samples: LabelledSamples, strength: float, leave_out: bool) -> Tensor:
+def slow_predictions(samples: DownstreamSamples, strength: float, leave_out: bool) -> Tensor:
     """Predict each sample by a ridge regression of its own, from the normal equations.
 
     The penalty on the weights is the strength times the summed squares of the centred features of
@@ -94,8 +96,8 @@ def slow_share(predictions: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarra
 @pytest.mark.parametrize("strength", [1e-5, 1e-2, 3.0])
 @pytest.mark.parametrize("name", CASES)
 def test_predictions_are_those_of_fits_to_all_samples_and_to_all_others(name, strength):
-    fit = RidgeFits(CASES[name]).at(strength)
-    for found, leave_out in ((fit.fitted, False), (fit.left_out, True)):
+    both = RidgeRegressions(CASES[name]).predict(strength)
+    for found, leave_out in zip(both, (False, True), strict=True):
         known = slow_predictions(CASES[name], strength, leave_out)
         torch.testing.assert_close(found, known, rtol=1e-7, atol=1e-8)
 
@@ -107,11 +109,12 @@ def test_the_strength_has_the_least_error_of_refits(name):
     for strength in np.logspace(-6, 2, 9):
         left_out = slow_predictions(samples, strength, leave_out=True)
         errors[strength] = float((one_hot(samples) - left_out).square().sum())
-    fits = RidgeFits(samples)
+    ridge = RidgeRegressions(samples)
     for strength, error in errors.items():
-        assert fits.error(fits.at(strength)) == pytest.approx(error, rel=1e-6)
-    strength, fit = fits.best()
-    assert fits.error(fit) <= min(errors.values()) * (1 + 1e-6)
+        assert ridge.squared_error(ridge.predict(strength)[1]) == pytest.approx(error, rel=1e-6)
+    strength = ridge.choose_strength()
+    least = ridge.squared_error(ridge.predict(strength)[1])
+    assert least <= min(errors.values()) * (1 + 1e-6)
     assert explained_entropy(samples).strength == strength
     assert strength in STRENGTHS
 
@@ -133,11 +136,11 @@ def test_the_value_is_that_of_a_search_over_refits(name):
 @pytest.mark.parametrize("name", ["tall", "unbalanced", "many classes"])
 def test_without_penalty_and_leaving_out_the_variance_explained_is_1_less_vci(name):
     samples = CASES[name]
-    fits = RidgeFits(samples)
-    weights = 1 / fits.shares
-    missed = ((fits.labels - fits.at(1e-14).fitted).square() * weights).sum()
-    total = ((fits.labels - fits.shares).square() * weights).sum()
-    stats = finish(moments_of(samples))
+    ridge = RidgeRegressions(samples)
+    weights = 1 / ridge.shares
+    missed = ((ridge.labels - ridge.predict(1e-14)[0]).square() * weights).sum()
+    total = ((ridge.labels - ridge.shares).square() * weights).sum()
+    stats = finish(gather_moments(samples))
     classes, d = len(samples.classes), samples.features.shape[1]
     known = (1 - float(vci(stats, discriminants(stats)))) * min(d / (classes - 1), 1)
     assert float(1 - missed / total) == pytest.approx(known, rel=1e-9)
@@ -170,7 +173,7 @@ def test_the_standard_error_is_the_spread_over_fresh_samples(counts):
     found = []
     for _ in range(60):
         noise = torch.randn(300, 3, generator=draws, dtype=torch.float64)
-        found.append(explained_entropy(checked_labelled(means[labels] + noise, labels)))
+        found.append(explained_entropy(check_downstream(means[labels] + noise, labels)))
     spread = np.std([each.value for each in found], ddof=1)
     assert np.mean([each.standard_error for each in found]) == pytest.approx(spread, rel=0.3)
 
@@ -181,7 +184,7 @@ def test_rotation_and_shift_do_not_matter(name):
     d = samples.features.shape[1]
     draws = torch.Generator().manual_seed(1)
     turn = torch.linalg.qr(torch.randn(d, d, generator=draws, dtype=torch.float64))[0]
-    moved = checked_labelled(samples.features @ turn + 5, samples.labels)
+    moved = check_downstream(samples.features @ turn + 5, samples.labels)
     assert explained_entropy(moved) == pytest.approx(explained_entropy(samples), abs=1e-9)
 
 
@@ -189,9 +192,9 @@ def test_rotation_and_shift_do_not_matter(name):
 @pytest.mark.parametrize("scale", [1e-150, 1e-3, 1e150])
 def test_scale_does_not_matter(name, scale):
     samples = CASES[name]
-    scaled = checked_labelled(samples.features * scale, samples.labels)
+    scaled = check_downstream(samples.features * scale, samples.labels)
     assert explained_entropy(scaled) == pytest.approx(explained_entropy(samples), abs=1e-9)
-    exact = checked_labelled(samples.features * 2.0**400, samples.labels)
+    exact = check_downstream(samples.features * 2.0**400, samples.labels)
     assert explained_entropy(exact) == explained_entropy(samples)
 
 
@@ -200,12 +203,12 @@ def test_order_of_samples_and_names_of_classes_do_not_matter(name):
     samples = CASES[name]
     known = explained_entropy(samples)
     order = torch.randperm(len(samples.labels), generator=torch.Generator().manual_seed(2))
-    permuted = checked_labelled(samples.features[order], samples.labels[order])
+    permuted = check_downstream(samples.features[order], samples.labels[order])
     assert explained_entropy(permuted) == pytest.approx(known, abs=1e-9)
     other = len(samples.classes) - 1 - samples.labels
-    renamed = checked_labelled(samples.features, other)
+    renamed = check_downstream(samples.features, other)
     assert explained_entropy(renamed) == pytest.approx(known, abs=1e-9)
-    with_gaps = checked_labelled(samples.features, 4 * samples.labels + 3)
+    with_gaps = check_downstream(samples.features, 4 * samples.labels + 3)
     assert explained_entropy(with_gaps) == known
 
 
@@ -213,10 +216,10 @@ def test_features_may_be_of_any_type():
     samples = CASES["tall"]
     known = explained_entropy(samples)
     rows = samples.features.float()
-    assert explained_entropy(checked_labelled(rows.numpy(), samples.labels)) == explained_entropy(
-        checked_labelled(rows.double(), samples.labels.numpy())
+    assert explained_entropy(check_downstream(rows.numpy(), samples.labels)) == explained_entropy(
+        check_downstream(rows.double(), samples.labels.numpy())
     )
-    assert explained_entropy(checked_labelled(rows, samples.labels)) == pytest.approx(
+    assert explained_entropy(check_downstream(rows, samples.labels)) == pytest.approx(
         known, abs=1e-5
     )
     assert all(isinstance(each, float) for each in known)
@@ -228,7 +231,7 @@ def test_noise_takes_the_value_from_certainty_to_chance():
     noise = torch.randn(90, 6, generator=draws, dtype=torch.float64)
     means = torch.eye(6, dtype=torch.float64)[labels]
     sizes = (0.1, 0.2, 0.4, 0.8, 1.6, 6.4)
-    samples = [checked_labelled(means + size * noise, labels) for size in sizes]
+    samples = [check_downstream(means + size * noise, labels) for size in sizes]
     found = [explained_entropy(each).value for each in samples]
     assert found == sorted(found, reverse=True)
     assert found[0] > 0.99
@@ -243,12 +246,12 @@ def test_random_labels_are_chance(count, dim):
     for _ in range(20):
         features = torch.randn(count, dim, generator=draws, dtype=torch.float64)
         labels = torch.arange(count) % 3
-        values.append(explained_entropy(checked_labelled(features, labels)).value)
+        values.append(explained_entropy(check_downstream(features, labels)).value)
     assert min(values) >= 0
     assert sorted(values)[9] < 0.02
     # One parameter, the sharpness, is fitted: the share is about 1/(2nH) too large.
     assert max(values) < 10 / count
-    in_sample = RidgeFits(checked_labelled(features, labels)).at(1e-6).fitted
+    in_sample = RidgeRegressions(check_downstream(features, labels)).predict(1e-6)[0]
     if dim >= count - 1:
         assert entropy_share(in_sample, labels)[0] > 0.99
 
@@ -259,7 +262,7 @@ def test_classes_far_apart_are_certain():
         draws = torch.Generator().manual_seed(0)
         cloud = noise * torch.randn(60, 3, generator=draws, dtype=torch.float64)
         means = torch.eye(3, dtype=torch.float64)[labels]
-        found = explained_entropy(checked_labelled(means + cloud, labels))
+        found = explained_entropy(check_downstream(means + cloud, labels))
         assert 1 - 1e-6 < found.value <= 1
         assert 0 <= found.standard_error < 1e-6
 
@@ -268,10 +271,10 @@ def test_the_documented_failures_are_as_documented():
     draws = torch.Generator().manual_seed(0)
     signs = torch.randn(400, 2, generator=draws, dtype=torch.float64).sign()
     cloud = 0.1 * torch.randn(400, 2, generator=draws, dtype=torch.float64)
-    quadrants = checked_labelled(signs + cloud, (signs.prod(1) > 0).long())
+    quadrants = check_downstream(signs + cloud, (signs.prod(1) > 0).long())
     assert explained_entropy(quadrants).value < 0.02
     places = torch.arange(400) % 3
-    line = checked_labelled(places[:, None] + cloud[:, :1] / 2, places)
+    line = check_downstream(places[:, None] + cloud[:, :1] / 2, places)
     assert explained_entropy(line).value == pytest.approx(0.65, abs=0.01)
     samples = CASES["tall"]
     known = explained_entropy(samples).value
@@ -279,7 +282,7 @@ def test_the_documented_failures_are_as_documented():
     values = []
     for scale in (1, 100, 1e4):
         rows = torch.cat([samples.features, scale * noise], 1)
-        values.append(explained_entropy(checked_labelled(rows, samples.labels)).value)
+        values.append(explained_entropy(check_downstream(rows, samples.labels)).value)
     assert values[:2] == pytest.approx([known, known], abs=0.05)
     assert values[2] < 0.5 * known
 
@@ -287,7 +290,7 @@ def test_the_documented_failures_are_as_documented():
 @pytest.mark.parametrize("labels", [torch.arange(12) % 3, torch.arange(12) // 11 * 4])
 def test_constant_features_explain_nothing(labels):
     for constant in (0.0, 1 / 3, 1e150):
-        samples = checked_labelled(torch.full((12, 5), constant, dtype=torch.float64), labels)
+        samples = check_downstream(torch.full((12, 5), constant, dtype=torch.float64), labels)
         found = explained_entropy(samples)
         assert (found.value, found.standard_error) == (0.0, 0.0)
 
@@ -296,7 +299,7 @@ def test_constant_features_explain_nothing(labels):
 def test_one_sample_a_class_explains_nothing(classes, dim):
     draws = torch.Generator().manual_seed(dim)
     features = torch.randn(classes, dim, generator=draws, dtype=torch.float64)
-    found = explained_entropy(checked_labelled(features, torch.arange(classes)))
+    found = explained_entropy(check_downstream(features, torch.arange(classes)))
     assert (found.value, found.standard_error) == (0.0, 0.0)
 
 
@@ -304,7 +307,7 @@ def test_a_class_of_one_sample_beside_others_is_no_obstacle():
     samples = balanced(41, 5, 4, seed=0)
     alone = samples.labels.clone()
     alone[-1] = 9
-    found = explained_entropy(checked_labelled(samples.features, alone))
+    found = explained_entropy(check_downstream(samples.features, alone))
     assert 0 < found.value < 1
     assert found.standard_error > 0
 

@@ -38,18 +38,25 @@ class AccuracyTable:
     source_accuracies: Values
 
     @check_arguments
-    def standing(self, left_out: str | None = None) -> Values:
+    def standings(self, left_out: str | None = None) -> Values:
         r"""Return each model's mean z-score over the sets, without one of them.
 
         The z-score on a set is the accuracy less the mean over the models known there, divided by
         their standard deviation. A set with fewer than two models, or where all are equal, has
-        none. NaN for a model that no other set knows.
+        no z-score. NaN for a model without a z-score on any other set.
 
         Args:
             left_out: Name of the set that is not counted.
         """
-        kept = np.array([name != left_out for name in self.sets])
-        scores = _standardised(self.accuracies)[:, kept]
+        scores = np.full(self.accuracies.shape, np.nan)
+        for index, column in enumerate(self.accuracies.T):
+            known = ~np.isnan(column)
+            values = column[known]
+            # Equal values are compared as they are: the deviation of equal numbers from their
+            # rounded mean may not be 0, and would divide rounding by rounding.
+            if len(values) > 1 and (values != values[0]).any():
+                scores[known, index] = (values - values.mean()) / values.std()
+        scores = scores[:, [name != left_out for name in self.sets]]
         known = ~np.isnan(scores)
         counts = known.sum(1)
         total = np.where(known, scores, 0.0).sum(1)
@@ -99,14 +106,14 @@ def static_ranking(
         >>> ranking.standings.tolist(), ranking.qualities["other_sets"].regret.value
         ([[-1.0, -1.0], [1.0, 1.0]], 0.0)
     """
-    table = results if isinstance(results, AccuracyTable) else table_of(results)
+    table = results if isinstance(results, AccuracyTable) else make_accuracy_table(results)
     if len(table.models) < 2 or len(table.sets) < 2:
         raise InputError(
             expected="results of two models or more on two sets or more",
             found=f"{len(table.models)} models and {len(table.sets)} sets",
             fix="add accuracies on other sets",
         )
-    standings = np.stack([table.standing(left_out=name) for name in table.sets], axis=1)
+    standings = np.stack([table.standings(left_out=name) for name in table.sets], axis=1)
     baselines = {"other_sets": standings}
     for name, column in (
         ("parameters", table.parameters),
@@ -145,7 +152,7 @@ def baselines_of(
     columns = {
         "parameters": table.parameters,
         "source_accuracy": table.source_accuracies,
-        "other_sets": table.standing(left_out),
+        "other_sets": table.standings(left_out),
     }
     rows = {name: table.models.index(name) for name in known}
     return {
@@ -158,14 +165,14 @@ def baselines_of(
     }
 
 
-def table_of(results: Mapping[str, Mapping[str, float]]) -> AccuracyTable:
+def make_accuracy_table(results: Mapping[str, Mapping[str, float]]) -> AccuracyTable:
     """Arrange accuracies by model and set as a table.
 
     Args:
         results: Accuracies by model, then by set; a missing cell is unknown.
     """
     cells = ((model, name, value) for model, row in results.items() for name, value in row.items())
-    return _table({(model, name): float(value) for model, name, value in cells}, {})
+    return _arrange({(model, name): float(value) for model, name, value in cells}, {})
 
 
 @check_arguments
@@ -188,8 +195,25 @@ def read_results(path: str | Path) -> AccuracyTable:
         lines = io.StringIO(content.decode("utf-8-sig"), newline="")
         reader = csv.DictReader(lines, skipinitialspace=True)
         reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
-        _check_columns(path, reader.fieldnames)
-        return _table(*_gathered(path, reader))
+        header = reader.fieldnames
+        if not all(name in header for name in _COLUMNS):
+            fix = "name the columns so, one row for each model and set"
+            if any(mark in name for name in header for mark in ";\t"):
+                fix = "separate the columns by commas"
+            expected, found = f"a header with {', '.join(_COLUMNS)} in {path}", ", ".join(header)
+            raise InputError(expected=expected, found=found or "an empty file", fix=fix)
+        cells: _Cells = {}
+        facts: _Cells = {}
+        for row in reader:
+            where = f"{path}, line {reader.line_num}"
+            model, name = ((row[key] or "").strip() for key in ("model", "set"))
+            if not model or not name:
+                expected, found = f"a model and a set in {where}", "an empty one"
+                raise InputError(expected=expected, found=found, fix="name it")
+            _enter(cells, (model, name), row["accuracy"], "accuracy", where)
+            for column in _OPTIONAL:
+                _enter(facts, (model, column), row.get(column), column, where)
+        return _arrange(cells, facts)
     except (UnicodeDecodeError, csv.Error) as error:
         fix = "pass a CSV file in UTF-8"
         raise InputError(expected=f"results in {path}", found=str(error), fix=fix) from error
@@ -198,33 +222,20 @@ def read_results(path: str | Path) -> AccuracyTable:
 _Cells = dict[tuple[str, str], float]
 
 
-def _check_columns(path: Path, header: Sequence[str]) -> None:
-    if all(name in header for name in _COLUMNS):
-        return
-    fix = "name the columns so, one row for each model and set"
-    if any(mark in name for name in header for mark in ";\t"):
-        fix = "separate the columns by commas"
-    expected, found = f"a header with {', '.join(_COLUMNS)} in {path}", ", ".join(header)
-    raise InputError(expected=expected, found=found or "an empty file", fix=fix)
+def _enter(cells: _Cells, key: tuple[str, str], text: str | None, column: str, where: str) -> None:
+    """Store the number in a cell of the file, and refuse a second number that differs.
 
-
-def _gathered(path: Path, reader: "csv.DictReader[str]") -> tuple[_Cells, _Cells]:
-    cells: _Cells = {}
-    facts: _Cells = {}
-    for row in reader:
-        where = f"{path}, line {reader.line_num}"
-        model, name = ((row[key] or "").strip() for key in ("model", "set"))
-        if not model or not name:
-            found = "an empty one"
-            raise InputError(expected=f"a model and a set in {where}", found=found, fix="name it")
-        _enter(cells, (model, name), _number(row["accuracy"], "accuracy", where), where)
-        for column in _OPTIONAL:
-            _enter(facts, (model, column), _number(row.get(column), column, where), where)
-    return cells, facts
-
-
-def _enter(cells: _Cells, key: tuple[str, str], value: float, where: str) -> None:
-    """Keep a number, and refuse a second one that differs; NaN yields to a number."""
+    An empty cell is NaN, which yields to a number.
+    """
+    value = math.nan
+    if text is not None and text.strip():
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.inf
+    if math.isinf(value):
+        expected = f"a number as {column} in {where}"
+        raise InputError(expected=expected, found=repr(text), fix="leave unknown cells empty")
     known = cells.get(key, math.nan)
     if not math.isnan(known) and not math.isnan(value) and known != value:
         raise InputError(
@@ -235,36 +246,12 @@ def _enter(cells: _Cells, key: tuple[str, str], value: float, where: str) -> Non
     cells[key] = value if math.isnan(known) else known
 
 
-def _number(text: str | None, column: str, where: str) -> float:
-    if not (text or "").strip():
-        return math.nan
-    try:
-        value = float(text or "")
-    except ValueError:
-        value = math.inf
-    if math.isinf(value):
-        expected = f"a number as {column} in {where}"
-        raise InputError(expected=expected, found=repr(text), fix="leave unknown cells empty")
-    return value
-
-
-def _table(cells: _Cells, facts: _Cells) -> AccuracyTable:
+def _arrange(cells: _Cells, facts: _Cells) -> AccuracyTable:
     models = tuple(dict.fromkeys(model for model, _ in cells))
     sets = tuple(dict.fromkeys(name for _, name in cells))
     values = [[cells.get((model, name), math.nan) for name in sets] for model in models]
     columns = [
         np.array([facts.get((model, key), math.nan) for model in models]) for key in _OPTIONAL
     ]
-    shaped = np.array(values, dtype=np.float64).reshape(len(models), len(sets))
-    return AccuracyTable(models, sets, shaped, *columns)
-
-
-def _standardised(accuracies: Values) -> Values:
-    """Return the z-score of each cell within its column; NaN in columns without spread."""
-    result = np.full(accuracies.shape, np.nan)
-    for index, column in enumerate(accuracies.T):
-        known = ~np.isnan(column)
-        values = column[known]
-        if len(values) > 1 and (values != values[0]).any():
-            result[known, index] = (values - values.mean()) / values.std()
-    return result
+    accuracies = np.array(values, dtype=np.float64).reshape(len(models), len(sets))
+    return AccuracyTable(models, sets, accuracies, *columns)
