@@ -29,7 +29,7 @@ from ncscope.api.files import (
     load_features,
     load_samples,
     load_weights,
-    standard_input,
+    read_standard_input,
 )
 from ncscope.tensor_files import SavedFile
 
@@ -571,7 +571,7 @@ def test_standard_input_that_does_not_fit_into_memory(monkeypatch: pytest.Monkey
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(given))
     monkeypatch.setattr("ncscope.memory.available_memory", lambda: 1000)
     with pytest.raises(InputError, match="of memory for standard input, found 1,000 available"):
-        standard_input()
+        read_standard_input()
 
 
 def test_weights_in_a_folder(tmp_path: Path) -> None:

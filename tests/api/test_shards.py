@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ncscope
-from ncscope.api.gather import SecondPass, gather
-from ncscope.api.shards import ShardPass, merged
+from ncscope.api.gather import DecisionPass, gather
+from ncscope.api.shards import ShardPass, merge_moments
 from ncscope.stats.moments import ClassMoments
 from tests.api.shards import D, K, cut, farthest, saved
 
@@ -83,7 +83,7 @@ def test_the_tree_depends_on_the_order_of_the_shards_alone(count: int, random) -
 def test_the_tree_merges_parts_of_equal_size() -> None:
     a, b, c, d, e = (gather([part]) for part in cut((5, 6, 7, 8, 9)).parts)
     expected = (((a + b) + (c + d)) + e).state_dict()
-    found = merged([a, b, c, d, e]).state_dict()
+    found = merge_moments([a, b, c, d, e]).state_dict()
     assert all(torch.equal(found[name], value) for name, value in expected.items())
 
 
@@ -108,7 +108,7 @@ def test_few_states_are_alive(count: int, monkeypatch) -> None:
             most = max(most, alive)
             yield part
 
-    total = merged(one_by_one())
+    total = merge_moments(one_by_one())
     assert int(total.counts.sum()) == count
     assert most <= count.bit_length() + 1
 
@@ -163,7 +163,7 @@ def test_gather_is_a_pure_function_that_pickles() -> None:
     moments = sum(passed(shard) for shard in shards)
     report = ncscope.measure_moments(moments, samples.weight, samples.bias)
     assert farthest(report, ncscope.measure(*samples.whole, samples.weight, samples.bias)) < 1e-10
-    second = SecondPass.of(moments, samples.weight, samples.bias)
+    second = DecisionPass.from_moments(moments, samples.weight, samples.bias)
     second = pickle.loads(pickle.dumps(second))
     decisions = sum(passed(shard, second=second) for shard in shards)
     whole = ncscope.measure(*samples.whole, samples.weight, samples.bias)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import ncscope
-from ncscope.api.shard_work import measure_files
+from ncscope.api.measure_files import measure_files
 from tests.api.shards import cut as cut_of
 from tests.api.shards import farthest, saved
 from tests.processes import alive, descendants, of_ray

@@ -10,9 +10,9 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from ncscope.api.named_checkpoints import rank_models
-from ncscope.api.named_images import ImageOptions, training_and_test_images
+from ncscope.api.named_images import ImageOptions, read_image_splits
 from ncscope.cli import main
-from ncscope.cli.transfer import repeated
+from ncscope.cli.transfer import repeat_option
 from ncscope.data.catalogue import load
 from ncscope.data.downstream_sets import seen_as
 from ncscope.data.folders import read_folder
@@ -100,9 +100,7 @@ def test_networks_of_the_catalogue_see_images_as_those_that_they_were_trained_on
     assert (code, err) == (0, "")
     found = found_in(out)
     source = load("digits").train
-    through = seen_as(
-        training_and_test_images(ImageOptions("photos"), seed=0), load("digits")
-    ).train
+    through = seen_as(read_image_splits(ImageOptions("photos"), seed=0), load("digits")).train
     parts = {part: read_folder(Path("photos", part), "train") for part in ("train", "test", "val")}
     seen = {part: images.through(through.preprocessing) for part, images in parts.items()}
     for each in found["checkpoints"]:
@@ -373,4 +371,4 @@ def test_a_model_whose_features_are_not_finite_is_named(run):
 def test_an_option_is_repeated_before_each_of_its_values():
     words = ["--models", "a", "b", "--json", "--models=c", "d", "-h", "e"]
     once = ["--models", "a", "--models", "b", "--json", "--models=c", "--models", "d", "-h", "e"]
-    assert repeated(words, "--models") == once
+    assert repeat_option(words, "--models") == once

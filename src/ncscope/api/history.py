@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ncscope.api.per_class import PerClass
-from ncscope.api.result import Report, writable_file
-from ncscope.api.tables import csv_text, data_frame, parsed_content
+from ncscope.api.result import REPORTS, Report
+from ncscope.api.tables import csv_text, data_frame, parse_content
 from ncscope.api.tensorboard_log import check_tensorboard, write_events
-from ncscope.api.writable import write_figure, write_text
+from ncscope.api.writable import check_file, write_figure, write_text
 from ncscope.arguments import Within, check_arguments
 from ncscope.errors import InputError
 from ncscope.files import is_folder, read_file
@@ -347,7 +347,7 @@ class History:
             InputError: If the suffix is none of these, the history is empty, the folder cannot be
                 written, or writing fails, for example on a full disk.
         """
-        path = writable_file(path)
+        path = check_file(path, REPORTS)
         self._not_empty()
         if path.suffix == ".json":
             return write_text(path, history_json(self.measurements, self.unit, self.provenance))
@@ -399,7 +399,7 @@ class History:
             "a history that ncscope wrote",
             "pass what History.save wrote as .json",
         )
-        measurements, unit, origin = parsed_content(
+        measurements, unit, origin = parse_content(
             parsed_history,
             read_file(file, expected="a history", fix=fix),
             expected=expected,

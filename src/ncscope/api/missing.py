@@ -18,7 +18,7 @@ _NEEDED = {
 """What a metric needs beside features and labels, by its entry of `Metric.needs`."""
 
 
-def missing_key(key: object, present: Iterable[str], *, labelled: bool) -> KeyError:
+def explain_missing_key(key: object, present: Iterable[str], *, labelled: bool) -> KeyError:
     """Return the error for a metric that a report lacks: the reason, or the nearest key.
 
     Args:
@@ -36,7 +36,7 @@ def missing_key(key: object, present: Iterable[str], *, labelled: bool) -> KeyEr
     return KeyError(f"{key!r}; did you mean {nearest[0]!r}?" if nearest else key)
 
 
-def left_out_note(
+def note_omissions(
     groups: Collection[str] | None, present: Collection[str], *, one_logit: bool = False
 ) -> list[str]:
     """Return a note on groups and keys that were asked for, and that need a weight.

@@ -10,12 +10,12 @@ import torch
 from ncscope.api.files import load_weights
 from ncscope.api.named_images import (
     ImageOptions,
-    checked_device,
-    images_of_split,
-    loader_for,
-    training_and_test_images,
+    find_device,
+    make_loader,
+    read_image_splits,
+    read_images,
 )
-from ncscope.api.transfer import KnownResults, OnStep, TransferReport, check_distinct
+from ncscope.api.transfer import BaselineResults, OnStep, TransferReport, check_distinct
 from ncscope.data.downstream_sets import seen_as
 from ncscope.data.images import ImageData, Images
 from ncscope.errors import InputError
@@ -113,8 +113,8 @@ def rank_models(
     """
     check_distinct(names)
     checkpoints = [_parse_checkpoint_name(name) for name in names]
-    known = KnownResults.read(results, names, left_out or image_options.data)
-    data = training_and_test_images(image_options, seed)
+    known = BaselineResults.read(results, names, left_out or image_options.data)
+    data = read_image_splits(image_options, seed)
     source = None if pretraining is None else _pretraining(image_options, pretraining)
     accuracy = checked_measure(measure or data.measure)
     trial = _Trial(image_options, data, source, accuracy, weights_key, seed, expensive, known)
@@ -128,7 +128,7 @@ def rank_models(
 
 
 def _pretraining(image_options: ImageOptions, name: str) -> ImageData:
-    images, classes, shape = images_of_split(replace(image_options, data=name, split="train"))
+    images, classes, shape = read_images(replace(image_options, data=name, split="train"))
     return ImageData(name, images, images, classes, shape)
 
 
@@ -160,7 +160,7 @@ class _Trial:
     weights_key: str
     seed: int
     expensive: bool | None
-    known: KnownResults
+    known: BaselineResults
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -182,7 +182,7 @@ class _Trial:
         return ranked(checkpoint.name, **given)
 
     def _features(self, checkpoint: CheckpointSource, steps: _Steps) -> dict[str, Any]:
-        device = checked_device(self.image_options.device)
+        device = find_device(self.image_options.device)
         opened = self._opened(checkpoint)
         opened.model.to(device)
         size = sum(weight.numel() for weight in opened.model.parameters())
@@ -191,7 +191,7 @@ class _Trial:
         outputs: list[SourceOutputs | None] = []
         for part, images in _parts(self._seen_by(opened)).items():
             on_batch = steps.start(f"{checkpoint.name}: {part} images")
-            loader = loader_for(opened, images, self.image_options)
+            loader = make_loader(opened, images, self.image_options)
             features, labels, rows = head_readings(
                 opened.model, loader, has_head=opened.has_head, on_batch=on_batch
             )
@@ -203,7 +203,7 @@ class _Trial:
             on_batch = steps.start(f"{checkpoint.name}: pretraining images")
             given["pretraining"] = head_moments(
                 opened.model,
-                loader_for(opened, self.source.train, self.image_options),
+                make_loader(opened, self.source.train, self.image_options),
                 self.source.num_classes,
                 has_head=opened.has_head,
                 on_batch=on_batch,

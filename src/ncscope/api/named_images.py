@@ -53,7 +53,7 @@ class ImageOptions:
     workers: int = 0
 
 
-def images_of_split(image_options: ImageOptions) -> tuple[Images, int, Shape]:
+def read_images(image_options: ImageOptions) -> tuple[Images, int, Shape]:
     """Return the images of one split, the number of classes, and the images' shape.
 
     Raises:
@@ -71,7 +71,7 @@ def images_of_split(image_options: ImageOptions) -> tuple[Images, int, Shape]:
     return images, len(class_names(folder)), _shape(images)
 
 
-def images_outside(data: str, images: Images, image_options: ImageOptions) -> Images:
+def read_ood_images(data: str, images: Images, image_options: ImageOptions) -> Images:
     """Return images of another data set in the size, channels and normalisation of given ones.
 
     Args:
@@ -82,19 +82,19 @@ def images_outside(data: str, images: Images, image_options: ImageOptions) -> Im
     Raises:
         InputError: If the data set or the split does not exist.
     """
-    others, _, _ = images_of_split(replace(image_options, data=data))
+    others, _, _ = read_images(replace(image_options, data=data))
     traits, native = images.preprocessing.traits, others.preprocessing.traits.native
     resized = traits.resized or native != traits.native
     return others.through(Preprocessing(replace(traits, native=native, resized=resized)))
 
 
-def class_names_of(image_options: ImageOptions) -> tuple[str, ...]:
+def read_class_names(image_options: ImageOptions) -> tuple[str, ...]:
     """Return the names of the classes of a folder of images; empty for a set of the catalogue."""
     named = image_options.data not in CATALOGUE
     return tuple(class_names(Path(image_options.data))) if named else ()
 
 
-def training_and_test_images(image_options: ImageOptions, seed: int) -> ImageData:
+def read_image_splits(image_options: ImageOptions, seed: int) -> ImageData:
     """Return both splits of a data set, and its validation images if there are any.
 
     Args:
@@ -135,7 +135,7 @@ def _shape(images: Images) -> Shape:
     return 3, size, size
 
 
-def loader_for(opened: NamedModel, images: Images, image_options: ImageOptions) -> DataLoader[Any]:
+def make_loader(opened: NamedModel, images: Images, image_options: ImageOptions) -> DataLoader[Any]:
     """Return a loader of the images in their order, prepared as in the model's training.
 
     Raises:
@@ -186,7 +186,7 @@ def _check_taken(
         ) from error
 
 
-def checked_device(name: str) -> torch.device:
+def find_device(name: str) -> torch.device:
     """Return the device of a name; ``auto`` is cuda if available, else the CPU.
 
     Raises:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ncscope.api.tables import csv_text, data_frame
-from ncscope.api.writable import checked_file, write_figure, write_text
+from ncscope.api.writable import check_file, write_figure, write_text
 from ncscope.arguments import check_arguments
 from ncscope.measurement.records import ClassTable
 
@@ -129,7 +129,7 @@ class PerClass(Mapping[str, list[float]]):
         Raises:
             InputError: If the suffix is none of these, or the folder cannot be written.
         """
-        path = checked_file(path, SUFFIXES)
+        path = check_file(path, SUFFIXES)
         if path.suffix == ".csv":
             return write_text(path, csv_text(self.rows()))
         if path.suffix == ".tex":

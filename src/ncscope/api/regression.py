@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.api.tables import csv_text, data_frame
-from ncscope.api.writable import checked_file, write_text
+from ncscope.api.writable import check_file, write_text
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
 from ncscope.measurement.classifier import check_head
@@ -117,7 +117,7 @@ class RegressionReport(Mapping[str, float]):
         Raises:
             InputError: If the suffix is another, or the folder cannot be written.
         """
-        path = checked_file(path, (".json", ".csv"))
+        path = check_file(path, (".json", ".csv"))
         text = self.to_json() + "\n" if path.suffix == ".json" else csv_text(self.rows())
         return write_text(path, text)
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ncscope.api.missing import missing_key
+from ncscope.api.missing import explain_missing_key
 from ncscope.api.per_class import PerClass
-from ncscope.api.tables import csv_text, data_frame, parsed_content
-from ncscope.api.writable import checked_file, write_figure, write_text
+from ncscope.api.tables import csv_text, data_frame, parse_content
+from ncscope.api.writable import check_file, write_figure, write_text
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
 from ncscope.files import read_file
@@ -80,7 +80,7 @@ class Report(Mapping[str, float]):
         try:
             return self.record.metrics[key]
         except KeyError:
-            raise missing_key(key, self, labelled=self.num_classes > 0) from None
+            raise explain_missing_key(key, self, labelled=self.num_classes > 0) from None
 
     def __contains__(self, key: object) -> bool:
         return key in self.record.metrics
@@ -153,10 +153,10 @@ class Report(Mapping[str, float]):
         from ncscope.report.numbers import interval_of
 
         if key not in self:
-            raise missing_key(key, self, labelled=self.num_classes > 0)
+            raise explain_missing_key(key, self, labelled=self.num_classes > 0)
         return interval_of(self.record, key)
 
-    def known_statistics(self) -> ClassStatistics:
+    def require_statistics(self) -> ClassStatistics:
         """Return the class statistics.
 
         Raises:
@@ -211,7 +211,7 @@ class Report(Mapping[str, float]):
         else:
             fix = "pass a file that Report.save wrote as .json"
             name, content = str(source), read_file(Path(source), expected="a report", fix=fix)
-        probe, origin, of_model = parsed_content(
+        probe, origin, of_model = parse_content(
             parsed_report,
             content,
             expected="a report that ncscope wrote",
@@ -271,7 +271,7 @@ class Report(Mapping[str, float]):
             InputError: If the suffix is none of these, the folder cannot be written, or writing
                 fails, for example on a full disk.
         """
-        path = writable_file(path)
+        path = check_file(path, REPORTS)
         if path.suffix == ".json":
             return write_text(path, self.to_json() + "\n")
         if path.suffix == ".csv":
@@ -336,15 +336,3 @@ class ModelReport(Report):
     def as_dict(self) -> dict[str, object]:
         """Return the report of the head's features, with each layer's report under ``layers``."""
         return super().as_dict() | {"layers": {n: r.as_dict() for n, r in self.layers.items()}}
-
-
-def writable_file(path: str | Path) -> Path:
-    """Check that a report can be saved at a path, and return the path.
-
-    Args:
-        path: Path, as for `Report.save`.
-
-    Raises:
-        InputError: If the suffix is none of `REPORTS`, or the path cannot be written.
-    """
-    return checked_file(path, REPORTS)

@@ -10,7 +10,7 @@ import numpy as np
 from torch import nn
 
 from ncscope.api.tables import csv_text, data_frame
-from ncscope.api.writable import checked_file, write_figure, write_text
+from ncscope.api.writable import check_file, write_figure, write_text
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
 from ncscope.math.hsic import LEAST_SAMPLES
@@ -183,7 +183,7 @@ class LayerSimilarity:
         Raises:
             InputError: If the suffix is none of these, or the folder cannot be written.
         """
-        path = checked_file(path, _SUFFIXES)
+        path = check_file(path, _SUFFIXES)
         if path.suffix == ".json":
             return write_text(path, self.to_json() + "\n")
         if path.suffix == ".csv":

@@ -62,7 +62,7 @@ def data_frame(rows: Sequence[Mapping[str, object]]) -> "pandas.DataFrame":
     return pandas.DataFrame(rows)
 
 
-def parsed_content(
+def parse_content(
     parse: Callable[[bytes], Parsed], content: bytes, *, expected: str, name: str, fix: str
 ) -> Parsed:
     """Parse the content of a file, and turn every failure into an InputError of one line.

@@ -195,7 +195,7 @@ def rank_files(
     """
     check_distinct(paths)
     accuracy = checked_measure(measure)
-    known = KnownResults.read(results, paths, left_out)
+    known = BaselineResults.read(results, paths, left_out)
     known.check_set(left_out)
     labels = [as_tensor(load_samples(path)["labels"], "labels") for path in paths]
     for path, of_file in zip(paths, labels, strict=True):
@@ -224,7 +224,7 @@ def rank_files(
 
 
 @dataclass(frozen=True)
-class KnownResults:
+class BaselineResults:
     """Accuracies of the checkpoints on other sets, from a file.
 
     Attributes:
@@ -238,7 +238,7 @@ class KnownResults:
     @classmethod
     def read(
         cls, path: str | Path | None, names: Sequence[str], left_out: str | None
-    ) -> "KnownResults":
+    ) -> "BaselineResults":
         """Read a file of results, if there is one.
 
         Args:

@@ -273,9 +273,10 @@ def measure(
     described = {"model": model, "data": data} | of_model
     asked = [f"--{name.replace('_', '-')}" for name, value in described.items() if value]
     if save is not None:
-        from ncscope.api.result import writable_file
+        from ncscope.api.result import REPORTS
+        from ncscope.api.writable import check_file
 
-        writable_file(save)
+        check_file(save, REPORTS)
     at_end = ExitStack()
     if not asked:
         shards = {"cluster": cluster, "work": work, "beside": save, "at_end": at_end}
@@ -331,10 +332,10 @@ def _of_features(
         load_classifier,
         load_features,
         load_samples,
-        standard_input,
+        read_standard_input,
     )
     from ncscope.api.measure import measure as measure_features
-    from ncscope.api.shard_files import expanded, is_address
+    from ncscope.api.shard_files import expand_patterns, is_address
     from ncscope.cli.shards import are_shards, measured_shards
     from ncscope.measurement.provenance import provenance
 
@@ -360,11 +361,11 @@ def _of_features(
             raise InputError(expected="one file of features for --ood", found=found, fix=fix)
         classifier |= {name: load_array(path) for name, path in arrays.items()}
         report = measured_shards(files, classifier, common, **shards)
-        on_disk = [file for file in expanded(files) if not is_address(file)]
+        on_disk = [file for file in expand_patterns(files) if not is_address(file)]
         return _with_notes(report, [*heads, *on_disk])
     entries: dict[str, Any] = {}
     if files:
-        sources: list[Any] = [standard_input() if files[0] == "-" else files[0]]
+        sources: list[Any] = [read_standard_input() if files[0] == "-" else files[0]]
         entries |= load_samples(sources[0])
     entries |= classifier | {name: load_array(path) for name, path in arrays.items()}
     outside = None if ood is None else load_features(ood)

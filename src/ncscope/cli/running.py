@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from ncscope.cli.app import Interrupted, app
+from ncscope.cli.app import Interruption, app
 from ncscope.errors import EXTRAS, InputError, missing_library, printable, shorten_words
 
 # Each module adds its command to the app; the help lists the commands in this order.
@@ -45,7 +45,7 @@ def _run(arguments: list[str], debug: bool) -> int:
         message = message.replace(": Value error, ", ": ")  # Typer's words for a wrong choice
         command = "ncscope" if error.ctx is None else error.ctx.command_path
         return _fail(f"{message}. See {command} --help.", 2, debug)
-    except (typer.Abort, Interrupted, KeyboardInterrupt) as error:
+    except (typer.Abort, Interruption, KeyboardInterrupt) as error:
         return _fail(f"interrupted; {error}".rstrip("; "), 130, debug)
     except InputError as error:
         return _fail(str(error), 2, debug)

@@ -55,8 +55,8 @@ def measured_shards(
         InputError: If the files or the options do not fit.
         KeyboardInterrupt: If the user interrupts; the message says how to continue.
     """
-    from ncscope.api.shard_files import classifier_in, expanded, name_of
-    from ncscope.api.shard_work import measure_files, remove_states
+    from ncscope.api.measure_files import measure_files, remove_states
+    from ncscope.api.shard_files import expand_patterns, load_shard_classifier, shard_name
     from ncscope.measurement.provenance import provenance
 
     for name in ("baseline", "uncertainty"):
@@ -64,9 +64,9 @@ def measured_shards(
             fix = "leave it out, or measure one file that fits into memory"
             found = "features in shards"
             raise InputError(expected=f"all samples at once for --{name}", found=found, fix=fix)
-    files = expanded(patterns)
+    files = expand_patterns(patterns)
     if "weight" not in classifier:
-        classifier = classifier_in(files[0]) | classifier
+        classifier = load_shard_classifier(files[0]) | classifier
     folder = work
     if cluster is not None and work is None:
         folder = (Path() if beside is None else beside.parent) / _folder_of(files)
@@ -95,8 +95,8 @@ def measured_shards(
             part, done, total = progress
             msg = f"the same command goes on after {done} of {total} files of the {part}"
         raise KeyboardInterrupt(msg) from None
-    named = name_of(files[0])
+    named = shard_name(files[0])
     if len(files) > 1:
-        named = f"{len(files)} files, {named} to {name_of(files[-1])}"
+        named = f"{len(files)} files, {named} to {shard_name(files[-1])}"
     report.provenance = provenance(data=named, caller="ncscope measure")
     return report

@@ -46,7 +46,7 @@ class _Transfer(TyperCommand):
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, repeated(args, "--models"))
+        return super().parse_args(ctx, repeat_option(args, "--models"))
 
     def invoke(self, ctx: Any) -> Any:
         if ctx.params["data"] is None and all(map(_is_file_of_features, ctx.params["models"])):
@@ -54,11 +54,11 @@ class _Transfer(TyperCommand):
         return super().invoke(ctx)
 
 
-def repeated(arguments: Sequence[str], option: str) -> list[str]:
+def repeat_option(arguments: Sequence[str], option: str) -> list[str]:
     """Repeat an option before each of the values that follow it, up to the next option.
 
     Example:
-        >>> repeated(["--models", "a", "b", "--json"], "--models")
+        >>> repeat_option(["--models", "a", "b", "--json"], "--models")
         ['--models', 'a', '--models', 'b', '--json']
     """
     result: list[str] = []

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import ncscope
-from ncscope.api.shard_work import measure_files, remove_states
+from ncscope.api.measure_files import measure_files, remove_states
 from tests.api.shards import cut, save_npz, saved
 
 
