@@ -382,7 +382,7 @@ def test_what_tensorboard_cannot_hold_is_refused(tmp_path: Path, monkeypatch: An
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="folder"):
         whole.to_tensorboard(tmp_path / "file" / "logs")
-    monkeypatch.setattr("ncscope.api.tensorboard_log.find_spec", lambda name: None)
+    monkeypatch.setattr("ncscope.api.history.find_spec", lambda name: None)
     with pytest.raises(InputError, match="library tensorboard, found that it is not installed"):
         whole.to_tensorboard(tmp_path)
 

@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 
 from ncscope.metrics.evaluate import select
-from ncscope.metrics.metric import Metric
 
 _NEEDED = {
     "head": "the classifier's weight",
@@ -19,7 +18,7 @@ _NEEDED = {
 
 
 def explain_missing_key(key: object, present: Iterable[str], *, labelled: bool) -> KeyError:
-    """Return the error for a metric that a report lacks: the reason, or the nearest key.
+    """Make the error for a metric that a report lacks: the reason, or the nearest key.
 
     Args:
         key: Key that was asked for.
@@ -39,20 +38,19 @@ def explain_missing_key(key: object, present: Iterable[str], *, labelled: bool) 
 def note_omissions(
     groups: Collection[str] | None, present: Collection[str], *, one_logit: bool = False
 ) -> list[str]:
-    """Return a note on groups and keys that were asked for, and that need a weight.
+    """Note which of the groups and keys that were asked for are absent for lack of a weight.
 
     Args:
         groups: Groups and keys of metrics that were asked for; None for all.
         present: Keys of the report of `measure`.
         one_logit: True if a classifier of one logit was given.
     """
-    asked = [groups] if isinstance(groups, str) else list(groups or ())
-    lacking = [name for name in asked if _all_need_head(select([name]), present)]
-    if not lacking:
+    omissions = []
+    for name in [groups] if isinstance(groups, str) else groups or ():
+        metrics = select([name])
+        if metrics and all("head" in row.needs and row.key not in present for row in metrics):
+            omissions.append(name)
+    if not omissions:
         return []
     why = "the classifier has one logit" if one_logit else "no weight was given"
-    return [f"left out, because {why}: {', '.join(lacking)}"]
-
-
-def _all_need_head(rows: Collection[Metric], present: Collection[str]) -> bool:
-    return bool(rows) and all("head" in row.needs and row.key not in present for row in rows)
+    return [f"left out, because {why}: {', '.join(omissions)}"]

@@ -113,12 +113,12 @@ class Report(Mapping[str, float]):
 
     @class_names.setter
     def class_names(self, names: Iterable[str]) -> None:
-        given = tuple(map(str, names))
-        if given and len(given) != self.num_classes:
+        new_names = tuple(map(str, names))
+        if new_names and len(new_names) != self.num_classes:
             expected = f"a name for each of the {self.num_classes} classes"
             fix = "pass the names in the order of the labels"
-            raise InputError(expected=expected, found=f"{len(given)} names", fix=fix)
-        self.provenance = replace(self.provenance, class_names=given)
+            raise InputError(expected=expected, found=f"{len(new_names)} names", fix=fix)
+        self.provenance = replace(self.provenance, class_names=new_names)
 
     @property
     def per_class(self) -> PerClass | None:
@@ -157,7 +157,7 @@ class Report(Mapping[str, float]):
         return interval_of(self.record, key)
 
     def require_statistics(self) -> ClassStatistics:
-        """Return the class statistics.
+        """Return the class statistics, which a later measurement takes as its reference.
 
         Raises:
             InputError: If the report was read from a file, which does not hold them, or measured
@@ -211,19 +211,21 @@ class Report(Mapping[str, float]):
         else:
             fix = "pass a file that Report.save wrote as .json"
             name, content = str(source), read_file(Path(source), expected="a report", fix=fix)
-        probe, origin, of_model = parse_content(
+        probe, origin, is_model = parse_content(
             parsed_report,
             content,
             expected="a report that ncscope wrote",
             name=name,
             fix="pass what Report.save wrote as .json",
         )
-        read = ModelReport(probe, {}, origin) if of_model else Report(probe.layers[0], None, origin)
-        if not isinstance(read, cls):
+        report = (
+            ModelReport(probe, {}, origin) if is_model else Report(probe.layers[0], None, origin)
+        )
+        if not isinstance(report, cls):
             fix = "read it by Report.from_json"
             expected = "a report of a model"
             raise InputError(expected=expected, found=f"{name}: one of features", fix=fix)
-        return read
+        return report
 
     def rows(self) -> list[dict[str, object]]:
         """Return a flat row for each layer and metric: value, value at collapse, trust."""

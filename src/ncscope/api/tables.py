@@ -10,7 +10,7 @@ from ncscope.errors import InputError, printable
 if TYPE_CHECKING:
     import pandas
 
-Parsed = TypeVar("Parsed")
+Content = TypeVar("Content")
 
 
 def csv_text(rows: Sequence[Mapping[str, object]]) -> str:
@@ -63,8 +63,8 @@ def data_frame(rows: Sequence[Mapping[str, object]]) -> "pandas.DataFrame":
 
 
 def parse_content(
-    parse: Callable[[bytes], Parsed], content: bytes, *, expected: str, name: str, fix: str
-) -> Parsed:
+    parse: Callable[[bytes], Content], content: bytes, *, expected: str, name: str, fix: str
+) -> Content:
     """Parse the content of a file, and turn every failure into an InputError of one line.
 
     Args:
