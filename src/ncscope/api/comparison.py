@@ -45,13 +45,13 @@ class ReportSources:
         from ncscope.report.comparison import comparison_table
         from ncscope.report.tables import probe_table
 
-        measured = self._measured()
-        if not measured:
+        columns = self._columns()
+        if not columns:
             return None
         only = next(iter(self.contents.values()))
         if len(self.contents) == 1 and isinstance(only, Report):
             return probe_table(only.probe)
-        return comparison_table(measured)
+        return comparison_table(columns)
 
     def save(self, path: str | Path, title: str | None = None) -> Path:
         """Write one HTML page: the page of a single source, or the comparison of several.
@@ -73,17 +73,17 @@ class ReportSources:
             for name in ("title", "lead", "facts"):
                 sections.pop(name, None)
         sections["title"] = title = title or sections.get("title") or " and ".join(self.contents)
-        measured = self._measured()
+        columns = self._columns()
         only = next(iter(self.contents.values()))
-        if len(self.contents) > 1 and measured:
-            page = comparison_page(title, measured, sections)
+        if len(self.contents) > 1 and columns:
+            page = comparison_page(title, columns, sections)
         elif self.sections or only is None:
             page = rendered_page(**sections)
         else:
             page = only.page(title)
         return write_text(path, page)
 
-    def _measured(self) -> "list[Compared]":
+    def _columns(self) -> "list[Compared]":
         """Return the sources that have measurements, as columns of a comparison."""
         from ncscope.report.comparison import Compared
 

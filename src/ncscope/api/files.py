@@ -198,8 +198,8 @@ def _find_weights_files(folder: Path) -> list[Path]:
         index = folder / f"{name}.index.json"
         if index.is_file():
             file = SavedFile.at(index)
-            with explain_read_errors(file), file.open() as opened:
-                names = set(json.loads(opened.read())["weight_map"].values())
+            with explain_read_errors(file), file.open() as stream:
+                names = set(json.loads(stream.read())["weight_map"].values())
                 if not names:
                     msg = "no shards"
                     raise ValueError(msg)
@@ -263,26 +263,26 @@ _DESCRIPTIONS: Mapping[Kind, tuple[str, str]] = {
 
 def _read_npz(file: SavedFile, entries: Collection[str]) -> Mapping[str, Any]:
     """Read some entries of an .npz file; the others are named without being read."""
-    with explain_read_errors(file), file.open() as opened, zipfile.ZipFile(opened) as archive:
+    with explain_read_errors(file), file.open() as stream, zipfile.ZipFile(stream) as archive:
         members = archive.infolist()
         names = [info.filename.removesuffix(".npy") for info in members]
-        wanted = {n: info for n, info in zip(names, members, strict=True) if n in entries}
-        twice = [name for name in wanted if names.count(name) > 1]
+        members_by_name = {n: info for n, info in zip(names, members, strict=True) if n in entries}
+        twice = [name for name in members_by_name if names.count(name) > 1]
         if twice:
             expected, fix = f"{twice[0]} once in {file.name}", "save every array once"
             raise InputError(expected=expected, found="several entries of it", fix=fix)
         # The headers alone say how much memory the arrays need: a few kilobytes of zip can unpack
         # to any size, so nothing is read before the sum is checked.
-        needed = 0
-        for info in wanted.values():
-            with archive.open(info) as stream:
-                needed += _check_array(stream.read(LONGEST_HEADER), info.file_size)
+        size = 0
+        for info in members_by_name.values():
+            with archive.open(info) as member:
+                size += _check_array(member.read(LONGEST_HEADER), info.file_size)
         fix = "save arrays as .npy and pass --features and --labels, which are read in parts"
-        check_memory(needed, f"the arrays of {file.name}", fix)
+        check_memory(size, f"the arrays of {file.name}", fix)
         arrays = {}
-        for name, info in wanted.items():
-            with archive.open(info) as stream:
-                arrays[name] = np.lib.format.read_array(stream, allow_pickle=False)
+        for name, info in members_by_name.items():
+            with archive.open(info) as member:
+                arrays[name] = np.lib.format.read_array(member, allow_pickle=False)
         return dict.fromkeys(names) | arrays
 
 
@@ -304,12 +304,12 @@ def _list_names(entries: Collection[Any]) -> str:
     """Return the names of a file's entries as text; long names and long lists are cut."""
     short = Repr()
     short.maxother = 60
-    shown = [
+    names = [
         name[:60] if isinstance(name, str) else short.repr(name)
         for name in islice(entries, _MOST_NAMES_SHOWN)
     ]
-    more = len(entries) - len(shown)
-    return ", ".join(sorted(shown)) + (f" and {more:,} more" if more else "") or "none"
+    more = len(entries) - len(names)
+    return ", ".join(sorted(names)) + (f" and {more:,} more" if more else "") or "none"
 
 
 @contextmanager
@@ -364,16 +364,18 @@ def _check_array(head: bytes, size: int) -> int:
     """
     start = io.BytesIO(head)
     version = np.lib.format.read_magic(start)
-    first = version == (1, 0)  # later versions have a longer field for the header's length
-    read = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(start)
+    # Later versions of the format have a longer field for the header's length.
+    if version == (1, 0):
+        shape, _, dtype = np.lib.format.read_array_header_1_0(start)
+    else:
+        shape, _, dtype = np.lib.format.read_array_header_2_0(start)
     if dtype.hasobject:
         msg = "Object arrays are pickled"
         raise ValueError(msg)
     # An entry of a type without bytes counts as one byte, or its shape could have any size.
-    needed, held = math.prod(shape) * max(1, dtype.itemsize), size - start.tell()
-    if min(shape, default=0) < 0 or needed > held:
+    length, most = math.prod(shape) * max(1, dtype.itemsize), size - start.tell()
+    if min(shape, default=0) < 0 or length > most:
         array = f"{dtype} of shape {shape}"
-        msg = f"{array[:80]} takes {needed:,} bytes, and there are {held:,}"
+        msg = f"{array[:80]} takes {length:,} bytes, and there are {most:,}"
         raise ValueError(msg)
-    return needed
+    return length

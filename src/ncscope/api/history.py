@@ -325,6 +325,7 @@ class History:
 
         folder = Path(folder)
         for run in dict.fromkeys(each.run for each in self):
+            # A run may be named ../x, which would lead out of the folder.
             part = folder / re.sub(r"[^\w.=-]+", "-", run).strip(".") if run else folder
             try:
                 part.mkdir(parents=True, exist_ok=True)

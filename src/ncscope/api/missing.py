@@ -5,7 +5,7 @@ from difflib import get_close_matches
 
 from ncscope.metrics.evaluate import select
 
-_NEEDED = {
+_NEEDS = {
     "head": "the classifier's weight",
     "outputs": "a classifier with an output for each class, not one logit",
     "decisions": "a second pass over the features",
@@ -27,10 +27,12 @@ def explain_missing_key(key: object, present: Iterable[str], *, labelled: bool) 
     """
     for row in select(None):
         if key in (row.key, *row.aliases):
-            needed = ["labels"] if row.needs_classes and not labelled else []
-            needed += dict.fromkeys(text for name, text in _NEEDED.items() if name in row.needs)
-            needs = f" and needs {', '.join(needed)}" if needed else ""
-            return KeyError(f"{key!r} was not measured; it is in the group {row.group!r}{needs}")
+            needs = ["labels"] if row.needs_classes and not labelled else []
+            needs += dict.fromkeys(text for name, text in _NEEDS.items() if name in row.needs)
+            and_needs = f" and needs {', '.join(needs)}" if needs else ""
+            return KeyError(
+                f"{key!r} was not measured; it is in the group {row.group!r}{and_needs}"
+            )
     nearest = get_close_matches(str(key).lower(), list(present), n=1)
     return KeyError(f"{key!r}; did you mean {nearest[0]!r}?" if nearest else key)
 

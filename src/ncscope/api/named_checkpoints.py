@@ -106,7 +106,7 @@ def rank_models(
         with naming_checkpoint(name):
             device = find_device(image_options.device)
             saved = None if file is None else load_weights(file, weights_key)
-            opened = open_model(
+            named_model = open_model(
                 model,
                 None,
                 (source or data).shape,
@@ -115,13 +115,13 @@ def rank_models(
                 weights_from=f"{model}@FILE",
                 trained_on="--pretraining" if source is None else None,
             )
-            if saved is not None and opened.weights is not None:
-                notes += [f"{name}: {note}" for note in weights_notes(saved, opened.weights)]
+            if saved is not None and named_model.weights is not None:
+                notes += [f"{name}: {note}" for note in weights_notes(saved, named_model.weights)]
             del saved  # tensors as large as the model
-            opened.model.to(device)
-            size = sum(weight.numel() for weight in opened.model.parameters())
-            inputs = _measure_images(name, opened, data, source, image_options, device, start)
-            del opened  # the probe needs the memory that the model takes
+            named_model.model.to(device)
+            size = sum(weight.numel() for weight in named_model.model.parameters())
+            inputs = _measure_images(name, named_model, data, source, image_options, device, start)
+            del named_model  # the probe needs the memory that the model takes
             start(f"{name}: probe")
             ranks.append(
                 ranked(
@@ -166,7 +166,7 @@ def _split_checkpoint_name(name: str) -> tuple[str, Path | None]:
 
 def _measure_images(
     name: str,
-    opened: NamedModel,
+    named_model: NamedModel,
     data: ImageData,
     source: ImageData | None,
     image_options: ImageOptions,
@@ -177,7 +177,7 @@ def _measure_images(
 
     Args:
         name: Name of the checkpoint, for the progress.
-        opened: Model, on the device.
+        named_model: Model, on the device.
         data: Downstream set.
         source: Set that the model was trained on, if known.
         image_options: Settings for running the model.
@@ -185,15 +185,15 @@ def _measure_images(
         start: Function that reports the beginning of a part, and returns one for its batches.
     """
     # A library prepares the images for its model; other networks see them as those of training.
-    prepares = opened.prepared is not None
-    shown = data if prepares or source is None else seen_as(data, source)
+    prepares = named_model.prepared is not None
+    images_of_model = data if prepares or source is None else seen_as(data, source)
     inputs: dict[str, Any] = {}
     outputs: list[SourceOutputs | None] = []
-    for part, images in _parts(shown).items():
+    for part, images in _parts(images_of_model).items():
         on_batch = start(f"{name}: {part} images")
-        loader = make_loader(opened, images, image_options)
+        loader = make_loader(named_model, images, image_options)
         features, labels, rows = head_readings(
-            opened.model, loader, has_head=opened.has_head, on_batch=on_batch
+            named_model.model, loader, has_head=named_model.has_head, on_batch=on_batch
         )
         inputs[part] = checked_labelled(features.to(device), labels.to(device))
         if part != "test":
@@ -207,10 +207,10 @@ def _measure_images(
     if source is not None:
         on_batch = start(f"{name}: pretraining images")
         inputs["pretraining"] = head_moments(
-            opened.model,
-            make_loader(opened, source.train, image_options),
+            named_model.model,
+            make_loader(named_model, source.train, image_options),
             source.num_classes,
-            has_head=opened.has_head,
+            has_head=named_model.has_head,
             on_batch=on_batch,
         )
     return inputs

@@ -115,8 +115,8 @@ def read_image_splits(image_options: ImageOptions, seed: int) -> ImageData:
         validation = read_folder(folder, "validation") if "validation" in splits else None
         return ImageData(image_options.data, train, test, classes, shape, validation)
     held_out = hold_out(train.labels, seed)
-    halves = (train.subset(torch.nonzero(mask).flatten()) for mask in (~held_out, held_out))
-    return ImageData(image_options.data, *halves, classes, shape)
+    rest, test = (train.subset(torch.nonzero(mask).flatten()) for mask in (~held_out, held_out))
+    return ImageData(image_options.data, rest, test, classes, shape)
 
 
 def _find_folder(data: str) -> Path:
@@ -134,7 +134,9 @@ def _shape(images: Images) -> Shape:
     return 3, size, size
 
 
-def make_loader(opened: NamedModel, images: Images, image_options: ImageOptions) -> DataLoader[Any]:
+def make_loader(
+    named_model: NamedModel, images: Images, image_options: ImageOptions
+) -> DataLoader[Any]:
     """Make a loader of the images in their order, prepared as in the model's training.
 
     Raises:
@@ -142,8 +144,12 @@ def make_loader(opened: NamedModel, images: Images, image_options: ImageOptions)
             the data set is requested and the model does not run on the first image. Also if a model
             of Hugging Face has none, and nothing is requested.
     """
-    prepare = opened.prepared if image_options.preprocess != "data" else None
-    if opened.prepared is None and opened.input_name and image_options.preprocess != "data":
+    prepare = named_model.prepared if image_options.preprocess != "data" else None
+    if (
+        named_model.prepared is None
+        and named_model.input_name
+        and image_options.preprocess != "data"
+    ):
         raise InputError(
             expected="an image processor beside the model of Hugging Face",
             found="none",
@@ -154,20 +160,20 @@ def make_loader(opened: NamedModel, images: Images, image_options: ImageOptions)
         fix = "leave --preprocess out"
         found = "none for the catalogue's networks"
         raise InputError(expected="the model's own preprocessing", found=found, fix=fix)
-    plain = prepare is None and opened.input_name is None
-    items: Dataset[Any] = images if plain else _Inputs(images, prepare, opened.input_name)
-    if prepare is None and (opened.prepared or opened.input_name):
+    plain = prepare is None and named_model.input_name is None
+    items: Dataset[Any] = images if plain else _Inputs(images, prepare, named_model.input_name)
+    if prepare is None and (named_model.prepared or named_model.input_name):
         # Only a forward pass tells whether the model takes images that were not made for it. Its
         # own error on the first batch would not say what to do.
-        inputs, _ = split(default_collate([items[0]]), device_of(opened.model))
+        inputs, _ = split(default_collate([items[0]]), device_of(named_model.model))
         try:
-            with measuring(opened.model), kept_buffers(opened.model):
-                forward(opened.model, inputs)
+            with measuring(named_model.model), kept_buffers(named_model.model):
+                forward(named_model.model, inputs)
         except (RuntimeError, ValueError, AssertionError) as error:
             message = " ".join(str(error).split())[:200]
             size = " x ".join(map(str, images[0][0].shape))
             fix = "leave --preprocess out, to use the model's own preprocessing"
-            if opened.prepared is None:
+            if named_model.prepared is None:
                 fix = (
                     "write the image processor of the model's training beside the model, with "
                     "processor.save_pretrained(FOLDER), and leave --preprocess out"
@@ -190,6 +196,7 @@ def find_device(name: str) -> torch.device:
     if name == "auto":
         chosen = "cuda" if torch.cuda.is_available() else "cpu"
     try:
+        # torch.device takes the names of devices that this machine lacks; an allocation does not.
         return torch.empty(0, device=chosen).device
     except (RuntimeError, AssertionError) as error:
         found = " ".join(str(error).split())[:120]
@@ -213,8 +220,8 @@ class _Inputs(Dataset[Any]):
             pixels = self.images[index][0]
         else:
             picture = self.images.picture(index)
-            whole = picture if isinstance(picture, Image) else to_pil_image(picture)
-            pixels = self.prepare(whole.convert("RGB"))
+            image = picture if isinstance(picture, Image) else to_pil_image(picture)
+            pixels = self.prepare(image.convert("RGB"))
         label = int(self.images.labels[index])
         if self.input_name is None:
             return pixels, label

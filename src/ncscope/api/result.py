@@ -316,6 +316,7 @@ class ModelReport(Report):
     ) -> None:
         last = probe.layers[-1]
         self._probe = probe
+        # The constructor of Report sets the provenance, and the setter passes it on to the layers.
         self.layers = {r.layer: Report(r, statistics.get(r.layer), origin) for r in probe.layers}
         super().__init__(last, statistics.get(last.layer), origin)
 

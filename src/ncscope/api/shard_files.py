@@ -102,7 +102,7 @@ def shard_identity(file: str) -> str:
 
 def load_shard_classifier(file: str) -> dict[str, Any]:
     """Return the entries ``weight`` and ``bias`` of a shard, as far as it has them."""
-    shard = _find_file(file)
+    shard = _fetch_file(file)
     with explain_read_errors(shard):
         if shard.start(len(_PARQUET)) == _PARQUET:
             return {}
@@ -143,7 +143,7 @@ def _open_file_system(address: str) -> tuple[Any, str]:
         raise InputError(expected=expected, found="none", fix=str(error)) from error
 
 
-def _find_file(file: str) -> SavedFile:
+def _fetch_file(file: str) -> SavedFile:
     """Return a file on disk, or the bytes at an address."""
     if not is_address(file):
         on_disk = SavedFile.at(file)
@@ -162,7 +162,7 @@ def _read_batches(file: str) -> Iterator[Any]:
             system, path = _open_file_system(file)
             stream = system.open(path, "rb")
     else:
-        on_disk = _find_file(file)
+        on_disk = _fetch_file(file)
         with explain_read_errors(source):
             stream = on_disk.open()
     with stream:
@@ -172,7 +172,7 @@ def _read_batches(file: str) -> Iterator[Any]:
         if parquet:
             yield from _read_parquet(stream, source)
             return
-    entries = load_samples(_find_file(file))
+    entries = load_samples(_fetch_file(file))
     yield entries["features"], entries["labels"]
 
 

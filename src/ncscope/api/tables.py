@@ -82,6 +82,7 @@ def parse_content(
         raise InputError(expected=expected, found=f"an HTML page, {name}", fix=fix)
     try:
         return parse(content)
+    # RecursionError: JSON nested a thousand deep; OverflowError: a whole number beyond all floats.
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         reason = f"nothing named {error}" if isinstance(error, KeyError) else error
         raise InputError(expected=expected, found=f"{name}: {reason}", fix=fix) from error

@@ -223,8 +223,8 @@ def rank_files(
         with naming_checkpoint(path):
             entries = load_samples(path, ("source_probabilities",))
             features = entries["features"]
-            needed = 2 * 8 * math.prod(features.shape)  # all features and both parts
-            check_memory(needed, "two copies in float64", "pass fewer samples")
+            size = 2 * 8 * math.prod(features.shape)  # all features and both parts
+            check_memory(size, "two copies in float64", "pass fewer samples")
             samples = checked_labelled(features, labels[0])
             train, test = split_samples(samples, seed)
             source = None
@@ -245,9 +245,10 @@ def rank_files(
             )
     facts = {"samples": len(labels[0]), "seed": seed}
     notes = checksum_notes(paths)
-    missing = [] if table is None else [path for path in paths if path not in table.models]
-    if missing:
-        note = f"The results have no rows for {', '.join(missing)}: they have no baselines."
+    models = paths if table is None else table.models
+    absent = [path for path in paths if path not in models]
+    if absent:
+        note = f"The results have no rows for {', '.join(absent)}: they have no baselines."
         notes = (note, *notes)
     ranking = ranking_of(ranks, accuracy, seed)
     return TransferReport(ranking, facts, notes, static=judge_baselines(table, seed))

@@ -1,4 +1,4 @@
-"""Checks that a file can be written, before hours of work, and files of figures."""
+"""Checks, before hours of work, that a file can be written; and writing it whole or not at all."""
 
 import io
 import os
@@ -83,7 +83,7 @@ def write_figure(path: Path, figure: "Figure", **options: Any) -> Path:
         figure: Figure to write.
         options: Options of ``Figure.savefig``.
     """
-    content = io.BytesIO()
+    content = io.BytesIO()  # savefig to a path would leave half a file if the disk is full
     figure.savefig(content, format=path.suffix[1:], **options)
     return write_bytes(path, content.getvalue())
 

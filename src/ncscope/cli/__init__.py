@@ -26,7 +26,7 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
         arguments: Arguments of the command. By default, the arguments of this process; SIGTERM then
             ends the process after clean-up, as Control-C does, with exit code 143.
     """
-    is_process, control_c = arguments is None, signal.getsignal(signal.SIGINT)
+    is_process = arguments is None
     if is_process:
         # While modules load there is nothing to clean up, and an exception would show as a
         # traceback from the middle of an import.
@@ -35,9 +35,7 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
     from ncscope.cli.running import main as run
 
     if is_process:
-        # A handler that somebody else has set before, such as a debugger's, comes back.
-        is_default = control_c == signal.default_int_handler
-        _replace(signal.SIGINT, _leave, _interrupt if is_default else control_c)
+        _replace(signal.SIGINT, _leave, _interrupt)
         _replace(signal.SIGTERM, _leave, _stop)
     run(arguments)
 
