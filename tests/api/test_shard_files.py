@@ -15,7 +15,7 @@ from ncscope.api.shard_files import (
     shard_identity,
 )
 from ncscope.errors import InputError
-from tests.api.shards import WRITERS, cut, save_npz, save_parquet, saved
+from tests.api.shards import WRITERS, cut, save_npz, save_parquet, save_shards
 
 pyarrow = pytest.importorskip("pyarrow")
 fsspec = pytest.importorskip("fsspec")
@@ -31,7 +31,7 @@ def test_all_kinds_hold_the_same_samples(tmp_path) -> None:
         np.testing.assert_array_equal(rows, features)
         np.testing.assert_array_equal(classes, labels)
     expected = ncscope.measure_shards([[part] for part in samples.parts])
-    assert dict(ncscope.measure_shards(saved(tmp_path, samples))) == dict(expected)
+    assert dict(ncscope.measure_shards(save_shards(tmp_path, samples))) == dict(expected)
 
 
 def test_parquet_is_read_by_batches(tmp_path, monkeypatch) -> None:
@@ -43,7 +43,7 @@ def test_parquet_is_read_by_batches(tmp_path, monkeypatch) -> None:
 @pytest.mark.parametrize("protocol", ["memory", "file"])
 def test_any_address_is_read(protocol: str, tmp_path) -> None:
     samples = cut()
-    files = saved(tmp_path, samples)
+    files = save_shards(tmp_path, samples)
     if protocol == "file":
         pattern = f"file://{tmp_path}/*.*"
     else:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 RunSections = Callable[[Mapping[str, Path]], Mapping[str, Any]]
 """Function that returns the sections of a page about folders of runs, by their name on the page.
 
-The sections are variables of ``page.html.j2``. Folders that hold no run of the function's package
-have no part in them; without any other, the result is empty.
+The sections are variables of ``page.html.j2``. A folder without a run of the function's package
+adds nothing to them; if all folders are such, the result is empty.
 """
 
 

@@ -120,7 +120,9 @@ def _load_entries(
 
 
 def checksum_notes(files: Iterable[str | Path | SavedFile]) -> tuple[str, ...]:
-    """Return a sentence on files of torch.save without checksums, in which damage is not seen.
+    """Return a sentence that names files of torch.save without checksums; empty if there are none.
+
+    Damage inside of such a file would go unnoticed.
 
     Args:
         files: Files of any kind that were read before.

@@ -71,12 +71,12 @@ def read_images(image_options: ImageOptions) -> tuple[Images, int, Shape]:
 
 
 def read_ood_images(data: str, images: Images, image_options: ImageOptions) -> Images:
-    """Read images of another data set in the size, channels and normalisation of given ones.
+    """Read images of another data set in the size, channels and normalisation of the first set.
 
     Args:
         data: A data set of the catalogue, or a folder of images; the split is that of the options.
-        images: Images whose preprocessing is taken.
-        image_options: Options of these images.
+        images: Images of the first set.
+        image_options: Options of the first set.
 
     Raises:
         InputError: If the data set or the split does not exist.

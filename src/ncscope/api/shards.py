@@ -93,7 +93,7 @@ def measure_shards(
     prior: Prior = "empirical",
     weight_decay: NotNegative = 0.0,
     precision: Precision = "float64",
-    map: Map = builtins.map,  # noqa: A002, the name says what will do
+    map: Map = builtins.map,  # noqa: A002, it takes the place of the builtin
 ) -> Report:
     """Measure neural collapse in a data set given in parts, which several machines may read.
 
