@@ -184,13 +184,13 @@ def test_class_names_of_a_report_are_those_of_its_history() -> None:
     assert named.provenance.class_names == ("x",)
 
 
-def changed(whole: dict[str, Any], name: str, value: object) -> dict[str, Any]:
+def change_first(whole: dict[str, Any], name: str, value: object) -> dict[str, Any]:
     """A file's content with another value in its first measurement."""
     first, *rest = whole["measurements"]
     return {**whole, "measurements": [{**first, name: value}, *rest]}
 
 
-def damaged(text: str) -> list[tuple[str, str]]:
+def damage(text: str) -> list[tuple[str, str]]:
     """Files that are no history, each with a part of what is said of it."""
     whole = json.loads(text)
     origin = whole["provenance"]
@@ -204,9 +204,9 @@ def damaged(text: str) -> list[tuple[str, str]]:
         (json.dumps(later), "schema version 2, where this ncscope reads 1"),
         (json.dumps({**whole, "measurements": [[]]}), "no JSON object where one should be"),
         (json.dumps({**whole, "provenance": {}}), "nothing named 'seed'"),
-        (json.dumps(changed(whole, "step", 10**400)), "a whole number of 401 digits"),
+        (json.dumps(change_first(whole, "step", 10**400)), "a whole number of 401 digits"),
         (text.replace('"step": 0', '"step": 1e999', 1), "a finite step"),
-        (json.dumps(changed(whole, "split", 3)), "3 where a text should be"),
+        (json.dumps(change_first(whole, "split", 3)), "3 where a text should be"),
         (json.dumps({**whole, "provenance": {**origin, "versions": [1]}}), "no JSON object"),
         (json.dumps({**whole, "provenance": {**origin, "seed": "x"}}), "'x' where a whole number"),
         (json.dumps({**whole, "provenance": {**origin, "date": 5}}), "5 where a text should be"),
@@ -217,7 +217,7 @@ def damaged(text: str) -> list[tuple[str, str]]:
 
 def test_a_damaged_file_gets_one_line(history: History, tmp_path: Path) -> None:
     text = history.save(tmp_path / "run.json").read_text()
-    for index, (content, said) in enumerate(damaged(text)):
+    for index, (content, said) in enumerate(damage(text)):
         file = tmp_path / f"{index}.json"
         file.write_text(content)
         with pytest.raises(InputError, match="expected a history that ncscope wrote") as caught:
@@ -382,7 +382,7 @@ def test_what_tensorboard_cannot_hold_is_refused(tmp_path: Path, monkeypatch: An
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="folder"):
         whole.to_tensorboard(tmp_path / "file" / "logs")
-    monkeypatch.setattr("ncscope.api.tensorboard_log.find_spec", lambda name: None)
+    monkeypatch.setattr("ncscope.api.history.find_spec", lambda name: None)
     with pytest.raises(InputError, match="library tensorboard, found that it is not installed"):
         whole.to_tensorboard(tmp_path)
 

@@ -10,7 +10,7 @@ from ncscope.api.inputs import (
     checked_unlabelled,
     refuse_without_labels,
 )
-from ncscope.api.missing import left_out_note
+from ncscope.api.missing import note_omissions
 from ncscope.api.result import Report
 from ncscope.arguments import NotNegative, Size, check_arguments
 from ncscope.errors import InputError
@@ -136,7 +136,7 @@ def measure(
         ood=None if ood is None else checked_ood(ood, samples.features),
         by_class=True,
     )
-    lacking = left_out_note(groups, record.metrics, one_logit=samples.one_logit)
+    lacking = note_omissions(groups, record.metrics, one_logit=samples.one_logit)
     one = [ONE_LOGIT] if samples.one_logit else []
     return Report(replace(record, notes=(*one, *record.notes, *lacking)), stats)
 
@@ -211,7 +211,7 @@ def _reference_statistics(
         found = type(reference).__name__
         raise InputError(expected="moments or a report as reference", found=found, fix=fix)
     stats = (
-        finish(reference) if isinstance(reference, ClassMoments) else reference.known_statistics()
+        finish(reference) if isinstance(reference, ClassMoments) else reference.require_statistics()
     )
     if stats.dim != dim:
         fix = "measure the same layer of the same model on the training set"

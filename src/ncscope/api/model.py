@@ -96,7 +96,7 @@ def statistics_by_layer(reference: ModelReport | None) -> dict[str, ClassStatist
     """
     if reference is None:
         return None
-    return {name: report.known_statistics() for name, report in reference.layers.items()}
+    return {name: report.require_statistics() for name, report in reference.layers.items()}
 
 
 def _options_of_report(options: Options | None, fields: OptionFields) -> Options:

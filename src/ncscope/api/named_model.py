@@ -9,11 +9,11 @@ from ncscope.api.files import load_weights
 from ncscope.api.model import measure_model
 from ncscope.api.named_images import (
     ImageOptions,
-    checked_device,
-    class_names_of,
-    images_of_split,
-    images_outside,
-    loader_for,
+    find_device,
+    make_loader,
+    read_class_names,
+    read_images,
+    read_ood_images,
 )
 from ncscope.api.result import ModelReport
 from ncscope.errors import InputError
@@ -58,8 +58,8 @@ def measure_named_model(
         fix = "name the file that has this entry"
         expected = "--weights with --weights-key"
         raise InputError(expected=expected, found="none", fix=fix)
-    device = checked_device(image_options.device)
-    images, classes, shape = images_of_split(image_options)
+    device = find_device(image_options.device)
+    images, classes, shape = read_images(image_options)
     saved = None if weights is None else load_weights(weights, weights_key)
     opened = open_model(
         name,
@@ -68,21 +68,21 @@ def measure_named_model(
         weights=None if saved is None else saved.tensors,
         download=image_options.download,
     )
-    outside = None if ood is None else images_outside(ood, images, image_options)
+    outside = None if ood is None else read_ood_images(ood, images, image_options)
     counts = None
     if options.prior == "uniform":
         counts = torch.bincount(images.labels, minlength=classes)
     report = measure_model(
         opened.model.to(device),
-        loader_for(opened, images, image_options),
+        make_loader(opened, images, image_options),
         replace(options, class_counts=counts),
-        ood=None if outside is None else loader_for(opened, outside, image_options),
+        ood=None if outside is None else make_loader(opened, outside, image_options),
     )
     report.provenance = provenance(
         model=name,
         weights="" if saved is None else saved.file,
         data=image_options.data,
-        class_names=class_names_of(image_options),
+        class_names=read_class_names(image_options),
         split=image_options.split,
         caller="ncscope measure-model",
     )

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ncscope.api.missing import missing_key
+from ncscope.api.missing import explain_missing_key
 from ncscope.api.per_class import PerClass
-from ncscope.api.tables import csv_text, data_frame, parsed_content
-from ncscope.api.writable import checked_file, write_figure, write_text
+from ncscope.api.tables import csv_text, data_frame, parse_content
+from ncscope.api.writable import check_file, write_figure, write_text
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
 from ncscope.files import read_file
@@ -80,7 +80,7 @@ class Report(Mapping[str, float]):
         try:
             return self.record.metrics[key]
         except KeyError:
-            raise missing_key(key, self, labelled=self.num_classes > 0) from None
+            raise explain_missing_key(key, self, labelled=self.num_classes > 0) from None
 
     def __contains__(self, key: object) -> bool:
         return key in self.record.metrics
@@ -113,12 +113,12 @@ class Report(Mapping[str, float]):
 
     @class_names.setter
     def class_names(self, names: Iterable[str]) -> None:
-        given = tuple(map(str, names))
-        if given and len(given) != self.num_classes:
+        new_names = tuple(map(str, names))
+        if new_names and len(new_names) != self.num_classes:
             expected = f"a name for each of the {self.num_classes} classes"
             fix = "pass the names in the order of the labels"
-            raise InputError(expected=expected, found=f"{len(given)} names", fix=fix)
-        self.provenance = replace(self.provenance, class_names=given)
+            raise InputError(expected=expected, found=f"{len(new_names)} names", fix=fix)
+        self.provenance = replace(self.provenance, class_names=new_names)
 
     @property
     def per_class(self) -> PerClass | None:
@@ -153,11 +153,11 @@ class Report(Mapping[str, float]):
         from ncscope.report.numbers import interval_of
 
         if key not in self:
-            raise missing_key(key, self, labelled=self.num_classes > 0)
+            raise explain_missing_key(key, self, labelled=self.num_classes > 0)
         return interval_of(self.record, key)
 
-    def known_statistics(self) -> ClassStatistics:
-        """Return the class statistics.
+    def require_statistics(self) -> ClassStatistics:
+        """Return the class statistics, which a later measurement takes as its reference.
 
         Raises:
             InputError: If the report was read from a file, which does not hold them, or measured
@@ -211,19 +211,21 @@ class Report(Mapping[str, float]):
         else:
             fix = "pass a file that Report.save wrote as .json"
             name, content = str(source), read_file(Path(source), expected="a report", fix=fix)
-        probe, origin, of_model = parsed_content(
+        probe, origin, is_model = parse_content(
             parsed_report,
             content,
             expected="a report that ncscope wrote",
             name=name,
             fix="pass what Report.save wrote as .json",
         )
-        read = ModelReport(probe, {}, origin) if of_model else Report(probe.layers[0], None, origin)
-        if not isinstance(read, cls):
+        report = (
+            ModelReport(probe, {}, origin) if is_model else Report(probe.layers[0], None, origin)
+        )
+        if not isinstance(report, cls):
             fix = "read it by Report.from_json"
             expected = "a report of a model"
             raise InputError(expected=expected, found=f"{name}: one of features", fix=fix)
-        return read
+        return report
 
     def rows(self) -> list[dict[str, object]]:
         """Return a flat row for each layer and metric: value, value at collapse, trust."""
@@ -271,7 +273,7 @@ class Report(Mapping[str, float]):
             InputError: If the suffix is none of these, the folder cannot be written, or writing
                 fails, for example on a full disk.
         """
-        path = writable_file(path)
+        path = check_file(path, REPORTS)
         if path.suffix == ".json":
             return write_text(path, self.to_json() + "\n")
         if path.suffix == ".csv":
@@ -314,6 +316,7 @@ class ModelReport(Report):
     ) -> None:
         last = probe.layers[-1]
         self._probe = probe
+        # The constructor of Report sets the provenance, and the setter passes it on to the layers.
         self.layers = {r.layer: Report(r, statistics.get(r.layer), origin) for r in probe.layers}
         super().__init__(last, statistics.get(last.layer), origin)
 
@@ -336,15 +339,3 @@ class ModelReport(Report):
     def as_dict(self) -> dict[str, object]:
         """Return the report of the head's features, with each layer's report under ``layers``."""
         return super().as_dict() | {"layers": {n: r.as_dict() for n, r in self.layers.items()}}
-
-
-def writable_file(path: str | Path) -> Path:
-    """Check that a report can be saved at a path, and return the path.
-
-    Args:
-        path: Path, as for `Report.save`.
-
-    Raises:
-        InputError: If the suffix is none of `REPORTS`, or the path cannot be written.
-    """
-    return checked_file(path, REPORTS)

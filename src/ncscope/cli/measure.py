@@ -166,9 +166,10 @@ def announce(save: Path | None, *, slow: bool) -> None:
         cost = "Standard errors: 20 more measurements, in about 20 times the time of one."
         print(cost, file=sys.stderr)
     if save is not None:
-        from ncscope.api.result import writable_file
+        from ncscope.api.result import REPORTS
+        from ncscope.api.writable import check_file
 
-        writable_file(save)
+        check_file(save, REPORTS)
 
 
 def measure_arrays(
@@ -187,14 +188,14 @@ def measure_arrays(
         load_classifier,
         load_features,
         load_samples,
-        standard_input,
+        read_standard_input,
     )
     from ncscope.api.measure import measure as measure_features
     from ncscope.measurement.provenance import provenance
 
     head = arrays.pop("weight", None)
     classifier = {} if head is None else load_classifier(head)
-    sources: list[Any] = [standard_input() if file == "-" else file for file in files]
+    sources: list[Any] = [read_standard_input() if file == "-" else file for file in files]
     entries: dict[str, Any] = load_samples(sources[0]) if sources else {}
     entries |= classifier | {name: load_array(path) for name, path in arrays.items()}
     outside = None if ood is None else load_features(ood)
@@ -243,8 +244,13 @@ def measure_shard_files(
         KeyboardInterrupt: If the user interrupts; the message says how to continue.
     """
     from ncscope.api.files import load_array, load_classifier
-    from ncscope.api.shard_files import classifier_in, expanded, is_address, name_of
-    from ncscope.api.shard_work import measure_files, remove_states
+    from ncscope.api.measure_files import measure_files, remove_states
+    from ncscope.api.shard_files import (
+        expand_patterns,
+        is_address,
+        load_shard_classifier,
+        shard_name,
+    )
     from ncscope.measurement.provenance import provenance
 
     if not patterns:
@@ -261,9 +267,9 @@ def measure_shard_files(
     head = arrays.pop("weight", None)
     classifier = {} if head is None else load_classifier(head)
     classifier |= {name: load_array(path) for name, path in arrays.items()}
-    files = expanded(patterns)
+    files = expand_patterns(patterns)
     if "weight" not in classifier:
-        classifier = classifier_in(files[0]) | classifier
+        classifier = load_shard_classifier(files[0]) | classifier
     folder = work
     if cluster is not None and work is None:
         # Commands on other files, in the same folder, must not go on from these states.
@@ -290,9 +296,9 @@ def measure_shard_files(
             part, done, total = progress
             msg = f"the same command goes on after {done} of {total} files of the {part}"
         raise KeyboardInterrupt(msg) from None
-    named = name_of(files[0])
+    named = shard_name(files[0])
     if len(files) > 1:
-        named = f"{len(files)} files, {named} to {name_of(files[-1])}"
+        named = f"{len(files)} files, {named} to {shard_name(files[-1])}"
     report.provenance = provenance(data=named, caller="ncscope measure")
     return with_checksum_notes(report, [head, *(file for file in files if not is_address(file))])
 
