@@ -115,8 +115,8 @@ def _warn_of_few_samples(stats: ClassStatistics, values: Collection[str]) -> Ite
         what = f"dimension {stats.dim:,}" if size == stats.dim else f"{stats.k:,} classes"
         enough = SAMPLES_PER_DIMENSION * size
         yield (
-            f"{n:,} samples are few for {what}: random labels give {' and '.join(effects)}. Compare "
-            f"with the chance level (baseline), or measure {enough:,} samples."
+            f"{n:,} samples are few for {what}: random labels give {' and '.join(effects)}. "
+            f"Compare with the chance level (baseline), or measure {enough:,} samples."
         )
 
 
