@@ -49,11 +49,11 @@ def select(groups: Iterable[str] | None) -> list[Metric]:
         fix = f"for {unknown[0]!r} pass {' or '.join(near)}" if near else "drop or correct them"
         expected = f"groups among {GROUPS}, or keys of metrics"
         raise InputError(expected=expected, found=str(unknown), fix=fix)
-    named = {single[key].key for key in wanted - set(GROUPS)}
+    by_key = {single[key].key for key in wanted - set(GROUPS)}
     return [
         row
         for row in METRICS.values()
-        if row.key in named or (not row.on_request and wanted & {row.group, *row.also})
+        if row.key in by_key or (not row.on_request and wanted & {row.group, *row.also})
     ]
 
 

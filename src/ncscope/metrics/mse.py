@@ -145,9 +145,9 @@ class _Problem:
 
     def _energy(self, weight: Float[Tensor, "b d"]) -> Float[Tensor, ""]:
         """Return the variation of the outputs within classes plus the decay of the weight."""
-        given = weight if self.units.scales is None else weight * self.units.scales
+        in_units = weight if self.units.scales is None else weight * self.units.scales
         energy = energies(self.units.within, weight.mT).sum()
-        return energy + self.decay * given.square().sum()
+        return energy + self.decay * in_units.square().sum()
 
     def _misfit(self, fitted: Float[Tensor, "b q"], rows: slice) -> Float[Tensor, ""]:
         r"""Sum $\sum_{c'}\pi_{c'}(W\mu_{c'}+b-e_{c'})_c^2$ over these rows."""

@@ -465,13 +465,13 @@ def find_principal_directions(
     """
     dim = len(covariance)
     values, vectors = symmetric_pairs(covariance)
-    known = int((values > rank_cut(values[0], dim)).sum())
-    kept = min(classes - 1, known)
-    if kept == dim or kept == 0:
-        return PrincipalDirections(vectors[:, :kept], 0.0 if kept else math.inf)
-    gap = float(values[kept - 1] - values[kept])
+    rank = int((values > rank_cut(values[0], dim)).sum())
+    count = min(classes - 1, rank)
+    if count == dim or count == 0:
+        return PrincipalDirections(vectors[:, :count], 0.0 if count else math.inf)
+    gap = float(values[count - 1] - values[count])
     error = _ROUNDING * float(values[0]) / gap if gap else math.inf
-    return PrincipalDirections(vectors[:, :kept], error)
+    return PrincipalDirections(vectors[:, :count], error)
 
 
 @dataclass(frozen=True)

@@ -197,8 +197,8 @@ class RegressionSums(RegressionSource):
     def least_error(self) -> Float[Tensor, ""]:
         """Return the sum of squared errors of least squares with an intercept."""
         values, components = self._eigen
-        kept = components[:, values > 0].mT @ self.moments.cross
-        fitted = (kept.square().sum(1) / values[values > 0]).sum()
+        cross = components[:, values > 0].mT @ self.moments.cross
+        fitted = (cross.square().sum(1) / values[values > 0]).sum()
         return (self.moments.target_scatter.trace() - fitted).clamp(min=0)
 
     @cached_property

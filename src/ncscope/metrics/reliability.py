@@ -105,18 +105,18 @@ def _warn_of_few_samples(stats: ClassStatistics, values: Collection[str]) -> Ite
     n, size = stats.num_samples, max(stats.dim, stats.k - 1)
     if n >= SAMPLES_PER_DIMENSION * size:
         return
-    given = []
+    effects = []
     if "vci" in values or "linear_probe_mse" in values:
-        given.append(f"a vci of about {max(0.0, 1 - size / (n - 1)):.2g}")
+        effects.append(f"a vci of about {max(0.0, 1 - size / (n - 1)):.2g}")
     raised = [key for key in _RAISED if key in values]
-    if raised and (given or raised != ["ncc_accuracy"]):
-        given.append(f"a high {', '.join(raised)}")
-    if given:
+    if raised and (effects or raised != ["ncc_accuracy"]):
+        effects.append(f"a high {', '.join(raised)}")
+    if effects:
         what = f"dimension {stats.dim:,}" if size == stats.dim else f"{stats.k:,} classes"
         enough = SAMPLES_PER_DIMENSION * size
         yield (
-            f"{n:,} samples are few for {what}: random labels give {' and '.join(given)}. Compare "
-            f"with the chance level (baseline), or measure {enough:,} samples."
+            f"{n:,} samples are few for {what}: random labels give {' and '.join(effects)}. "
+            f"Compare with the chance level (baseline), or measure {enough:,} samples."
         )
 
 
@@ -200,9 +200,9 @@ def warn_of_missing_classes(stats: ClassStatistics, reference: ClassStatistics) 
 def _warn_of_absent_classes(stats: ClassStatistics) -> Iterator[str]:
     if stats.k == stats.num_classes:
         return
-    seen = torch.zeros(stats.num_classes, dtype=torch.bool)
-    seen[stats.classes.cpu()] = True
-    missing = torch.nonzero(~seen).squeeze(1).tolist()
+    present = torch.zeros(stats.num_classes, dtype=torch.bool)
+    present[stats.classes.cpu()] = True
+    missing = torch.nonzero(~present).squeeze(1).tolist()
     kind = "class" if len(missing) == 1 else "classes"
     hint = " (labels count from 0)" if missing == [0] else ""
     yield (

@@ -119,11 +119,11 @@ def estimate_errors(
         random_sizes: True if the class sizes of the replicates vary.
     """
     if not replicates:
-        said = (
+        reason = (
             f"no standard errors: they need {GROUPS} samples in each class, and the fewest are "
             f"{sample.smallest}"
         )
-        return Uncertainty({}, {}, (), (said,))
+        return Uncertainty({}, {}, (), (reason,))
     estimates: dict[str, Estimate] = {}
     refused: dict[str, list[str]] = {}
     for row in METRICS.values():
