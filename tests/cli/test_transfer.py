@@ -14,7 +14,7 @@ from ncscope.api.named_images import ImageOptions, training_and_test_images
 from ncscope.cli import main
 from ncscope.cli.transfer import repeated
 from ncscope.data.catalogue import load
-from ncscope.data.downstream_sets import seen_as
+from ncscope.data.downstream_sets import prepare_like
 from ncscope.data.folders import read_folder
 from ncscope.models.forward import features_and_logits
 from ncscope.models.networks.catalogue import build
@@ -100,7 +100,7 @@ def test_networks_of_the_catalogue_see_images_as_those_that_they_were_trained_on
     assert (code, err) == (0, "")
     found = found_in(out)
     source = load("digits").train
-    through = seen_as(
+    through = prepare_like(
         training_and_test_images(ImageOptions("photos"), seed=0), load("digits")
     ).train
     parts = {part: read_folder(Path("photos", part), "train") for part in ("train", "test", "val")}

@@ -17,7 +17,7 @@ from ncscope.measurement.records import Measurement
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ncscope.report.comparison import Compared
+    from ncscope.report.comparison import ComparisonSource
 
 RunSections = Callable[[Mapping[str, Path]], Mapping[str, Any]]
 """Function that returns the sections of a page about folders of runs, by their name on the page.
@@ -42,16 +42,16 @@ class Sources:
 
     def table(self) -> "RenderableType | None":
         """Return the table for the terminal; None if there are no measurements."""
-        from ncscope.report.comparison import comparison_table
-        from ncscope.report.tables import probe_table
+        from ncscope.report.comparison import build_comparison_table
+        from ncscope.report.tables import build_probe_table
 
         compared = self._compared()
         if not compared:
             return None
         only = next(iter(self.contents.values()))
         if len(self.contents) == 1 and isinstance(only, Report):
-            return probe_table(only.probe)
-        return comparison_table(compared)
+            return build_probe_table(only.probe)
+        return build_comparison_table(compared)
 
     def save(self, path: str | Path, title: str | None = None) -> Path:
         """Write one HTML page: of one source its own page, of several a comparison.
@@ -63,8 +63,8 @@ class Sources:
         Raises:
             InputError: If the file cannot be written.
         """
-        from ncscope.report.comparison import comparison_page
-        from ncscope.report.page import rendered_page
+        from ncscope.report.comparison import render_comparison_page
+        from ncscope.report.page import render_page
 
         path = Path(path)
         check_file(path)
@@ -76,24 +76,24 @@ class Sources:
         compared = self._compared()
         only = next(iter(self.contents.values()))
         if len(self.contents) > 1 and compared:
-            page = comparison_page(title, compared, sections)
+            page = render_comparison_page(title, compared, sections)
         elif self.sections or only is None:
-            page = rendered_page(**sections)
+            page = render_page(**sections)
         else:
             page = only.page(title)
         return write_text(path, page)
 
-    def _compared(self) -> "list[Compared]":
-        from ncscope.report.comparison import Compared
+    def _compared(self) -> "list[ComparisonSource]":
+        from ncscope.report.comparison import ComparisonSource
 
         compared = []
         for name, content in self.contents.items():
             if isinstance(content, Report):
                 one = [Measurement(content.probe, 0)]
-                compared.append(Compared(name, one, "", content.provenance))
+                compared.append(ComparisonSource(name, one, "", content.provenance))
             elif content is not None and len(content):
                 origin = content.provenance
-                compared.append(Compared(name, content.measurements, content.unit, origin))
+                compared.append(ComparisonSource(name, content.measurements, content.unit, origin))
         return compared
 
 

@@ -16,7 +16,7 @@ from ncscope.api.named_images import (
     training_and_test_images,
 )
 from ncscope.api.transfer import KnownResults, OnStep, TransferReport, check_distinct
-from ncscope.data.downstream_sets import seen_as
+from ncscope.data.downstream_sets import prepare_like
 from ncscope.data.images import ImageData, Images
 from ncscope.errors import InputError
 from ncscope.models.libraries import NamedModel, open_model
@@ -232,7 +232,7 @@ class _Trial:
         """Return the images, prepared as in the model's training unless its library does that."""
         if opened.prepared is not None or self.source is None:
             return self.data
-        return seen_as(self.data, self.source)
+        return prepare_like(self.data, self.source)
 
 
 def _parts(data: ImageData) -> dict[str, Images]:

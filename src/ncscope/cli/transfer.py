@@ -230,10 +230,10 @@ def _print(report: "TransferReport", target: Path | None, json: bool) -> None:
     if json:
         print(report.to_json())
         return
-    from ncscope.report.transfer import ranking_tables
+    from ncscope.report.transfer import build_ranking_tables
 
     console = Terminal()
-    for table in ranking_tables(report.ranking, report.static):
+    for table in build_ranking_tables(report.ranking, report.static):
         console.print(table)
     for note in report.ranking.notes:
         console.print(printable(note), highlight=False, markup=False)
