@@ -199,7 +199,7 @@ def test_the_walk_reaches_what_a_user_calls() -> None:
     expected = {"measure", "History.add", "Report.from_json", "ClassMoments.merge", "gather"}
     expected |= {
         "squared_error",
-        "SquaredErrorLoss.forward",
+        "SmoothedCrossEntropyLoss.forward",
         "rank_checkpoints",
         "ModelWatch.labels",
     }

@@ -14,7 +14,7 @@ from ncscope.api.named_images import ImageOptions, read_image_splits
 from ncscope.cli import main
 from ncscope.cli.transfer import repeat_option
 from ncscope.data.catalogue import load
-from ncscope.data.downstream_sets import seen_as
+from ncscope.data.downstream_sets import prepare_like
 from ncscope.data.folders import read_folder
 from ncscope.models.forward import features_and_logits
 from ncscope.models.networks.catalogue import build
@@ -99,7 +99,7 @@ def test_networks_of_the_catalogue_see_images_as_those_that_they_were_trained_on
     assert (code, err) == (0, "")
     found = parse_output(out)
     source = load("digits").train
-    through = seen_as(read_image_splits(ImageOptions("photos"), seed=0), load("digits")).train
+    through = prepare_like(read_image_splits(ImageOptions("photos"), seed=0), load("digits")).train
     parts = {part: read_folder(Path("photos", part), "train") for part in ("train", "test", "val")}
     seen = {part: images.through(through.preprocessing) for part, images in parts.items()}
     for each in found["checkpoints"]:

@@ -48,11 +48,11 @@ def test_a_ranking_shows_the_advice_for_its_own_size(classes, dim):
     assert list(ranking.advice.conditions) == known
     shown = [
         each
-        for each in transfer._ranking_summaries(ranking)
+        for each in transfer._summarise_ranking(ranking)
         if each.title.startswith("Which score to trust")
     ]
     heads = [head for each in shown for head in each.columns]
     assert heads == [CONDITIONS[name] for name in known]
     assert all(next(iter(each.lines)) == "explained entropy" for each in shown)
-    for table in transfer.ranking_tables(ranking):
+    for table in transfer.build_ranking_tables(ranking):
         assert Console(width=200).measure(table).minimum <= 80

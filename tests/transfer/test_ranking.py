@@ -15,9 +15,8 @@ from ncscope.api.measure import measure
 from ncscope.api.transfer import TransferReport
 from ncscope.errors import InputError, how_to_install
 from ncscope.report import transfer
-from ncscope.report.numbers import plain
-from ncscope.report.transfer import ranking_page, ranking_tables
-from ncscope.report.transfer_figure import ranking_figure
+from ncscope.report.transfer import build_ranking_tables, plot_ranking, render_ranking_page
+from ncscope.report.wording import write_plain
 from ncscope.stats.moments import ClassMoments
 from ncscope.transfer import leep, nce, rank_checkpoints
 from ncscope.transfer.baselines import static_ranking
@@ -159,22 +158,22 @@ def test_the_tables_fit_into_80_columns(ranking):
     scores = ranking.checkpoints[0].scores | small | {"log_me": -0.312}
     name = "timm:resnet18@runs/first/last.safetensors"
     long = [replace(ranking.checkpoints[0], name=name, strength=1.3e-5, scores=scores)]
-    lines = io_of(ranking_tables(rank_results(long))[0]).splitlines()
+    lines = io_of(build_ranking_tables(rank_results(long))[0]).splitlines()
     shown = ("timm:", "1.3e-05", "0.0123", "0.00456", "0.000123", "0.00789")
     (row,) = (line for line in lines if "0.0123" in line)
     assert all(words in row for words in shown)
     none = dict.fromkeys(("fuzziness", "nc1_quotient", "cosine_within", "cdnv"), math.nan)
     undefined = rank_results([replace(long[0], scores=scores | none)])
-    assert "unde-" in io_of(ranking_tables(undefined)[0])
-    assert "-0.312" in io_of(ranking_tables(undefined)[1])
-    text = "".join(io_of(table) for table in ranking_tables(ranking))
+    assert "unde-" in io_of(build_ranking_tables(undefined)[0])
+    assert "-0.312" in io_of(build_ranking_tables(undefined)[1])
+    text = "".join(io_of(table) for table in build_ranking_tables(ranking))
     assert all(words in text for words in (*ranking.order, "LogME", "Kendall", "Weighted tau"))
 
 
 def test_every_score_of_the_downstream_samples_stands_in_a_table_of_checkpoints(ranking):
     summaries = [
         each
-        for each in transfer._ranking_summaries(ranking)
+        for each in transfer._summarise_ranking(ranking)
         if each.lines.keys() == set(ranking.order) and "pretraining" not in each.caption
     ]
     heads = [name for each in summaries for name in each.columns]
@@ -182,7 +181,7 @@ def test_every_score_of_the_downstream_samples_stands_in_a_table_of_checkpoints(
     assert sorted(heads) == sorted([*found, "top-1", "λ"])
     (own,) = (each for each in summaries if each.title == "Our own score")
     known = {
-        each.name: f"{plain(each.scores[key], 3)} ± {plain(each.errors[key], 2)}"
+        each.name: f"{write_plain(each.scores[key], 3)} ± {write_plain(each.errors[key], 2)}"
         for key in ("explained_entropy",)
         for each in ranking.checkpoints
     }
@@ -190,7 +189,7 @@ def test_every_score_of_the_downstream_samples_stands_in_a_table_of_checkpoints(
 
 
 def test_the_figure_has_a_point_for_each_score_of_each_checkpoint(ranking):
-    figure = ranking_figure(ranking)
+    figure = plot_ranking(ranking)
     titles = [axes.get_title(loc="left") for axes in figure.axes if axes.axison]
     assert len(titles) == len(ranking.scores)
     for axes, key in zip(figure.axes, ranking.scores, strict=False):
@@ -223,10 +222,10 @@ def test_few_checkpoints_are_said_to_tell_little(ranking):
         assert (few.correlations, few.qualities) == ({}, {})
         assert few.notes[1:] == [LEFT_OUT]
         assert said in few.notes[0]
-        captions = [str(table.caption) for table in ranking_tables(few)]
+        captions = [str(table.caption) for table in build_ranking_tables(few)]
         assert not any("Correlation" in caption for caption in captions)
     assert "once in 6 times" in ranking.notes[0]
-    assert any("Correlation" in str(table.caption) for table in ranking_tables(ranking))
+    assert any("Correlation" in str(table.caption) for table in build_ranking_tables(ranking))
     assert rank_results([*found, *found]).notes == [LEFT_OUT]
 
 
@@ -235,7 +234,7 @@ def test_what_has_no_correlation_is_said(ranking):
     alike = rank_results([best] * 6)
     same = "All probes have the same accuracy: no score can correlate with it."
     assert alike.notes == [same, LEFT_OUT]
-    assert "undefined" in io_of(ranking_tables(alike)[4])
+    assert "undefined" in io_of(build_ranking_tables(alike)[4])
     worn = replace(best, scores=best.scores | {"cdnv": math.inf})
     notes = rank_results([*ranking.checkpoints, *ranking.checkpoints, worn]).notes
     assert notes == ["CDNV is not finite for noise 0: it has no correlation.", LEFT_OUT]
@@ -337,13 +336,13 @@ def test_baselines_stand_beside_the_scores_unless_they_are_the_same_for_all(rank
     assert found.qualities["parameters"].regret.value == 0
     assert found.qualities["other_sets"].kendall.value == pytest.approx(1 / 3)  # NaN is last
     assert "other_sets" not in found.correlations
-    text = "".join(io_of(table) for table in ranking_tables(found))
+    text = "".join(io_of(table) for table in build_ranking_tables(found))
     assert "3M" in text
     assert "Baselines, which know nothing of the set" in " ".join(text.split())
 
 
 def test_vci_and_h_score_count_once_where_they_order_alike(ranking):
-    text = " ".join("".join(io_of(table) for table in ranking_tables(ranking)).split())
+    text = " ".join("".join(io_of(table) for table in build_ranking_tables(ranking)).split())
     assert ranking.has_redundant_h_score
     assert "H-score ↑ = VCI 1.00" in text
     assert "the two count as one score" in text
@@ -351,17 +350,17 @@ def test_vci_and_h_score_count_once_where_they_order_alike(ranking):
     wider = replace(first, scores={**first.scores, "h_score": 0.0})
     apart = rank_results([wider, *others])
     assert not apart.has_redundant_h_score
-    text = "".join(io_of(table) for table in ranking_tables(apart))
+    text = "".join(io_of(table) for table in build_ranking_tables(apart))
     assert "= VCI" not in text
     assert "count as one" not in text
 
 
 def test_the_static_ranking_of_other_results_is_shown(ranking):
     static = static_ranking({"a": {"x": 0.1, "y": 0.2}, "b": {"x": 0.3, "y": 0.1}})
-    text = io_of(ranking_tables(ranking, static)[-1])
+    text = io_of(build_ranking_tables(ranking, static)[-1])
     assert "−1.00 [−1.00, −1.00]" in text
-    assert len(ranking_tables(ranking, static)) == len(ranking_tables(ranking)) + 1
-    page = ranking_page(with_scores(ranking, "vci"), {}, static)
+    assert len(build_ranking_tables(ranking, static)) == len(build_ranking_tables(ranking)) + 1
+    page = render_ranking_page(with_scores(ranking, "vci"), {}, static)
     assert "Without looking at a set" in page
     assert "the 2 sets and 2 models of the results" in page
 
@@ -461,9 +460,9 @@ def test_unknown_baselines_are_said_to_come_last(checkpoints):
         "parameters is unknown for noise 8: it has no correlation, and in the weighted tau these "
         "checkpoints come last."
     )
-    page = ranking_page(with_scores(ranking, "vci", "parameters"), {})
+    page = render_ranking_page(with_scores(ranking, "vci", "parameters"), {})
     assert "unknown" in page
-    panel = ranking_figure(ranking).axes[list(ranking.scores).index("parameters")]
+    panel = plot_ranking(ranking).axes[list(ranking.scores).index("parameters")]
     assert all(float(tick).is_integer() for tick in panel.get_xticks())
 
 
@@ -477,5 +476,5 @@ def test_a_ranking_prints_as_a_table_with_its_notes(ranking):
 def test_the_page_names_all_that_share_the_best_accuracy(ranking):
     short = with_scores(ranking, "vci")
     shared = replace(short, checkpoints=[replace(each, accuracy=0.5) for each in short.checkpoints])
-    assert "noise 0, noise 3 and noise 8 are best: 0.5" in ranking_page(shared, {})
-    assert "noise 0 is best:" in ranking_page(short, {})
+    assert "noise 0, noise 3 and noise 8 are best: 0.5" in render_ranking_page(shared, {})
+    assert "noise 0 is best:" in render_ranking_page(short, {})

@@ -17,7 +17,7 @@ from ncscope.measurement.records import Measurement
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ncscope.report.comparison import Compared
+    from ncscope.report.comparison import ComparisonSource
 
 RunSections = Callable[[Mapping[str, Path]], Mapping[str, Any]]
 """Function that returns the sections of a page about folders of runs, by their name on the page.
@@ -42,16 +42,16 @@ class ReportSources:
 
     def table(self) -> "RenderableType | None":
         """Return the table for the terminal; None if there are no measurements."""
-        from ncscope.report.comparison import comparison_table
-        from ncscope.report.tables import probe_table
+        from ncscope.report.comparison import build_comparison_table
+        from ncscope.report.tables import build_probe_table
 
         columns = self._columns()
         if not columns:
             return None
         only = next(iter(self.contents.values()))
         if len(self.contents) == 1 and isinstance(only, Report):
-            return probe_table(only.probe)
-        return comparison_table(columns)
+            return build_probe_table(only.probe)
+        return build_comparison_table(columns)
 
     def save(self, path: str | Path, title: str | None = None) -> Path:
         """Write one HTML page: the page of a single source, or the comparison of several.
@@ -63,8 +63,8 @@ class ReportSources:
         Raises:
             InputError: If the file cannot be written.
         """
-        from ncscope.report.comparison import comparison_page
-        from ncscope.report.page import rendered_page
+        from ncscope.report.comparison import render_comparison_page
+        from ncscope.report.page import render_page
 
         path = check_file(path)
         sections = dict(self.sections)
@@ -76,25 +76,25 @@ class ReportSources:
         columns = self._columns()
         only = next(iter(self.contents.values()))
         if len(self.contents) > 1 and columns:
-            page = comparison_page(title, columns, sections)
+            page = render_comparison_page(title, columns, sections)
         elif self.sections or only is None:
-            page = rendered_page(**sections)
+            page = render_page(**sections)
         else:
             page = only.page(title)
         return write_text(path, page)
 
-    def _columns(self) -> "list[Compared]":
+    def _columns(self) -> "list[ComparisonSource]":
         """Return the sources that have measurements, as columns of a comparison."""
-        from ncscope.report.comparison import Compared
+        from ncscope.report.comparison import ComparisonSource
 
         columns = []
         for name, content in self.contents.items():
             if isinstance(content, Report):
                 one = [Measurement(content.probe, 0)]
-                columns.append(Compared(name, one, "", content.provenance))
+                columns.append(ComparisonSource(name, one, "", content.provenance))
             elif content is not None and len(content):
                 origin = content.provenance
-                columns.append(Compared(name, content.measurements, content.unit, origin))
+                columns.append(ComparisonSource(name, content.measurements, content.unit, origin))
         return columns
 
 

@@ -350,18 +350,18 @@ class History:
         Raises:
             InputError: If the history is empty, or no layer has the metric.
         """
-        from ncscope.report.figures import metric_figure, run_figure
+        from ncscope.report.figures import plot_metric, plot_run
 
         self._check_not_empty()
         if metric is None:
             first = self.measurements[0].run
-            return run_figure([each for each in self if each.run == first], self.unit)
+            return plot_run([each for each in self if each.run == first], self.unit)
         metrics = {key for each in self for record in each.probe.layers for key in record.metrics}
         metrics |= {key for each in self for key in each.values}
         if metric not in metrics:
             fix = f"choose from {', '.join(sorted(metrics))}"
             raise InputError(expected="a metric of the history", found=repr(metric), fix=fix)
-        return metric_figure(self.measurements, metric, self.unit)
+        return plot_metric(self.measurements, metric, self.unit)
 
     def save(self, path: str | Path, title: str | None = None) -> Path:
         """Write the history as .html, .json, .csv, .tex, .png, .svg or .pdf.
@@ -384,23 +384,27 @@ class History:
         if path.suffix == ".csv":
             return write_text(path, csv_text(self.rows()))
         if path.suffix == ".tex":
-            from ncscope.report.latex import history_latex
+            from ncscope.report.latex import write_history_latex
 
-            return write_text(path, history_latex(self.measurements, self.unit))
+            return write_text(path, write_history_latex(self.measurements, self.unit))
         if path.suffix == ".html":
             return write_text(path, self.page(title or path.stem))
         return write_figure(path, self.plot())
 
     def page(self, title: str) -> str:
         """Return the HTML page with a heading."""
-        from ncscope.report.page import history_page
+        from ncscope.report.page import render_history_page
 
-        return history_page(title, self.measurements, unit=self.unit, provenance=self.provenance)
+        return render_history_page(
+            title, self.measurements, unit=self.unit, provenance=self.provenance
+        )
 
     def _repr_html_(self) -> str:
-        from ncscope.report.page import history_fragment
+        from ncscope.report.page import render_history_fragment
 
-        return history_fragment(self.measurements) if len(self) else "<p>An empty history.</p>"
+        return (
+            render_history_fragment(self.measurements) if len(self) else "<p>An empty history.</p>"
+        )
 
     def __repr__(self) -> str:
         splits = ", ".join(dict.fromkeys(self.splits)) or "none"

@@ -16,7 +16,7 @@ from ncscope.api.named_images import (
     read_images,
 )
 from ncscope.api.transfer import OnStep, TransferReport, check_distinct, judge_baselines
-from ncscope.data.downstream_sets import seen_as
+from ncscope.data.downstream_sets import prepare_like
 from ncscope.data.images import ImageData, Images
 from ncscope.errors import InputError
 from ncscope.models.libraries import ImageClassifier, open_model
@@ -186,7 +186,7 @@ def _measure_images(
     """
     # A library prepares the images for its model; other networks see them as those of training.
     prepares = named_model.prepare is not None
-    images_of_model = data if prepares or source is None else seen_as(data, source)
+    images_of_model = data if prepares or source is None else prepare_like(data, source)
     inputs: dict[str, Any] = {}
     outputs: list[SourceOutputs | None] = []
     for part, images in _parts(images_of_model).items():

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 from torchvision.transforms.v2.functional import to_pil_image
 
 from ncscope.data.catalogue import CATALOGUE, load
-from ncscope.data.folders import class_names, read_folder, splits_of
+from ncscope.data.folders import list_classes, list_splits, read_folder
 from ncscope.data.images import ImageData, Images
 from ncscope.data.preprocessing import Preprocessing
 from ncscope.errors import InputError
@@ -63,11 +63,11 @@ def read_images(image_options: ImageOptions) -> tuple[Images, int, Shape]:
         images = data.train if image_options.split == "train" else data.test
         return images, data.num_classes, data.shape
     folder = _find_folder(image_options.data)
-    if image_options.split == "test" and not splits_of(folder):
+    if image_options.split == "test" and not list_splits(folder):
         fix = "leave --split out to measure all its images"
         raise InputError(expected=f"a folder test or val in {folder}", found="neither", fix=fix)
     images = read_folder(folder, image_options.split)
-    return images, len(class_names(folder)), _shape(images)
+    return images, len(list_classes(folder)), _shape(images)
 
 
 def read_ood_images(data: str, images: Images, image_options: ImageOptions) -> Images:
@@ -91,7 +91,7 @@ def read_class_names(image_options: ImageOptions) -> tuple[str, ...]:
     """Read the names of the classes of a folder of images; empty for a set of the catalogue."""
     if image_options.data in CATALOGUE:
         return ()
-    return tuple(class_names(Path(image_options.data)))
+    return tuple(list_classes(Path(image_options.data)))
 
 
 def read_image_splits(image_options: ImageOptions, seed: int) -> ImageData:
@@ -108,8 +108,8 @@ def read_image_splits(image_options: ImageOptions, seed: int) -> ImageData:
         return load(image_options.data, image_options.data_folder, download=image_options.download)
     folder = _find_folder(image_options.data)
     train = read_folder(folder, "train")
-    classes, shape = len(class_names(folder)), _shape(train)
-    splits = splits_of(folder)
+    classes, shape = len(list_classes(folder)), _shape(train)
+    splits = list_splits(folder)
     if "test" in splits:
         test = read_folder(folder, "test")
         validation = read_folder(folder, "validation") if "validation" in splits else None

@@ -91,16 +91,16 @@ class PerClass(Mapping[str, list[float]]):
         return rows
 
     def __repr__(self) -> str:
-        from ncscope.report.classes import class_view, plain_text
-        from ncscope.report.numbers import plain
+        from ncscope.report.classes import build_class_view, write_aligned_table
+        from ncscope.report.wording import write_plain
 
-        view = class_view(self.table, self.class_names, write=plain)
-        return f"{type(self).__name__}: {plain_text(view)}"
+        view = build_class_view(self.table, self.class_names, write=write_plain)
+        return f"{type(self).__name__}: {write_aligned_table(view)}"
 
     def _repr_html_(self) -> str:
-        from ncscope.report.page import classes_fragment
+        from ncscope.report.page import render_classes_fragment
 
-        return classes_fragment(self.table, self.class_names)
+        return render_classes_fragment(self.table, self.class_names)
 
     def to_dataframe(self) -> "pandas.DataFrame":
         """Return `rows` as a pandas data frame.
@@ -112,7 +112,7 @@ class PerClass(Mapping[str, list[float]]):
 
     def plot(self) -> "Figure":
         """Draw overlap, variability and accuracy of the classes as a matplotlib figure."""
-        from ncscope.report.class_figure import plot_classes
+        from ncscope.report.figures import plot_classes
 
         return plot_classes(self.table, self.class_names)
 
@@ -132,7 +132,7 @@ class PerClass(Mapping[str, list[float]]):
         if path.suffix == ".csv":
             return write_text(path, csv_text(self.rows()))
         if path.suffix == ".tex":
-            from ncscope.report.latex import classes_latex
+            from ncscope.report.latex import write_classes_latex
 
-            return write_text(path, classes_latex(self.table, self.class_names))
+            return write_text(path, write_classes_latex(self.table, self.class_names))
         return write_figure(path, self.plot())

@@ -150,11 +150,11 @@ class Report(Mapping[str, float]):
             >>> low < report["cosine_within"] < high
             True
         """
-        from ncscope.report.numbers import interval_of
+        from ncscope.report.wording import find_interval
 
         if key not in self:
             raise explain_missing_key(key, self, labelled=self.num_classes > 0)
-        return interval_of(self.record, key)
+        return find_interval(self.record, key)
 
     def require_statistics(self) -> ClassStatistics:
         """Return the class statistics, which a later measurement takes as its reference.
@@ -229,14 +229,14 @@ class Report(Mapping[str, float]):
 
     def rows(self) -> list[dict[str, object]]:
         """Return a flat row for each layer and metric: value, value at collapse, trust."""
-        from ncscope.report.labels import collapsed_at
+        from ncscope.report.labels import value_at_collapse
 
         return [
             {
                 "layer": record.layer,
                 "metric": key,
                 "value": value,
-                "collapsed_at": collapsed_at(key, record.k, record.dim),
+                "collapsed_at": value_at_collapse(key, record.k, record.dim),
                 "baseline": record.baseline.get(key),
                 "standard_error": record.standard_errors.get(key),
                 "bias_corrected": record.bias_corrected.get(key),
@@ -279,23 +279,23 @@ class Report(Mapping[str, float]):
         if path.suffix == ".csv":
             return write_text(path, csv_text(self.rows()))
         if path.suffix == ".tex":
-            from ncscope.report.latex import probe_latex
+            from ncscope.report.latex import write_probe_latex
 
-            return write_text(path, probe_latex(self.probe))
+            return write_text(path, write_probe_latex(self.probe))
         if path.suffix == ".html":
             return write_text(path, self.page(title or path.stem))
         return write_figure(path, self.plot())
 
     def page(self, title: str) -> str:
         """Return the HTML page with a heading."""
-        from ncscope.report.page import probe_page
+        from ncscope.report.page import render_probe_page
 
-        return probe_page(title, self.probe, self.provenance)
+        return render_probe_page(title, self.probe, self.provenance)
 
     def _repr_html_(self) -> str:
-        from ncscope.report.page import probe_fragment
+        from ncscope.report.page import render_probe_fragment
 
-        return probe_fragment(self.probe)
+        return render_probe_fragment(self.probe)
 
 
 @check_arguments

@@ -16,7 +16,7 @@ from ncscope.errors import InputError
 from ncscope.math.hsic import LEAST_SAMPLES
 from ncscope.measurement.similarity import ModelSide, SimilarityRecord, layer_similarity
 from ncscope.metrics.cka import linear_cka
-from ncscope.report.names import quoted
+from ncscope.report.wording import quote_number
 from ncscope.stats.batch import as_tensor, check_features, refuse_nonfinite
 
 if TYPE_CHECKING:
@@ -107,8 +107,8 @@ class LayerSimilarity:
         lines += zip(self.columns, columns, strict=True)
         undefined = [name for name, values in lines if all(map(math.isnan, values))]
         self.notes = [
-            f"{quoted(name)} is constant or maps all samples to equidistant points: its CKA is "
-            "undefined"
+            f"{quote_number(name)} is constant or maps all samples to equidistant points: its CKA "
+            "is undefined"
             for name in dict.fromkeys(undefined)
         ]
 
@@ -170,9 +170,9 @@ class LayerSimilarity:
 
     def plot(self) -> "Figure":
         """Draw the values as a picture, a matplotlib figure."""
-        from ncscope.report.similarity import similarity_figure
+        from ncscope.report.figures import plot_similarity
 
-        return similarity_figure(self.record)
+        return plot_similarity(self.record)
 
     def save(self, path: str | Path) -> Path:
         """Write the values as .json or .csv, or the picture as .png, .svg or .pdf.
@@ -197,9 +197,9 @@ class LayerSimilarity:
         ]
 
     def _repr_html_(self) -> str:
-        from ncscope.report.similarity import similarity_table
+        from ncscope.report.page import render_similarity_fragment
 
-        return similarity_table(self.record)
+        return render_similarity_fragment(self.record)
 
 
 @check_arguments

@@ -105,9 +105,9 @@ class TransferReport:
 
     def plot(self) -> "Figure":
         """Draw each score against the probe's accuracy."""
-        from ncscope.report.transfer_figure import ranking_figure
+        from ncscope.report.transfer import plot_ranking
 
-        return ranking_figure(self.ranking)
+        return plot_ranking(self.ranking)
 
     def save(self, path: str | Path) -> Path:
         """Write the report as .html or .json, its figure as .png, .svg or .pdf, or a folder of all.
@@ -126,9 +126,9 @@ class TransferReport:
         elif path.suffix == ".json":
             write_text(path, self.to_json() + "\n")
         elif path.suffix == ".html":
-            from ncscope.report.transfer import ranking_page
+            from ncscope.report.transfer import render_ranking_page
 
-            write_text(path, ranking_page(self.ranking, self.facts, self.static))
+            write_text(path, render_ranking_page(self.ranking, self.facts, self.static))
         else:
             write_figure(path, self.plot(), dpi=160)
         return path

@@ -218,10 +218,10 @@ def transfer(
         print(report.to_json())
         return
     from ncscope.api.transfer import IN_FOLDER
-    from ncscope.report.transfer import ranking_tables
+    from ncscope.report.transfer import build_ranking_tables
 
     console = Terminal()
-    for table in ranking_tables(report.ranking, report.static):
+    for table in build_ranking_tables(report.ranking, report.static):
         console.print(table)
     for note in report.ranking.notes:
         console.print(printable(note), highlight=False, markup=False)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from ncscope.data.loaders import measuring_loader
+from ncscope.data.loaders import make_measurement_loader
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.loop import EpochEnd
 from ncscope.lab.training.objectives import mixed, objective
@@ -51,7 +51,7 @@ def test_a_balanced_run_trains_on_and_measures_the_subset_of_its_seed() -> None:
         bench = prepared(settings(balanced=50, **options), Resources())
     whole = probe_model(
         bench.learner.evaluated,
-        measuring_loader(bench.data.train, 50),
+        make_measurement_loader(bench.data.train, 50),
         Options(layers=(), groups=("nc1",)),
     )
     first = measured(bench, EpochEnd(0, 0, math.nan))[0]

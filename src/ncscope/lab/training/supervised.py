@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 from ncscope.data.catalogue import load
 from ncscope.data.draws import Purpose, stream_seed
 from ncscope.data.images import ImageData, Images
-from ncscope.data.loaders import measuring_loader, training_loader
+from ncscope.data.loaders import make_measurement_loader, make_training_loader
 from ncscope.data.order import EpochBatches, check_shares
 from ncscope.lab.observations import ITERATION, Event, Observation
 from ncscope.lab.runs.resources import Resources
@@ -82,7 +82,7 @@ def prepared(settings: Training, resources: Resources) -> Bench:
             seed=settings.seed,
         )
     if settings.balanced is not None:
-        data = data.balanced(settings.balanced, settings.seed)
+        data = data.draw_balanced(settings.balanced, settings.seed)
     measured = settings.measured or len(data.train)
     sizes = {"training images to measure": measured, "held-out images": len(data.test)}
     check_shares(sizes, resources.fabric.world_size)
@@ -153,7 +153,7 @@ def measured(bench: Bench, end: EpochEnd) -> list[Measurement]:
     settings, model = bench.settings, bench.learner.evaluated
     images = bench.data.train
     if settings.measured is not None:
-        images = images.balanced(settings.measured)
+        images = images.draw_balanced(settings.measured)
     train_set = probed(bench, model, images)
     test_set = probed(bench, model, bench.data.test, train_set)
     loss = {} if end.epoch == 0 else {"loss": end.loss}
@@ -199,7 +199,9 @@ def probed(
         progress=False,
     )
     size = settings.optimisation.batch_size
-    loader = measuring_loader(images, size, fabric.global_rank, fabric.world_size, bench.workers)
+    loader = make_measurement_loader(
+        images, size, fabric.global_rank, fabric.world_size, bench.workers
+    )
     known = None if reference is None else reference.statistics
     return probe_model(model, loader, options, known)
 
@@ -213,7 +215,7 @@ def _epochs(bench: Bench, after_step: AfterStep) -> Iterator[EpochEnd]:
         fabric.global_rank,
         fabric.world_size,
     )
-    loader = training_loader(bench.data.train, order, bench.workers)
+    loader = make_training_loader(bench.data.train, order, bench.workers)
 
     def batches(epoch: int, first: int) -> DataLoader[Any]:
         order.begin(epoch, first)

@@ -20,10 +20,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ncscope.data.catalogue import load
-from ncscope.data.downstream_sets import seen_as
+from ncscope.data.downstream_sets import prepare_like
 from ncscope.data.draws import Purpose, stream_seed
 from ncscope.data.images import ImageData, Images
-from ncscope.data.loaders import measuring_loader
+from ncscope.data.loaders import make_measurement_loader
 from ncscope.files import write_bytes
 from ncscope.lab.observations import Event, Heartbeat, Observation, Value, observations_of
 from ncscope.lab.runs.resources import Resources
@@ -193,7 +193,7 @@ def _readings(bench: Bench, data: ImageData) -> dict[str, Tensor]:
     """Return features and labels of training and held-out images, and probabilities."""
     size = 4 * bench.settings.optimisation.batch_size
     train, test = (
-        head_readings(bench.learner.evaluated, measuring_loader(images, size))
+        head_readings(bench.learner.evaluated, make_measurement_loader(images, size))
         for images in (data.train, data.test)
     )
     features, labels, probabilities = train
@@ -219,7 +219,7 @@ def _cell(
     bench: Bench, name: str, tuning: Tuning | None, resources: Resources
 ) -> dict[str, Tensor]:
     data = load(name, resources.data, download=resources.download, seed=TARGET_SEED)
-    seen = seen_as(data, bench.data)
+    seen = prepare_like(data, bench.data)
     tensors = _readings(bench, seen)
     if tuning is not None:
         accuracy = _tuned(bench.learner.evaluated, seen, tuning, bench.settings.seed)
@@ -276,5 +276,5 @@ def _replace_head(network: nn.Module, num_classes: int, draws: torch.Generator) 
 
 
 def _pixels(images: Images) -> tuple[Float[Tensor, "n c h w"], Int[Tensor, " n"]]:
-    batches = list(measuring_loader(images, 256))
+    batches = list(make_measurement_loader(images, 256))
     return torch.cat([each[0] for each in batches]), torch.cat([each[1] for each in batches])

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ncscope.data.loaders import measuring_loader
+from ncscope.data.loaders import make_measurement_loader
 from ncscope.lab.training.supervised import INFORMATION_BATCH, Bench
 from ncscope.measurement.evaluation import estimate_by_batch
 from ncscope.metrics.information import pair_entropies
@@ -36,7 +36,7 @@ def held_out_features(bench: Bench, model: nn.Module) -> Float[Tensor, "n d"]:
         model: Network of the run, or one made from it.
     """
     size, device = bench.settings.optimisation.batch_size, bench.fabric.device
-    loader = measuring_loader(bench.data.test, size, workers=bench.workers)
+    loader = make_measurement_loader(bench.data.test, size, workers=bench.workers)
     with evaluation_mode(model):
         batches = [features_and_logits(model, images.to(device))[0].cpu() for images, _ in loader]
     return torch.cat(batches)

@@ -4,7 +4,7 @@ from copy import deepcopy
 
 from torch import nn
 
-from ncscope.data.loaders import training_loader
+from ncscope.data.loaders import make_training_loader
 from ncscope.data.order import EpochBatches
 from ncscope.lab.observations import Observation
 from ncscope.lab.training.loop import EpochEnd
@@ -58,7 +58,7 @@ def training_mode(bench: Bench, end: EpochEnd) -> list[Observation]:
         progress=False,
     )
     copy = with_batch_statistics(bench.learner.evaluated)
-    loader = training_loader(bench.data.train, order, bench.workers)
+    loader = make_training_loader(bench.data.train, order, bench.workers)
     layer = probe_model(copy, loader, options).record.layers[-1]
     values = dict(layer.metrics)
     return [Observation(end.step, end.epoch, TRAINING_MODE, layer.layer, values=values)]

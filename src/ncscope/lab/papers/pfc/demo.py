@@ -60,7 +60,7 @@ from scipy.stats import spearmanr
 from torch import nn
 from torch.utils.data import DataLoader
 
-from ncscope.data.digits import DigitsSplit, digits
+from ncscope.data.digits import DigitsSplit, read_digits
 from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Event, Heartbeat, Results
 from ncscope.lab.report.drawing import Drawing
@@ -77,7 +77,7 @@ from ncscope.measurement.records import Measurement, ProbeRecord
 from ncscope.metrics.layerwise import effective_depth, order_breaks
 from ncscope.models.networks.residual import ResidualNet
 from ncscope.report.claims import Claim
-from ncscope.report.figures import run_figure
+from ncscope.report.figures import plot_run
 
 PART = "digits"
 LAYERS = ("stem", "blocks.*")
@@ -131,7 +131,7 @@ def events(config: DemoConfig, resources: Resources | None = None) -> Iterator[E
     """
     due = set(log_spaced_epochs(config.epochs, config.measurements))
     with reproducible(config.seed):
-        data = digits(seed=config.seed, deviation=config.pixel_deviation)
+        data = read_digits(seed=config.seed, deviation=config.pixel_deviation)
         model = ResidualNet(64, config.width, config.depth, num_classes=10)
         for end in _training(config, model, data):
             if end.epoch in due:
@@ -287,7 +287,7 @@ def _drawings(config: DemoConfig, results: Results) -> list[Drawing]:
         "means at the end, and those of the simplex ETF."
     )
     measured = results.measurements
-    return [Drawing("demo", caption, run_figure(measured))] if measured else []
+    return [Drawing("demo", caption, plot_run(measured))] if measured else []
 
 
 PAPER = DemoConfig(

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ncscope.data.images import Images
-from ncscope.data.loaders import measuring_loader
+from ncscope.data.loaders import make_measurement_loader
 from ncscope.lab.observations import Observation, Value
 from ncscope.lab.papers.pfc.transport import Displacement, premises, route
 from ncscope.lab.papers.pfc.weight_decay import block_energy
@@ -63,7 +63,7 @@ def path_observations(bench: Bench, end: EpochEnd, samples: int) -> list[Observa
     model = unwrap(bench.learner.evaluated)
     images = bench.data.train
     if samples < len(images):
-        images = images.balanced(samples)
+        images = images.draw_balanced(samples)
     patterns = bench.settings.layers
     names = layers_to_tap(model) if patterns is None else match_layers(model, patterns)
     sample = _features(model, names, images, bench.fabric.device)
@@ -91,7 +91,7 @@ def _features(
         for name in names:
             hook = find_layer(model, name).register_forward_hook(partial(keep, name))
             stack.callback(hook.remove)
-        for pixels, classes in measuring_loader(images, batch_size=100):
+        for pixels, classes in make_measurement_loader(images, batch_size=100):
             model(pixels.to(device))
             labels.append(classes)
     whole = {name: torch.cat(batches) for name, batches in outputs.items()}
