@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.measure import Row, compared
 from ncscope.lab.studies import reproduce
-from ncscope.measurement.model import probe_model
+from ncscope.measurement.model import measure_layers
 from ncscope.measurement.options import Options
 from ncscope.models.evaluation_mode import evaluation_mode
 from ncscope.models.networks.catalogue import build, layers_to_tap
@@ -30,7 +30,7 @@ def following(device: str) -> list[Row]:
                 model(batch.to(device))
 
     def probe(layers: list[str]) -> None:
-        probe_model(model, loader, Options(layers=layers, groups=_LAST))
+        measure_layers(model, loader, Options(layers=layers, groups=_LAST))
 
     name = "following ResNet-18 on 2,500 images of 32 x 32, last layer"
     last = compared(name, lambda: probe([]), forward, 1.2, device, rounds=1)

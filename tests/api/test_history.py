@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 
 import ncscope
 from ncscope import History, InputError, ModelReport
-from ncscope.measurement.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import GeodesicRecord, LayerRecord, Measurement, ModelRecord
 from ncscope.models.networks.residual import ResidualNet
 from tests.test_files import at_most
 
@@ -135,7 +135,7 @@ def extreme() -> Measurement:
     )
     line = GeodesicRecord([0.0, 1.0], [2.0, 1.0], [1.0, 0.5], [0.5, 1.0], -math.inf, 0.25)
     layers = (layer, replace(layer, layer="b"))
-    probe = ProbeRecord(layers, (layer.layer, "b"), (0.0, 1.0), line, math.nan)
+    probe = ModelRecord(layers, (layer.layer, "b"), (0.0, 1.0), line, math.nan)
     return Measurement(probe, 2.5, "tést", ODD, {"loss": -math.inf})
 
 

@@ -6,7 +6,7 @@ from torch import nn
 
 import ncscope
 from ncscope.measurement.evaluation import estimate_by_batch
-from ncscope.measurement.model import probe_model
+from ncscope.measurement.model import measure_layers
 from ncscope.measurement.options import Options
 
 DRAWS = torch.Generator().manual_seed(0)
@@ -23,7 +23,7 @@ def model() -> nn.Sequential:
 def test_it_stands_beside_the_exact_values_of_the_last_layer() -> None:
     net = model()
     options = Options(layers=["0"], groups=("information",), information_batch=32)
-    *before, last = probe_model(net, LOADER, options).record.layers
+    *before, last = measure_layers(net, LOADER, options).record.layers
     features = net[:2](INPUTS).detach()
     expected = ncscope.batch_information(features, LABELS, net[2].weight.detach(), batch_size=32)
     exact = ncscope.measure(features, LABELS, net[2].weight.detach(), groups=["information"])
@@ -41,7 +41,7 @@ def test_only_where_it_is_asked_for() -> None:
         Options(groups=("information",)),
         Options(groups=("nc4",), information_batch=32),
     ):
-        assert "mir_batch" not in probe_model(model(), LOADER, options).record.layers[-1].metrics
+        assert "mir_batch" not in measure_layers(model(), LOADER, options).record.layers[-1].metrics
 
 
 def test_means_of_no_batch_and_spreads_of_one_are_nan() -> None:

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import ncscope
 from ncscope import InputError
 from ncscope.measurement.evaluation import LINE
-from ncscope.measurement.model import probe_model
+from ncscope.measurement.model import measure_layers
 from ncscope.measurement.options import Options
 from ncscope.models.networks.residual import ResidualNet
 
@@ -427,7 +427,7 @@ def test_a_failing_loader_leaves_them_too() -> None:
 
 def test_probe_and_front_door_are_the_same() -> None:
     model = residual_net()
-    probed = probe_model(model, loader(), Options(memory=0, by_class=True))
+    probed = measure_layers(model, loader(), Options(memory=0, by_class=True))
     assert probed.record == measured(model, loader()).probe
     assert list(probed.statistics) == [record.layer for record in probed.record.layers]
 

@@ -22,7 +22,7 @@ from torch.distributed.tensor.parallel import (
 )
 
 from ncscope.errors import InputError
-from ncscope.measurement.model import probe_model
+from ncscope.measurement.model import measure_layers
 from ncscope.measurement.options import Options
 from ncscope.measurement.watching import Watch
 from ncscope.models.evaluation_mode import evaluation_mode
@@ -161,18 +161,18 @@ def watched(model: nn.Module, loader: list[tuple[Tensor, Tensor]]) -> Any:
         for inputs, labels in loader:
             model(inputs)
             seen.labels(labels)
-        return seen.probed().record
+        return seen.measure().record
 
 
 def measured(model: nn.Module, loader: list[tuple[Tensor, Tensor]]) -> list[dict[str, float]]:
     names = [name for name, _ in model.named_parameters()]
-    records = [probe_model(model, loader, OPTIONS).record, watched(model, loader)]
+    records = [measure_layers(model, loader, OPTIONS).record, watched(model, loader)]
     assert [name for name, _ in model.named_parameters()] == names
     return [plain(record) for record in records]
 
 
 def expected(kind: str) -> dict[str, float]:
-    return plain(probe_model(Model(), batches(kind), OPTIONS).record)
+    return plain(measure_layers(Model(), batches(kind), OPTIONS).record)
 
 
 def assert_all_same(found: list[dict[str, Any]]) -> None:
@@ -209,14 +209,14 @@ def without_the_wrapper(rank: int) -> list[str]:
     for use_orig_params in (True, False):
         model = fsdp1(None, use_orig_params=use_orig_params, apart=False).eval()
         with pytest.raises(InputError) as error:
-            probe_model(model.module, loader, OPTIONS)
+            measure_layers(model.module, loader, OPTIONS)
         said.append(str(error.value))
     model = fsdp1(None, use_orig_params=True, apart=False).eval()
     with torch.no_grad(), Watch(model.module, OPTIONS) as seen:
         model(loader[0][0])
         seen.labels(loader[0][1])
         with pytest.raises(InputError) as error:
-            seen.probed()
+            seen.measure()
     return [*said, str(error.value)]
 
 
@@ -285,7 +285,7 @@ def sharded_vocabulary(rank: int) -> dict[str, Any]:
 
 def refusal(model: nn.Module, loader: list[tuple[Tensor, Tensor]]) -> str:
     with pytest.raises(InputError) as error:
-        probe_model(model, loader, OPTIONS)
+        measure_layers(model, loader, OPTIONS)
     return str(error.value)
 
 

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import ncscope
-from ncscope.measurement.records import LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
 from ncscope.report.figures import plot_metric, plot_probe, plot_run
 
 
@@ -43,7 +43,7 @@ def test_run_figure_shows_history_layers_and_class_means(measurements: list[Meas
     ]
 
 
-def test_run_figure_of_one_snapshot_without_gram(bare: ProbeRecord) -> None:
+def test_run_figure_of_one_snapshot_without_gram(bare: ModelRecord) -> None:
     figure = plot_run([Measurement(bare, 0)])
     figure.savefig(io.BytesIO(), format="png")
     assert len(figure.subfigs) == 2
@@ -57,14 +57,14 @@ def test_many_layers_are_drawn_against_position(measurements: list[Measurement])
 
 
 def test_layers_without_positions_are_drawn_in_order(measurements: list[Measurement]) -> None:
-    figure = plot_probe(ProbeRecord(measurements[-2].probe.layers))
+    figure = plot_probe(ModelRecord(measurements[-2].probe.layers))
     assert [axes.get_xlabel() for axes in figure.axes] == ["layer"] * 3
     names = [text.get_text() for text in figure.axes[0].get_xticklabels()]
     assert names[-1] == "stage3.block1"
 
 
 def test_one_layer_is_drawn_as_far_as_it_was_measured(
-    single_layer: ProbeRecord, bare: ProbeRecord
+    single_layer: ModelRecord, bare: ModelRecord
 ) -> None:
     figure = plot_probe(single_layer)
     assert titles(figure) == ["Covariance eigenvalues", "Cosines of class means", "Key metrics"]
@@ -74,7 +74,7 @@ def test_one_layer_is_drawn_as_far_as_it_was_measured(
 
 
 def test_labels_of_an_axis_do_not_overlap(measurements: list[Measurement]) -> None:
-    figures = [plot_probe(ProbeRecord(each.probe.layers[-1:])) for each in measurements]
+    figures = [plot_probe(ModelRecord(each.probe.layers[-1:])) for each in measurements]
     figures += [plot_probe(measurements[0].probe), plot_run(measurements)]
     for figure in figures:
         figure.canvas.draw()
@@ -103,7 +103,7 @@ def test_logarithmic_axis_is_marked_at_few_round_values(
     low: float, high: float, names: list[str]
 ) -> None:
     record = LayerRecord("l", {"nc1_quotient": high, "vci": low}, (), 2, 4, 3)
-    axes = plot_probe(ProbeRecord((record,))).axes[0]
+    axes = plot_probe(ModelRecord((record,))).axes[0]
     assert [label.get_text() for label in axes.get_xticklabels()] == names
 
 
@@ -117,7 +117,7 @@ def test_a_value_of_0_has_its_place_on_every_logarithmic_axis() -> None:
             LayerRecord(f"l{index}", {"nc1_quotient": value, "pfc1": value}, (), 2, 4, 3)
             for index, value in enumerate(values)
         )
-        return Measurement(ProbeRecord(layers), step)
+        return Measurement(ModelRecord(layers), step)
 
     run = [measured(0, 2.0, 0.5), measured(1, 1e-3, 0.0)]
     over_time, layers = (part.axes[0] for part in plot_run(run).subfigs)
@@ -131,7 +131,7 @@ def test_a_value_of_0_has_its_place_on_every_logarithmic_axis() -> None:
     of_zeros = plot_metric([measured(0, 0.0), measured(1, 0.0)], "nc1_quotient")
     of_zeros.savefig(io.BytesIO(), format="png")
     record = LayerRecord("l", {"nc1_quotient": 0.0, "vci": 0.2, "cdnv": 3.0}, (), 2, 4, 3)
-    (dots,) = plot_probe(ProbeRecord((record,))).axes
+    (dots,) = plot_probe(ModelRecord((record,))).axes
     assert [label.get_text() for label in dots.get_xticklabels()] == ["0", "0.5", "1", "2"]
     assert float(dots.lines[0].get_xdata()[0]) == dots.get_xticks()[0]
 

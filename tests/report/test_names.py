@@ -19,7 +19,7 @@ from ncscope.api.tables import csv_text
 from ncscope.api.writable import write_figure
 from ncscope.lab.report.rows import rows_table
 from ncscope.lab.report.sweep import SweptRun, printed_sweep, sweep_table
-from ncscope.measurement.records import Measurement, ProbeRecord
+from ncscope.measurement.records import Measurement, ModelRecord
 from ncscope.report.figures import plot_metric, plot_probe, plot_run
 from ncscope.report.latex import write_classes_latex
 from ncscope.report.page import render_history_page, render_probe_page
@@ -55,7 +55,7 @@ def odd(measurements: list[Measurement]) -> list[Measurement]:
     return [replace(each, probe=renamed(each.probe)) for each in measurements]
 
 
-def renamed(probe: ProbeRecord) -> ProbeRecord:
+def renamed(probe: ModelRecord) -> ModelRecord:
     new = dict(zip([record.layer for record in probe.layers], NAMES, strict=True))
     layers = tuple(
         replace(record, layer=new[record.layer], notes=(f"note of {new[record.layer]}",))

@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Request
 
 from ncscope.measurement.provenance import Provenance
-from ncscope.measurement.records import LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
 from ncscope.metrics.registry import METRICS
 from ncscope.report.claims import Claim
 from ncscope.report.comparison import ComparisonSource, render_comparison_page
@@ -283,7 +283,7 @@ def test_zero_has_its_place_below_the_logarithmic_scale(show: Open) -> None:
             LayerRecord(name, {"nc1_quotient": value, "pfc1": value}, (), 2, 4, 3)
             for name, value in zip(("first", "last"), values, strict=True)
         )
-        return Measurement(ProbeRecord(layers), epoch)
+        return Measurement(ModelRecord(layers), epoch)
 
     page = show(render_history_page("Zeros", [measured(0, 2.0, 0.5), measured(1, 1e-3, 0.0)]))
     for chart in ("history-chart", "layers-pfc1"):
@@ -302,7 +302,7 @@ def test_zero_has_its_place_below_the_logarithmic_scale(show: Open) -> None:
 @pytest.mark.slow
 def test_an_axis_of_zeros_alone_says_0(show: Open) -> None:
     layer = LayerRecord("only", {"nc1_quotient": 0.0}, (), 2, 4, 3)
-    measurements = [Measurement(ProbeRecord((layer,)), step) for step in (0, 1)]
+    measurements = [Measurement(ModelRecord((layer,)), step) for step in (0, 1)]
     page = show(render_history_page("Zeros", measurements))
     assert page.locator("#history-chart .yaxislayer-above text").all_text_contents() == ["0"]
     assert len(drawn(page, "history-chart")) == 1
@@ -449,11 +449,11 @@ def test_probe_page_of_many_layers(show: Open, measurements: list[Measurement]) 
 
 
 @pytest.mark.slow
-def test_probe_page_chooses_the_layer(show: Open, single_layer: ProbeRecord) -> None:
+def test_probe_page_chooses_the_layer(show: Open, single_layer: ModelRecord) -> None:
     last = single_layer.layers[0]
     flat = [[1.0 if row == column else 0.0 for column in range(6)] for row in range(6)]
     first = LayerRecord("early", last.metrics, (), 6, 120, 32, last.spectra, flat)
-    page = show(render_probe_page("Two layers", ProbeRecord((first, last))))
+    page = show(render_probe_page("Two layers", ModelRecord((first, last))))
     with changes(page, "gram-measured"):
         page.locator("#gram .frame-layer").select_option("0")
     assert drawn(page, "gram-measured")[0]["z"] == flat
@@ -461,7 +461,7 @@ def test_probe_page_chooses_the_layer(show: Open, single_layer: ProbeRecord) -> 
 
 @pytest.mark.slow
 def test_probe_page_of_one_layer_names_what_is_undefined(
-    show: Open, single_layer: ProbeRecord
+    show: Open, single_layer: ModelRecord
 ) -> None:
     page = show(render_probe_page("One layer", single_layer))
     assert page.locator("#layers").count() == 0
@@ -474,7 +474,7 @@ def test_probe_page_of_one_layer_names_what_is_undefined(
 
 
 @pytest.mark.slow
-def test_probe_page_without_data_has_no_figures(show: Open, bare: ProbeRecord) -> None:
+def test_probe_page_without_data_has_no_figures(show: Open, bare: ModelRecord) -> None:
     title = "<b>a_rather_long_file_name_without_any_space_in_it</b>.npz"
     page = show(render_probe_page(title, bare))
     assert page.locator("h1").inner_text() == title
@@ -492,7 +492,7 @@ def test_runs_of_one_measurement_of_nothing_defined_and_of_steps(
     page = show(render_history_page("One", [Measurement(probe, 0)]))
     assert page.locator(".frame-time, .history-split").count() == 0
     undefined = LayerRecord("a", {"accuracy": float("nan")}, ("undefined: why",), 2, 4, 1)
-    page = show(render_history_page("NaN", [Measurement(ProbeRecord((undefined,)), 0)]))
+    page = show(render_history_page("NaN", [Measurement(ModelRecord((undefined,)), 0)]))
     assert "nothing to draw" in page.locator("#history .reading").inner_text()
     twice = [Measurement(measurements[step // 10].probe, step) for step in (0, 50)]
     page = show(render_history_page("Steps", twice, unit="step"))
@@ -503,7 +503,7 @@ def test_pages_of_nothing_are_refused() -> None:
     with pytest.raises(ValueError, match="at least one measurement"):
         render_history_page("Nothing", [])
     with pytest.raises(ValueError, match="at least one layer"):
-        render_probe_page("Nothing", ProbeRecord(layers=()))
+        render_probe_page("Nothing", ModelRecord(layers=()))
 
 
 def test_a_page_says_what_was_measured_warns_first_and_leaves_out_what_does_not_apply(
@@ -551,20 +551,20 @@ def test_a_page_says_what_was_measured_warns_first_and_leaves_out_what_does_not_
     assert re.search("Closest to each other: .* and .*, with", page.locator("#gram").inner_text())
 
 
-def test_nothing_is_said_of_a_plot_that_is_not_there(show: Open, single_layer: ProbeRecord) -> None:
+def test_nothing_is_said_of_a_plot_that_is_not_there(show: Open, single_layer: ModelRecord) -> None:
     spectra = {**single_layer.layers[0].spectra, "snr_singular_values": [math.inf] * 9}
     record = replace(single_layer.layers[0], spectra=spectra)
-    page = show(render_probe_page("One", ProbeRecord((record,))))
+    page = show(render_probe_page("One", ModelRecord((record,))))
     assert page.locator("#spectra-snr").count() == 0
     assert "9 infinite" not in page.locator("#spectra").inner_text()
 
 
 @pytest.mark.slow
 def test_intervals_stand_below_the_values_that_are_compared(
-    show: Open, single_layer: ProbeRecord
+    show: Open, single_layer: ModelRecord
 ) -> None:
     record = replace(single_layer.layers[0], baseline={"nc1_quotient": 7.5})
-    one = [Measurement(ProbeRecord((record,)), 0)]
+    one = [Measurement(ModelRecord((record,)), 0)]
     page = show(
         render_comparison_page("Two", [ComparisonSource(n, one, "", Provenance()) for n in "ab"])
     )
@@ -572,7 +572,7 @@ def test_intervals_stand_below_the_values_that_are_compared(
     assert cell.inner_text().splitlines()[1:] == ["chance 7.5"]
 
 
-def test_keys_stand_beside_titles(show: Open, single_layer: ProbeRecord) -> None:
+def test_keys_stand_beside_titles(show: Open, single_layer: ModelRecord) -> None:
     one = [Measurement(single_layer, 0)]
     compared = render_comparison_page(
         "Two", [ComparisonSource(n, one, "", Provenance()) for n in "ab"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console, RenderableType
 
-from ncscope.measurement.records import LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
 from ncscope.report.tables import build_probe_table, build_run_table
 
 
@@ -46,7 +46,7 @@ def test_numbers_end_in_one_column(measurements: list[Measurement]) -> None:
     assert len({len(line.rstrip()) for line in lines}) == 1
 
 
-def test_table_of_one_layer_tells_the_value_at_collapse(single_layer: ProbeRecord) -> None:
+def test_table_of_one_layer_tells_the_value_at_collapse(single_layer: ModelRecord) -> None:
     text = shown(build_probe_table(single_layer))
     assert "undefined" in text
     lines = {line.split()[0]: line.split()[2:] for line in text.splitlines() if line.strip()}
@@ -68,10 +68,10 @@ def trusted(record: LayerRecord) -> LayerRecord:
 
 
 def test_chance_and_intervals_stand_beside_the_value_and_warnings_come_first(
-    single_layer: ProbeRecord,
+    single_layer: ModelRecord,
 ) -> None:
     record = trusted(single_layer.layers[0])
-    text = shown(build_probe_table(ProbeRecord((record,))))
+    text = shown(build_probe_table(ModelRecord((record,))))
     assert text.startswith("warning: n < 5 d")
     line = next(line for line in text.splitlines() if "nc1_quotient" in line)
     assert "± 0.01" in line
@@ -100,7 +100,7 @@ def test_a_table_of_layers_ends_with_what_to_judge_the_last_by(
     assert text.startswith(f"warning: {last.layer}: n < 5 d")
 
 
-def test_table_of_bare_record(bare: ProbeRecord) -> None:
+def test_table_of_bare_record(bare: ModelRecord) -> None:
     assert math.isnan(bare.layers[0].metrics["nc1_quotient"])
     assert "undefined" in shown(build_probe_table(bare))
 

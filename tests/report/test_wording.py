@@ -4,7 +4,7 @@ import json
 import math
 from dataclasses import replace
 
-from ncscope.measurement.records import LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
 from ncscope.report.curves import describe_layers, select_drawable
 from ncscope.report.overview import build_details, flatten_config, split_config
 from ncscope.report.payload import GRAM_CLASSES, build_gram_frame, build_history_payload, write_json
@@ -21,9 +21,9 @@ def test_numbers() -> None:
     assert [join_words(words) for words in ([], ["a"], ["a", "b", "c"])] == ["", "a", "a, b and c"]
 
 
-def layers(*values: tuple[float, float, float]) -> ProbeRecord:
+def layers(*values: tuple[float, float, float]) -> ModelRecord:
     keys = ("pfc1", "pfc2", "pfc3")
-    return ProbeRecord(
+    return ModelRecord(
         tuple(
             LayerRecord(f"l{index}", dict(zip(keys, own, strict=True)), (), 2, 4, 3)
             for index, own in enumerate(values)
@@ -115,7 +115,7 @@ def test_large_gram_is_cut_and_says_so() -> None:
 
 def test_payload_is_strict_json_that_cannot_end_its_script(measurements: list[Measurement]) -> None:
     record = LayerRecord("</script><!--", {"nc1_quotient": math.nan}, (), 2, 4, 3)
-    payload = build_history_payload([Measurement(ProbeRecord((record,)), 0)], "epoch")["runs"][""]
+    payload = build_history_payload([Measurement(ModelRecord((record,)), 0)], "epoch")["runs"][""]
     text = write_json(payload)
     assert "<" not in text
     assert json.loads(text)["layers"] == ["</script><!--"]
@@ -136,7 +136,7 @@ def test_aliases_are_one_metric(measurements: list[Measurement]) -> None:
 
 def test_note_is_written_once_with_its_layers() -> None:
     records = tuple(LayerRecord(n, {}, ("odd",) * (n != "c"), 2, 4, 3) for n in "abc")
-    assert build_details(ProbeRecord(records), "").notes == ["a and b: odd"]
+    assert build_details(ModelRecord(records), "").notes == ["a and b: odd"]
 
 
 def test_nested_configuration_becomes_dotted_names() -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from ncscope.api.shard_files import Shard, batches_of
 from ncscope.arguments import Size, check_arguments
 from ncscope.errors import InputError
-from ncscope.measurement.classifier import checked_classifier
+from ncscope.measurement.classifier import check_classifier
 from ncscope.measurement.resampling import in_unit
 from ncscope.stats.batch import as_tensor, check_features, check_labels
 from ncscope.stats.decisions import Decider, DecisionCounts
@@ -59,7 +59,7 @@ class DecisionPass:
             InputError: If fewer than two classes have samples, or weight or bias do not fit.
         """
         k, d, device = moments.num_classes, moments.dim, moments.device
-        classifier = checked_classifier(weight, bias, k, d, device)
+        classifier = check_classifier(weight, bias, k, d, device)
         return cls.from_statistics(finish(moments), classifier.weight, classifier.bias)
 
     @classmethod

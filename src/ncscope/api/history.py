@@ -18,10 +18,10 @@ from ncscope.api.writable import check_file, write_figure, write_text
 from ncscope.arguments import Within, check_arguments
 from ncscope.errors import InputError
 from ncscope.files import is_folder, read_file
-from ncscope.measurement.history_file import history_json, parsed_history
-from ncscope.measurement.naming import Logged, logged
+from ncscope.measurement.history_file import history_json, parse_history
+from ncscope.measurement.naming import LogChoice, flatten_for_log
 from ncscope.measurement.provenance import Provenance, provenance
-from ncscope.measurement.records import Measurement, ProbeRecord
+from ncscope.measurement.records import Measurement, ModelRecord
 
 if TYPE_CHECKING:
     import pandas
@@ -199,7 +199,7 @@ class History:
         for each in self:
             records = tuple(record for record in each.probe.layers if record.layer == name)
             if records:
-                probe = ProbeRecord(records)
+                probe = ModelRecord(records)
                 one_layer = Measurement(probe, each.step, each.split, each.run, each.values)
                 measurements.append(one_layer)
         return self._select("layer", name, measurements)
@@ -263,7 +263,7 @@ class History:
         return data_frame(self.rows())
 
     def logs(
-        self, *, prefix: str = "nc", log: Logged = "all"
+        self, *, prefix: str = "nc", log: LogChoice = "all"
     ) -> list[tuple[float, dict[str, float]]]:
         """Return the step of every measurement, and its numbers by the names in a flat log.
 
@@ -286,7 +286,7 @@ class History:
             (
                 each.step,
                 {f"{each.split}/{key}": value for key, value in each.values.items()}
-                | logged(
+                | flatten_for_log(
                     each.probe, f"{each.split}/{prefix}/" if prefix else f"{each.split}/", log
                 ),
             )
@@ -294,7 +294,7 @@ class History:
         ]
 
     def to_tensorboard(
-        self, folder: str | Path, *, prefix: str = "nc", log: Logged = "all"
+        self, folder: str | Path, *, prefix: str = "nc", log: LogChoice = "all"
     ) -> Path:
         """Write the history as a log that TensorBoard shows, with the names of `logs`.
 
@@ -432,7 +432,7 @@ class History:
         expected = "a history that ncscope wrote"
         fix_content = "pass what History.save wrote as .json"
         measurements, unit, origin = parse_content(
-            parsed_history,
+            parse_history,
             read_file(file, expected="a history", fix=fix),
             expected=expected,
             name=str(file),

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from ncscope.errors import InputError
-from ncscope.measurement.classifier import checked_classifier, has_one_row
+from ncscope.measurement.classifier import check_classifier, has_one_row
 from ncscope.measurement.ood import check_ood_features
 from ncscope.stats.batch import (
     as_tensor,
@@ -66,7 +66,7 @@ def checked_samples(
         refuse_marks(classes)
         count = largest
     check_range(classes, count, of_classifier=head is not None)
-    classifier = checked_classifier(head, bias, count, rows.shape[1], rows.device)
+    classifier = check_classifier(head, bias, count, rows.shape[1], rows.device)
     return Samples(rows, classes, count, *classifier)
 
 

@@ -14,7 +14,7 @@ from ncscope.api.missing import note_omissions
 from ncscope.api.result import Report
 from ncscope.arguments import NotNegative, Size, check_arguments
 from ncscope.errors import InputError
-from ncscope.measurement.classifier import check_head, checked_classifier
+from ncscope.measurement.classifier import check_classifier, check_head
 from ncscope.measurement.samples import (
     layer_record,
     measure_samples,
@@ -183,7 +183,7 @@ def measure_moments(
         return Report(spectra_record("features", unlabelled, groups), unlabelled)
     stats = finish(moments)
     k, d, device = moments.num_classes, moments.dim, moments.device
-    classifier = checked_classifier(weight, bias, k, d, device)
+    classifier = check_classifier(weight, bias, k, d, device)
     sources = Sources(
         stats,
         classifier.weight,

@@ -8,7 +8,7 @@ from torch import nn
 
 from ncscope.api.result import ModelReport
 from ncscope.arguments import check_arguments
-from ncscope.measurement.model import probe_model
+from ncscope.measurement.model import measure_layers
 from ncscope.measurement.options import OptionFields, Options, merge_options
 from ncscope.measurement.watching import Watch
 from ncscope.stats.statistics import ClassStatistics
@@ -84,8 +84,8 @@ def measure_model(
     options = _options_of_report(options, fields)
     with options.processes.fail_together():
         statistics = statistics_by_layer(reference)
-    probed = probe_model(model, loader, options, statistics, ood)
-    return ModelReport(probed.record, probed.statistics)
+    result = measure_layers(model, loader, options, statistics, ood)
+    return ModelReport(result.record, result.statistics)
 
 
 def statistics_by_layer(reference: ModelReport | None) -> dict[str, ClassStatistics] | None:
@@ -124,9 +124,9 @@ class ModelWatch(Watch):
             InputError: If there were no such passes, but passes without labels or no report before;
                 if fewer than two classes are present; or if the model used several heads.
         """
-        if self._latest is None or self._failure is not None or self.passed_anywhere():
-            probed = self.probed()
-            self._latest = ModelReport(probed.record, probed.statistics)
+        if self._latest is None or self._failure is not None or self.has_passes():
+            result = self.measure()
+            self._latest = ModelReport(result.record, result.statistics)
         return self._latest
 
 

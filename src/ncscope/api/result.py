@@ -15,9 +15,9 @@ from ncscope.api.writable import check_file, write_figure, write_text
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
 from ncscope.files import read_file
-from ncscope.measurement.history_file import parsed_report, report_json
+from ncscope.measurement.history_file import parse_report, report_json
 from ncscope.measurement.provenance import Provenance, provenance
-from ncscope.measurement.records import LayerRecord, ProbeRecord
+from ncscope.measurement.records import LayerRecord, ModelRecord
 from ncscope.stats.statistics import ClassStatistics
 
 if TYPE_CHECKING:
@@ -102,9 +102,9 @@ class Report(Mapping[str, float]):
         return "\n".join([f"{type(self).__name__}: {head}", *lines])
 
     @property
-    def probe(self) -> ProbeRecord:
+    def probe(self) -> ModelRecord:
         """Plain record of the report."""
-        return ProbeRecord(layers=(self.record,))
+        return ModelRecord(layers=(self.record,))
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -212,7 +212,7 @@ class Report(Mapping[str, float]):
             fix = "pass a file that Report.save wrote as .json"
             name, content = str(source), read_file(Path(source), expected="a report", fix=fix)
         probe, origin, is_model = parse_content(
-            parsed_report,
+            parse_report,
             content,
             expected="a report that ncscope wrote",
             name=name,
@@ -310,7 +310,7 @@ class ModelReport(Report):
 
     def __init__(
         self,
-        probe: ProbeRecord,
+        probe: ModelRecord,
         statistics: Mapping[str, ClassStatistics],
         origin: Provenance | None = None,
     ) -> None:
@@ -332,7 +332,7 @@ class ModelReport(Report):
             report.provenance = origin
 
     @property
-    def probe(self) -> ProbeRecord:
+    def probe(self) -> ModelRecord:
         """Plain record of all layers."""
         return self._probe
 

@@ -15,7 +15,7 @@ from ncscope.api.result import Report
 from ncscope.api.shard_files import Shard, shard_name
 from ncscope.arguments import NotNegative, Size, check_arguments, describe
 from ncscope.errors import InputError
-from ncscope.measurement.classifier import check_head, checked_classifier, has_one_row
+from ncscope.measurement.classifier import check_classifier, check_head, has_one_row
 from ncscope.measurement.samples import layer_record
 from ncscope.metrics.evaluate import LEFT_OUT, needs_of
 from ncscope.metrics.sources import ONE_LOGIT, Sources
@@ -150,7 +150,7 @@ def measure_shards(
     rows, dim = (None, None) if head is None or head.ndim != 2 else head.shape
     rows = 2 if has_one_row(head) and num_classes in (None, 2) else rows
     if bias is not None and rows is not None and dim is not None:
-        checked_classifier(head, bias, rows, dim, "cpu")  # before hours of reading
+        check_classifier(head, bias, rows, dim, "cpu")  # before hours of reading
     needs = needs_of(groups, head is not None)
     k = rows if num_classes is None else num_classes
     first = ShardPass(num_classes=k, dim=dim, prior=prior, precision=precision)
@@ -169,7 +169,7 @@ def measure_shards(
         fix = "pass the classifier that reads these features (shape is (num_classes, dim))"
         raise InputError(expected=expected, found=error.found, fix=fix) from error
     k, d = moments.num_classes, moments.dim
-    classifier = checked_classifier(head, bias, k, d, "cpu")
+    classifier = check_classifier(head, bias, k, d, "cpu")
     stats = finish(moments)
     del moments
     decisions = None

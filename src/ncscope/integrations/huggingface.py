@@ -12,9 +12,9 @@ from ncscope.api.history import History
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError, library_error
 from ncscope.integrations.recording import OnError, Recorder, Reference
-from ncscope.measurement.naming import Logged
+from ncscope.measurement.naming import LogChoice
 from ncscope.measurement.options import OptionFields, Options
-from ncscope.measurement.records import ProbeRecord
+from ncscope.measurement.records import ModelRecord
 from ncscope.measurement.watching import Watch
 from ncscope.models.evaluation_mode import restore_random_states
 from ncscope.models.wrappers import unwrap
@@ -86,7 +86,7 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
         *,
         labels: str = "labels",
         prefix: str = "nc",
-        log: Logged = "headline",
+        log: LogChoice = "headline",
         reference: Reference = None,
         on_error: OnError = "warn",
         save: str | Path | None = None,
@@ -112,7 +112,7 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
         self._loader: object = None
 
     @property
-    def latest(self) -> dict[str, ProbeRecord]:
+    def latest(self) -> dict[str, ModelRecord]:
         """Return the last record of each prefix."""
         return self._recorder.latest
 
@@ -195,14 +195,14 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
 
         def measure() -> None:
             assert self._watch is not None
-            if not self._watch.counted_anywhere():
+            if not self._watch.has_samples():
                 raise InputError(
                     expected=f"{self.labels!r} among the inputs of the model",
                     found="none in the whole evaluation",
                     fix="evaluate with labels, and leave the loss to the model, without smoothing",
                 )
             self._watch.reference = self._recorder.reference_for(prefix)
-            self._recorder.add(self._watch.probed(), state.global_step, prefix)
+            self._recorder.add(self._watch.measure(), state.global_step, prefix)
 
         self._recorder.run_in_all(measure)
         # An action of its own: a process that fails in the first must not leave the others waiting

@@ -16,10 +16,10 @@ from ncscope.arguments import Count, Size, check_arguments
 from ncscope.errors import InputError, library_error
 from ncscope.integrations.recording import OnError, Recorder, Reference
 from ncscope.measurement.batches import split
-from ncscope.measurement.model import probe_model
-from ncscope.measurement.naming import Logged
+from ncscope.measurement.model import measure_layers
+from ncscope.measurement.naming import LogChoice
 from ncscope.measurement.options import OptionFields, Options
-from ncscope.measurement.records import ProbeRecord
+from ncscope.measurement.records import ModelRecord
 from ncscope.measurement.watching import Watch
 from ncscope.models.evaluation_mode import disable_compilation
 from ncscope.models.layers import find_layer
@@ -119,7 +119,7 @@ class NeuralCollapseCallback(Callback):
         dataloader_idx: Count = 0,
         split_batch: Callable[[Any], tuple[Any, Tensor]] | None = None,
         prefix: str = "nc",
-        log: Logged = "headline",
+        log: LogChoice = "headline",
         reference: Reference = None,
         on_error: OnError = "warn",
         save: str | Path | None = None,
@@ -146,7 +146,7 @@ class NeuralCollapseCallback(Callback):
         self._step_of_train: int | None = None
 
     @property
-    def latest(self) -> dict[str, ProbeRecord]:
+    def latest(self) -> dict[str, ModelRecord]:
         """Return the last record of each split."""
         return self._recorder.latest
 
@@ -297,7 +297,7 @@ class NeuralCollapseCallback(Callback):
 
     def _steps_call_whole(self) -> bool | None:
         """Return whether the steps call the whole network; None as long as this is unknown."""
-        known = [watch.called_whole for watch in self._watches.values()]
+        known = [watch.calls_model for watch in self._watches.values()]
         return next((whole for whole in known if whole is not None), None)
 
     def _attach(self, trainer: Trainer, pl_module: LightningModule, split_name: str) -> None:
@@ -318,13 +318,13 @@ class NeuralCollapseCallback(Callback):
         """Measure the samples of the steps that were watched."""
         watch = self._watch(trainer, pl_module, split_name)
         watch.reference = self._recorder.reference_for(split_name)
-        probed = watch.probed()
+        result = watch.measure()
         if split_name == "train":
-            *before, last = probed.record.layers
+            *before, last = result.record.layers
             last = replace(last, warnings=(*last.warnings, _IN_STEPS))
-            record = replace(probed.record, layers=(*before, last))
-            probed = replace(probed, record=record)
-        self._recorder.add(probed, trainer.global_step, split_name)
+            record = replace(result.record, layers=(*before, last))
+            result = replace(result, record=record)
+        self._recorder.add(result, trainer.global_step, split_name)
 
     def _measure_train(self, trainer: Trainer, pl_module: LightningModule) -> None:
         def measure() -> None:
@@ -336,8 +336,8 @@ class NeuralCollapseCallback(Callback):
             network, options = self._network(pl_module), self._recorder.options
             # A loader with a generator of its own draws the next epoch's order from its state.
             with keep_generators(trainer.train_dataloader), disable_compilation(pl_module):
-                probed = probe_model(network, batches, options)
-            self._recorder.add(probed, trainer.global_step, "train")
+                result = measure_layers(network, batches, options)
+            self._recorder.add(result, trainer.global_step, "train")
 
         self._recorder.run_in_all(measure)
         self._step_of_train = trainer.global_step

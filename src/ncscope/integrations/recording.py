@@ -9,10 +9,10 @@ from ncscope.api.history import History
 from ncscope.api.model import statistics_by_layer
 from ncscope.api.result import REPORTS, ModelReport
 from ncscope.errors import InputError
-from ncscope.measurement.evaluation import Probed
-from ncscope.measurement.naming import Logged, logged
+from ncscope.measurement.evaluation import ModelResult
+from ncscope.measurement.naming import LogChoice, flatten_for_log
 from ncscope.measurement.options import OptionFields, Options, merge_options
-from ncscope.measurement.records import Measurement, ProbeRecord
+from ncscope.measurement.records import Measurement, ModelRecord
 from ncscope.measurement.second_pass import check_second_pass
 from ncscope.metrics.evaluate import select
 from ncscope.models.evaluation_mode import restore_random_states
@@ -57,7 +57,7 @@ class Recorder:
         self,
         *,
         prefix: str,
-        log: Logged,
+        log: LogChoice,
         reference: Reference,
         on_error: OnError,
         save: str | Path | None,
@@ -80,7 +80,7 @@ class Recorder:
                 fix="measure each split by measure_model: class counts hold for one split only",
             )
         self.processes = self.options.processes
-        self.latest: dict[str, ProbeRecord] = {}
+        self.latest: dict[str, ModelRecord] = {}
         self.history = History(unit="step")
         self._prefix, self._log = prefix, log
         self._follows_train = reference == TRAIN
@@ -146,12 +146,12 @@ class Recorder:
         """Return the statistics whose class means a measurement of a split uses, or None."""
         return None if split == TRAIN else self._reference
 
-    def add(self, probed: Probed, step: int, split: str) -> None:
+    def add(self, result: ModelResult, step: int, split: str) -> None:
         """Store a measurement."""
-        self.latest[split] = probed.record
-        self.history.append(Measurement(probed.record, step, split, self._run_name))
+        self.latest[split] = result.record
+        self.history.append(Measurement(result.record, step, split, self._run_name))
         if self._follows_train and split == TRAIN:
-            self._reference = probed.statistics
+            self._reference = result.statistics
 
     def name_metrics(
         self, split: str, namespace: str, in_log: Collection[str], users: Collection[str] = ()
@@ -167,7 +167,7 @@ class Recorder:
             users: Names in the log that are certainly the user's.
         """
         prefix = f"{namespace}{self._prefix}/" if self._prefix else namespace
-        metrics = logged(self.latest[split], prefix, self._log)
+        metrics = flatten_for_log(self.latest[split], prefix, self._log)
         self.leave_out(set(metrics) & (set(in_log) - self._logged | set(users)))
         metrics = {key: value for key, value in metrics.items() if key not in self._left_out}
         self._logged.update(metrics)

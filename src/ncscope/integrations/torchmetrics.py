@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ncscope.arguments import NotNegative, Size, check_arguments
 from ncscope.errors import InputError, library_error
-from ncscope.measurement.classifier import checked_classifier
+from ncscope.measurement.classifier import check_classifier
 from ncscope.measurement.samples import measure_samples
 from ncscope.memory import check_memory
 from ncscope.metrics.evaluate import evaluate, needs_of, select
@@ -160,7 +160,7 @@ class NeuralCollapse(Metric):
 
         Cost: as `ClassMoments.update`.
         """
-        head = checked_classifier(weight, bias, self.num_classes, self.dim, self.device)
+        head = check_classifier(weight, bias, self.num_classes, self.dim, self.device)
         rows, classes = as_tensor(features, "features"), as_tensor(labels, "labels")
         if self.keep_features:
             self._keep(rows, classes)

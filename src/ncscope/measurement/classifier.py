@@ -38,7 +38,7 @@ def has_one_row(weight: Any) -> bool:
     return weight is not None and as_tensor(weight, "weight").shape[:-1].numel() == 1
 
 
-def checked_classifier(
+def check_classifier(
     weight: Any, bias: Any, num_classes: int, dim: int, device: torch.device | str
 ) -> Classifier:
     """Check a classifier that is given as arrays, and return it in float64.
@@ -55,7 +55,7 @@ def checked_classifier(
             finite.
 
     Example:
-        >>> checked_classifier([[2.0, 4.0]], [1.0], 2, 2, "cpu").weight.tolist()
+        >>> check_classifier([[2.0, 4.0]], [1.0], 2, 2, "cpu").weight.tolist()
         [[-1.0, -2.0], [1.0, 2.0]]
     """
     check_head(weight, bias)

@@ -11,7 +11,7 @@ from ncscope.measurement.gather import LayerGatherer, SecondPassResult
 from ncscope.measurement.ood import OodPass, OodSource
 from ncscope.measurement.options import Options
 from ncscope.measurement.plans import LayerPlan
-from ncscope.measurement.records import GeodesicRecord, LayerRecord, ProbeRecord
+from ncscope.measurement.records import GeodesicRecord, LayerRecord, ModelRecord
 from ncscope.measurement.resampling import LayerSamples, add_chance_and_errors
 from ncscope.measurement.samples import layer_record
 from ncscope.metrics.batch_information import batch_entropies, batch_estimate
@@ -41,7 +41,7 @@ LINE = torch.linspace(0, 1, 21, dtype=torch.float64)
 
 
 @dataclass(frozen=True)
-class Probed:
+class ModelResult:
     """A model's measurement: the plain record, and the statistics it was computed from.
 
     Attributes:
@@ -49,7 +49,7 @@ class Probed:
         statistics: Layer name to class statistics, in forward order.
     """
 
-    record: ProbeRecord
+    record: ModelRecord
     statistics: Mapping[str, ClassStatistics]
 
 
@@ -60,7 +60,7 @@ def evaluate_layers(
     known: Mapping[str, ClassStatistics],
     correct: Int[Tensor, " k"] | None = None,
     outside: OodSource | None = None,
-) -> Probed:
+) -> ModelResult:
     """Compute the measurement from the statistics of all processes.
 
     Args:
@@ -158,7 +158,7 @@ def evaluate_layers(
                 memory=options.memory,
                 ood=ood if plan is last else None,
             )
-    of_model = ProbeRecord(
+    of_model = ModelRecord(
         layers=tuple(records),
         comparable=gatherer.comparable,
         relative_position=tuple(relative_position(gatherer.step_lengths)),
@@ -167,7 +167,7 @@ def evaluate_layers(
             None if gatherer.pair is None else straightness(gatherer.step_lengths, gatherer.chord)
         ),
     )
-    return Probed(of_model, stats)
+    return ModelResult(of_model, stats)
 
 
 def _run_second_pass(
@@ -203,18 +203,18 @@ def _run_second_pass(
     return gatherer.run_second_pass(deciders, positions, scorer)
 
 
-def add_note_on_ties(probed: Probed, count: int) -> Probed:
+def add_note_on_ties(result: ModelResult, count: int) -> ModelResult:
     """Note on the last layer how many samples have no single greatest logit.
 
     Args:
-        probed: Measurement with the accuracy of the logits.
+        result: Measurement with the accuracy of the logits.
         count: Number of samples with several equal greatest logits, or NaN.
     """
     if not count:
-        return probed
-    total = probed.record.layers[-1].num_samples
+        return result
+    total = result.record.layers[-1].num_samples
     return add_notes(
-        probed,
+        result,
         [
             f"accuracy: {count:,} of {total:,} samples have several equal greatest logits, or NaN; "
             "of equal ones the first counts"
@@ -222,18 +222,20 @@ def add_note_on_ties(probed: Probed, count: int) -> Probed:
     )
 
 
-def add_notes(probed: Probed, notes: Sequence[str], warnings: Sequence[str] = ()) -> Probed:
+def add_notes(
+    result: ModelResult, notes: Sequence[str], warnings: Sequence[str] = ()
+) -> ModelResult:
     """Return a measurement with further notes and warnings on its last layer.
 
     Args:
-        probed: Measurement.
+        result: Measurement.
         notes: Sentences on what was measured.
         warnings: Sentences on values that may mislead.
     """
-    *before, last = probed.record.layers
+    *before, last = result.record.layers
     last = replace(last, notes=(*notes, *last.notes), warnings=(*warnings, *last.warnings))
     layers = (*before, last)
-    return replace(probed, record=replace(probed.record, layers=layers))
+    return replace(result, record=replace(result.record, layers=layers))
 
 
 def _information(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ncscope.devices import is_asynchronous, move_to
 from ncscope.math.powers import STREAM_LIMIT
-from ncscope.measurement.second_pass import Kept, Rerun
+from ncscope.measurement.second_pass import Rerun, SampleStore
 from ncscope.stats.batch import refuse_magnitude
 from ncscope.stats.classes import BatchClasses
 from ncscope.stats.decisions import Decider, DecisionCounts, DecisionTally, decide_layers
@@ -70,7 +70,7 @@ class LayerGatherer:
     def __init__(
         self,
         moments: Mapping[str, ClassMoments],
-        store: Kept | None,
+        store: SampleStore | None,
         processes: Processes = ALL,
     ) -> None:
         self.moments, self.store, self.processes = dict(moments), store, processes
@@ -258,7 +258,7 @@ def _numbers(counts: DecisionCounts) -> dict[str, float]:
 class _LayerBatches:
     """Features and labels of one layer of the samples of the second pass."""
 
-    def __init__(self, store: Kept, name: str) -> None:
+    def __init__(self, store: SampleStore, name: str) -> None:
         self.store, self.name = store, name
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:

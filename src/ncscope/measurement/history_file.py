@@ -14,7 +14,7 @@ from ncscope.measurement.records import (
     GeodesicRecord,
     LayerRecord,
     Measurement,
-    ProbeRecord,
+    ModelRecord,
 )
 from ncscope.metrics.registry import METRICS
 
@@ -49,7 +49,7 @@ def measurement_line(measurement: Measurement) -> str:
     return _text(asdict(measurement))
 
 
-def parsed_history(content: bytes) -> tuple[list[Measurement], str, Provenance]:
+def parse_history(content: bytes) -> tuple[list[Measurement], str, Provenance]:
     """Read a file that `history_json` wrote: measurements, unit of the steps, and provenance.
 
     What is read can be shown: fields are checked against each other.
@@ -66,11 +66,11 @@ def parsed_history(content: bytes) -> tuple[list[Measurement], str, Provenance]:
     return measurements, _word(whole["unit"]), origin
 
 
-def report_json(summary: Mapping[str, Any], probe: ProbeRecord, provenance: Provenance) -> str:
+def report_json(summary: Mapping[str, Any], probe: ModelRecord, provenance: Provenance) -> str:
     """Write a report as strict JSON: a summary for scripts, then the whole record.
 
     Args:
-        summary: Entries for scripts, whose numbers are finite or None; `parsed_report` ignores
+        summary: Entries for scripts, whose numbers are finite or None; `parse_report` ignores
             them.
         probe: Record of all layers.
         provenance: Origin of the report.
@@ -79,7 +79,7 @@ def report_json(summary: Mapping[str, Any], probe: ProbeRecord, provenance: Prov
     return _text({"schema_version": SCHEMA_VERSION, **summary, **record})
 
 
-def parsed_report(content: bytes) -> tuple[ProbeRecord, Provenance, bool]:
+def parse_report(content: bytes) -> tuple[ModelRecord, Provenance, bool]:
     """Read a file that `report_json` wrote: record, provenance, and whether a model was measured.
 
     What is read can be shown: fields are checked against each other.
@@ -205,13 +205,13 @@ def measurement_of(given: Mapping[str, Any]) -> Measurement:
     return Measurement(probe, step, _word(given["split"]), _word(given["run"]), values)
 
 
-def _probe(given: Mapping[str, Any]) -> ProbeRecord:
+def _probe(given: Mapping[str, Any]) -> ModelRecord:
     geodesic, layers = given["geodesic"], _list(given["layers"])
     straightness = given.get("straightness")  # absent from the files of earlier versions
     if not layers:
         msg = "a measurement without a layer"
         raise ValueError(msg)
-    probe = ProbeRecord(
+    probe = ModelRecord(
         tuple(_layer(_map(layer)) for layer in layers),
         _words(given["comparable"]),
         _numbers(given["relative_position"]),
@@ -222,7 +222,7 @@ def _probe(given: Mapping[str, Any]) -> ProbeRecord:
     return probe
 
 
-def _check_chain(probe: ProbeRecord) -> None:
+def _check_chain(probe: ModelRecord) -> None:
     """Check that the comparable layers are layers of one dimension, in order, with positions."""
     names = [record.layer for record in probe.layers]
     _refuse_twice("a layer", names)

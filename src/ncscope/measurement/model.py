@@ -26,7 +26,7 @@ from ncscope.measurement.batches import (
     token_labels,
     with_progress,
 )
-from ncscope.measurement.evaluation import Probed, add_note_on_ties, add_notes, evaluate_layers
+from ncscope.measurement.evaluation import ModelResult, add_note_on_ties, add_notes, evaluate_layers
 from ncscope.measurement.gather import LayerGatherer
 from ncscope.measurement.ood import OodSource, check_groups
 from ncscope.measurement.options import Options
@@ -41,11 +41,11 @@ from ncscope.measurement.plans import (
 )
 from ncscope.measurement.second_pass import (
     Batch,
-    Kept,
     Rerun,
+    SampleStore,
     check_second_pass,
     number_of_batches,
-    samples_kept,
+    open_samples,
 )
 from ncscope.metrics.evaluate import needs_of
 from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
@@ -70,13 +70,13 @@ from ncscope.stats.processes import Processes, compare_descriptions
 from ncscope.stats.statistics import ClassStatistics
 
 
-def probe_model(
+def measure_layers(
     model: nn.Module,
     loader: Iterable[Any],
     options: Options | None = None,
     reference: Mapping[str, ClassStatistics] | None = None,
     ood: Iterable[Any] | None = None,
-) -> Probed:
+) -> ModelResult:
     """Run a model over a loader and measure its layers.
 
     The loader is read once, or twice with ``second_pass="recompute"``. The first batch runs once
@@ -121,9 +121,9 @@ def probe_model(
         with (
             evaluation_mode(model),
             restore_buffers(model),
-            samples_kept(options, batches=length) as kept,
+            open_samples(options, batches=length) as kept,
         ):
-            probe = LayerwiseProbe(
+            probe = LayerwiseMeasurement(
                 model,
                 options,
                 kept,
@@ -179,7 +179,7 @@ def with_processes(options: Options, model: nn.Module) -> tuple[Options, Any]:
 
 
 def _run_again(
-    probe: "LayerwiseProbe",
+    probe: "LayerwiseMeasurement",
     model: nn.Module,
     loader: Iterable[Any],
     traced: Trace,
@@ -224,14 +224,14 @@ def _empty_beside_others(processes: Processes) -> Iterator[None]:
             raise
 
 
-class LayerwiseProbe:
+class LayerwiseMeasurement:
     """Measurement of a model's layers, batch by batch.
 
     Args:
         model: The classifier.
         options: Options of the measurement.
         store: Samples of the second pass; must stay open until `result` returns.
-        reference: Statistics of the training set, as in `probe_model`.
+        reference: Statistics of the training set, as in `measure_layers`.
         replicas: Process group of the processes with the samples of this one; None for none.
         counts_logits: Count the accuracy from the logits of the passes if True. If False, or if
             the model changes the outputs of its head, the head decides the samples again in the
@@ -243,7 +243,7 @@ class LayerwiseProbe:
         self,
         model: nn.Module,
         options: Options,
-        store: Kept,
+        store: SampleStore,
         reference: Mapping[str, ClassStatistics] | None = None,
         *,
         replicas: Any = None,
@@ -352,7 +352,7 @@ class LayerwiseProbe:
         if names:
             self._notes += (_buffers_note(names, "each process ran with its own"),)
 
-    def result(self, head: Head | None = None, outside: OodSource | None = None) -> Probed:
+    def result(self, head: Head | None = None, outside: OodSource | None = None) -> ModelResult:
         """Compute the measurement from the statistics of all processes.
 
         Call this once: afterwards, the statistics of this process are those of all processes.
@@ -429,7 +429,7 @@ class LayerwiseProbe:
         """Replace the reference, before or after samples have been added.
 
         Args:
-            reference: Statistics of the training set, as in `probe_model`.
+            reference: Statistics of the training set, as in `measure_layers`.
         """
         self._reference = reference
         if self._plans:
@@ -512,7 +512,7 @@ def _gatherer(
     plans: Sequence[LayerPlan],
     dims: Sequence[int],
     options: Options,
-    store: Kept,
+    store: SampleStore,
     counts_logits: bool,
     has_ood: bool,
 ) -> LayerGatherer:

@@ -148,13 +148,13 @@ class Fingerprint:
                 )
 
 
-Kept: TypeAlias = FeatureStore | Reservoir | Rerun
+SampleStore: TypeAlias = FeatureStore | Reservoir | Rerun
 """Samples of the second pass."""
 
 
-def samples_kept(
+def open_samples(
     options: Options, *, batches: int | None = None, can_rerun: bool = True
-) -> AbstractContextManager[Kept]:
+) -> AbstractContextManager[SampleStore]:
     """Return a context in which the samples of the second pass are kept as the options say.
 
     Args:

@@ -67,7 +67,7 @@ def layer_similarity(
     """Run one or two models over a loader, and compare their layers.
 
     The models run in evaluation mode and are left as they were, as by
-    `ncscope.measurement.model.probe_model`.
+    `ncscope.measurement.model.measure_layers`.
 
     Args:
         sides: One model, whose layers are compared with each other, or two.

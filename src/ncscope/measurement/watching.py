@@ -14,10 +14,10 @@ from torch.nn.utils.rnn import PackedSequence
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
 from ncscope.measurement.batches import check_next_token, device_of
-from ncscope.measurement.evaluation import Probed
-from ncscope.measurement.model import LayerwiseProbe, with_processes
+from ncscope.measurement.evaluation import ModelResult
+from ncscope.measurement.model import LayerwiseMeasurement, with_processes
 from ncscope.measurement.options import Options
-from ncscope.measurement.second_pass import Kept, check_second_pass, samples_kept
+from ncscope.measurement.second_pass import SampleStore, check_second_pass, open_samples
 from ncscope.models.evaluation_mode import disable_compilation, restore_buffers
 from ncscope.models.heads import Head
 from ncscope.models.hooks import guard_hook
@@ -49,12 +49,12 @@ class Watch:
     layers by itself; see `PartsObserver`.
 
     A forward pass never fails because it is watched: an error in a hook ends the recording, and the
-    next call of `labels` or `probed` raises it.
+    next call of `labels` or `measure` raises it.
 
     Args:
         model: A classifier; a compiled or data-parallel one is unwrapped.
         options: Options of the measurement.
-        reference: Statistics of the training set by layer; see `probe_model`.
+        reference: Statistics of the training set by layer; see `measure_layers`.
         whole: Take a call of the model as a forward pass if True; otherwise only its parts count.
 
     Attributes:
@@ -66,8 +66,8 @@ class Watch:
         ...     for _ in range(3):
         ...         _ = model(torch.randn(10, 4))
         ...         seen.labels(torch.arange(10) % 2)
-        ...     probed = seen.probed()
-        >>> [(layer.layer, layer.num_samples) for layer in probed.record.layers]
+        ...     result = seen.measure()
+        >>> [(layer.layer, layer.num_samples) for layer in result.record.layers]
         [('0', 30), ('head input', 30)]
     """
 
@@ -89,13 +89,13 @@ class Watch:
         self._observer: PartsObserver | None = None
         self._traced: Trace | None = None
         self._taps: Taps | None = None
-        self._probe: LayerwiseProbe | None = None
+        self._probe: LayerwiseMeasurement | None = None
         self._unchecked: Any = None
         self._last: object = None
         self._untraceable: Exception | None = None
         self._failure: Exception | None = None
         self._attached = False
-        self._called_whole: bool | None = None
+        self._calls_model: bool | None = None
         # Samples that are never measured must not stay on the disk.
         weakref.finalize(self, self._gathered.close)
 
@@ -120,9 +120,9 @@ class Watch:
         return self._model
 
     @property
-    def called_whole(self) -> bool | None:
+    def calls_model(self) -> bool | None:
         """Return whether the loop calls the model itself; None before the first labels."""
-        return self._called_whole
+        return self._calls_model
 
     def attach(self) -> None:
         """Record the forward passes from now on.
@@ -194,22 +194,22 @@ class Watch:
             self._probe.update(taps, self._check_labels(as_tensor(labels, "labels")), self._traced)
         self._last = taps.features
 
-    def passed_anywhere(self) -> bool:
-        """Return whether a pass has begun in any process since the last call of `probed`.
+    def has_passes(self) -> bool:
+        """Return whether a pass has begun in any process since the last call of `measure`.
 
         Every process must call this.
         """
         begun = self._traced is not None or bool(self._observer and self._observer.has_pass)
         return any(self._processes.gather(begun))
 
-    def counted_anywhere(self) -> bool:
-        """Return whether any process has added samples since the last call of `probed`.
+    def has_samples(self) -> bool:
+        """Return whether any process has added samples since the last call of `measure`.
 
         Every process must call this.
         """
         return any(self._processes.gather(self._probe is not None))
 
-    def probed(self) -> Probed:
+    def measure(self) -> ModelResult:
         """Measure the samples that all processes have added since the last call.
 
         The head enters with its present weights. Every process must call this, even without
@@ -222,7 +222,7 @@ class Watch:
         with _outside_inference_mode(), self._processes.fail_together():
             if self._failure is not None:
                 raise self._failure
-            if not self.counted_anywhere():
+            if not self.has_samples():
                 raise InputError(
                     expected="forward passes of the watched model, and their labels",
                     found="none",
@@ -237,7 +237,7 @@ class Watch:
                 self.restart()
 
     def forget(self) -> None:
-        """Drop the samples added since the last call of `probed`."""
+        """Drop the samples added since the last call of `measure`."""
         self._probe = None
         self._gathered.close()
 
@@ -279,7 +279,7 @@ class Watch:
             return
         self._observer = None
         self._observing.close()
-        self._called_whole = observer.is_whole
+        self._calls_model = observer.is_whole
         if observer.is_whole and self._untraceable is None:
             return
         self._hooks.close()
@@ -310,10 +310,10 @@ class Watch:
         self._taps = self._hooks.enter_context(taps)
         return self._taps
 
-    def _new_probe(self) -> LayerwiseProbe:
-        context = samples_kept(self._options, can_rerun=False)
-        store: Kept = self._gathered.enter_context(context)
-        return LayerwiseProbe(
+    def _new_probe(self) -> LayerwiseMeasurement:
+        context = open_samples(self._options, can_rerun=False)
+        store: SampleStore = self._gathered.enter_context(context)
+        return LayerwiseMeasurement(
             self._model, self._options, store, self.reference, replicas=self._replicas
         )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ncscope.errors import printable
-from ncscope.measurement.records import ClassTable, LayerRecord, ProbeRecord
+from ncscope.measurement.records import ClassTable, LayerRecord, ModelRecord
 from ncscope.report.wording import round_for_json, typeset
 
 MOST_LISTED = 50
@@ -245,7 +245,7 @@ def _write_percent(share: float) -> str:
 
 
 def build_class_views(
-    probes: Mapping[str, ProbeRecord], class_names: Sequence[str] = ()
+    probes: Mapping[str, ModelRecord], class_names: Sequence[str] = ()
 ) -> list[ClassView]:
     """Write the tables of classes of some measurements, of the last layer that has one.
 

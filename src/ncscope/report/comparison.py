@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ncscope.errors import printable
 from ncscope.measurement.provenance import Provenance
-from ncscope.measurement.records import LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
 from ncscope.metrics.registry import METRICS
 from ncscope.report.curves import group_by_run, group_by_split
 from ncscope.report.labels import (
@@ -73,7 +73,7 @@ class _Column:
     """The last measurement of a report, or of a run and split of a history."""
 
     name: str
-    probe: ProbeRecord
+    probe: ModelRecord
     facts: Mapping[str, str]
 
     @property

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from ncscope.measurement.records import GeodesicRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import GeodesicRecord, Measurement, ModelRecord
 from ncscope.metrics.layerwise import effective_depth, order_breaks
 from ncscope.report.labels import PFC_METRICS, find_label, find_value
 from ncscope.report.wording import join_words, quote_number, typeset
@@ -45,18 +45,18 @@ def group_by_run(measurements: Iterable[Measurement]) -> dict[str, list[Measurem
     return runs
 
 
-def list_layers(probes: Iterable[ProbeRecord]) -> list[str]:
+def list_layers(probes: Iterable[ModelRecord]) -> list[str]:
     """Return every layer's name, in forward order of first appearance."""
     return list(dict.fromkeys(record.layer for probe in probes for record in probe.layers))
 
 
-def collect_layer_values(probe: ProbeRecord, key: str) -> list[float]:
+def collect_layer_values(probe: ModelRecord, key: str) -> list[float]:
     """Return a metric of each layer in forward order; NaN for layers without the metric."""
     values = (find_value(record.metrics, key) for record in probe.layers)
     return [math.nan if value is None else value for value in values]
 
 
-def find_effective_depth(probe: ProbeRecord) -> int | None:
+def find_effective_depth(probe: ModelRecord) -> int | None:
     """Return the index of the first layer with NCC error at most :data:`EPSILON`, or None."""
     return effective_depth(collect_layer_values(probe, "pfc3"), EPSILON)
 
@@ -66,7 +66,7 @@ def geodesic_curves(geodesic: GeodesicRecord) -> dict[str, list[float]]:
     return {"pfc1": geodesic.pfc1, "pfc2": geodesic.pfc2, "pfc3": geodesic.pfc3}
 
 
-def relative_positions(probe: ProbeRecord) -> dict[str, float]:
+def relative_positions(probe: ModelRecord) -> dict[str, float]:
     """Return the relative position of each comparable layer, by name.
 
     Empty if positions were not measured, or if fewer than three layers share a dimension.
@@ -77,7 +77,7 @@ def relative_positions(probe: ProbeRecord) -> dict[str, float]:
     return dict(zip(probe.comparable, probe.relative_position, strict=True))
 
 
-def describe_layers(probe: ProbeRecord) -> list[str]:
+def describe_layers(probe: ModelRecord) -> list[str]:
     """Describe the layers in sentences: depth, order, premise of the theorem, layers left out."""
     if len(probe.layers) < 2:
         return []
@@ -109,7 +109,7 @@ def describe_layers(probe: ProbeRecord) -> list[str]:
     return [sentence for sentence in sentences if sentence]
 
 
-def _describe_order(probe: ProbeRecord, key: str) -> str:
+def _describe_order(probe: ModelRecord, key: str) -> str:
     """Say where a metric goes against its order from layer to layer; empty if unmeasured."""
     values = collect_layer_values(probe, key)
     if all(map(math.isnan, values)):
@@ -130,7 +130,7 @@ def _describe_order(probe: ProbeRecord, key: str) -> str:
     return f"{name} breaks the order: it {wrong} {join_words(phrases)}."
 
 
-def _describe_chain(probe: ProbeRecord) -> str:
+def _describe_chain(probe: ModelRecord) -> str:
     """Name the layers that relative position and geodesic compare, and the layers left out."""
     chain = probe.comparable
     dims = {record.layer: record.dim for record in probe.layers}

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ncscope.measurement.records import ClassTable, LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import ClassTable, LayerRecord, Measurement, ModelRecord
 from ncscope.measurement.similarity import SimilarityRecord
 from ncscope.report import panels
 from ncscope.report.classes import MOST_CHARTED, name_class
@@ -33,7 +33,7 @@ _MOST_NAMED = 30
 """Most layer names beside an axis."""
 
 
-def plot_probe(probe: ProbeRecord) -> Figure:
+def plot_probe(probe: ModelRecord) -> Figure:
     """Draw a measurement.
 
     Of one layer: spectra, the class means' cosines and the key metrics, those that were

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from ncscope.errors import printable
-from ncscope.measurement.records import ClassTable, LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import ClassTable, LayerRecord, Measurement, ModelRecord
 from ncscope.report.classes import build_class_view
 from ncscope.report.labels import find_value, sort_labels
 from ncscope.report.overview import select_last
@@ -44,7 +44,7 @@ def write_history_latex(measurements: Sequence[Measurement], unit: str) -> str:
     return _write_layers({caption: probe.layers[-1] for caption, probe in probes.items()})
 
 
-def write_probe_latex(probe: ProbeRecord) -> str:
+def write_probe_latex(probe: ModelRecord) -> str:
     r"""Write a measurement as a ``tabular``, a column for each layer; see `write_history_latex`.
 
     Args:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ncscope.measurement.provenance import Provenance
-from ncscope.measurement.records import LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
 from ncscope.report.curves import group_by_run, group_by_split
 from ncscope.report.labels import (
     Label,
@@ -130,7 +130,7 @@ def compare_ends(measurements: Sequence[Measurement]) -> list[RunChanges]:
     return changes
 
 
-def _write_change(metric: Label, first: ProbeRecord, last: ProbeRecord) -> Change | None:
+def _write_change(metric: Label, first: ModelRecord, last: ModelRecord) -> Change | None:
     start = find_value(first.layers[-1].metrics, metric.key)
     end = find_value(last.layers[-1].metrics, metric.key)
     if start is None or end is None:
@@ -146,7 +146,7 @@ def _write_change(metric: Label, first: ProbeRecord, last: ProbeRecord) -> Chang
     return typeset(start), typeset(end), trend
 
 
-def build_details(probe: ProbeRecord, caption: str, write: Write = typeset) -> Details:
+def build_details(probe: ModelRecord, caption: str, write: Write = typeset) -> Details:
     """Collect all metrics of one measurement at each layer, and its notes."""
     metrics = sort_labels(key for record in probe.layers for key in record.metrics)
     groups = {
@@ -183,7 +183,7 @@ def write_collapse_value(metric: Label, record: LayerRecord, write: Write = type
     return "" if value is None else f"{write(value, 4)} {metric.arrow}".rstrip()
 
 
-def collect_warnings(probes: Mapping[str, ProbeRecord]) -> list[str]:
+def collect_warnings(probes: Mapping[str, ModelRecord]) -> list[str]:
     """Return each warning once, with the measurements and layers that it concerns.
 
     Args:
@@ -197,7 +197,7 @@ def collect_warnings(probes: Mapping[str, ProbeRecord]) -> list[str]:
     return list(dict.fromkeys(warnings))
 
 
-def collect_sentences(probe: ProbeRecord, kind: Literal["notes", "warnings"]) -> list[str]:
+def collect_sentences(probe: ModelRecord, kind: Literal["notes", "warnings"]) -> list[str]:
     """Return each note or warning once, with its layers unless it concerns all layers."""
     layers: dict[str, list[str]] = {}
     for record in probe.layers:
@@ -239,7 +239,7 @@ def collect_rows(tables: Iterable[Details]) -> list[MetricRow]:
     return list({row.metric.key: row for row in rows}.values())
 
 
-def select_last(measurements: Sequence[Measurement], unit: str) -> dict[str, ProbeRecord]:
+def select_last(measurements: Sequence[Measurement], unit: str) -> dict[str, ModelRecord]:
     """Return the last measurement of each run and split, by caption."""
     return {
         ", ".join(filter(None, (run, split, name_step(of_split[-1], unit)))): of_split[-1].probe
@@ -253,7 +253,7 @@ def describe_origin(origin: Provenance) -> list[str]:
     return [text for text in (origin.model, origin.weights, origin.data, origin.split) if text]
 
 
-def describe_probe(probe: ProbeRecord) -> list[str]:
+def describe_probe(probe: ModelRecord) -> list[str]:
     """Describe the measurement in short phrases."""
     last = probe.layers[-1]
     facts = [

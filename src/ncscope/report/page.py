@@ -15,7 +15,7 @@ from plotly.offline import get_plotlyjs
 
 from ncscope.errors import printable
 from ncscope.measurement.provenance import UNKNOWN, Provenance
-from ncscope.measurement.records import ClassTable, Measurement, ProbeRecord
+from ncscope.measurement.records import ClassTable, Measurement, ModelRecord
 from ncscope.measurement.similarity import SimilarityRecord
 from ncscope.report.classes import build_class_view, build_class_views, collect_columns
 from ncscope.report.curves import group_by_split
@@ -187,7 +187,7 @@ def build_history_view(
     return HistoryView(safe, unit, build_history_payload(safe, unit, class_names))
 
 
-def render_probe_page(title: str, probe: ProbeRecord, provenance: Provenance = UNKNOWN) -> str:
+def render_probe_page(title: str, probe: ModelRecord, provenance: Provenance = UNKNOWN) -> str:
     """Build one self-contained HTML page of a single measurement, of one layer or many.
 
     Args:
@@ -227,7 +227,7 @@ def render_probe_page(title: str, probe: ProbeRecord, provenance: Provenance = U
     )
 
 
-def render_probe_fragment(probe: ProbeRecord) -> str:
+def render_probe_fragment(probe: ModelRecord) -> str:
     """Build the table of a measurement, for a notebook.
 
     Args:

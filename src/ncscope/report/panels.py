@@ -16,7 +16,7 @@ from matplotlib.ticker import (
     NullLocator,
 )
 
-from ncscope.measurement.records import LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
 from ncscope.report.curves import (
     SPECTRUM_TITLES,
     collect_layer_values,
@@ -101,7 +101,7 @@ def make_logarithmic(axes: Axes, way: Literal["x", "y"], scale: Sequence[float])
     _mark_round_values(axes, way, zero, empty=not positive)
 
 
-def collect_pfc_values(probe: ProbeRecord, key: str) -> list[float]:
+def collect_pfc_values(probe: ModelRecord, key: str) -> list[float]:
     """Return all values that `draw_pfc` draws."""
     places = relative_positions(probe)
     values = zip(probe.layers, collect_layer_values(probe, key), strict=True)
@@ -113,7 +113,7 @@ def collect_pfc_values(probe: ProbeRecord, key: str) -> list[float]:
 
 def draw_pfc(
     axes: Axes,
-    probe: ProbeRecord,
+    probe: ModelRecord,
     key: str,
     colour: str = ACCENT,
     prediction_colour: str = SECOND,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ncscope.errors import printable
-from ncscope.measurement.records import LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
 from ncscope.report.classes import build_class_frame
 from ncscope.report.curves import (
     SPECTRUM_TITLES,
@@ -72,7 +72,7 @@ def build_history_payload(
                 )
                 by_step.setdefault((each.split, each.step), []).append(record)
         last_layers = [
-            Measurement(ProbeRecord(tuple(records)), step, split)
+            Measurement(ModelRecord(tuple(records)), step, split)
             for (split, step), records in by_step.items()
         ]
         absent: dict[str, Any] = {"profiles": {}, "grams": {}, "spectra": {}, "classes": {}}
@@ -146,7 +146,7 @@ def _build_run(
     }
 
 
-def build_probe_payload(probe: ProbeRecord, class_names: Sequence[str] = ()) -> dict[str, Any]:
+def build_probe_payload(probe: ModelRecord, class_names: Sequence[str] = ()) -> dict[str, Any]:
     """Return everything that the page of a single measurement draws, one frame a layer."""
 
     def build_frames(
@@ -190,7 +190,7 @@ def _describe_metric(metric: Label, key: str = "", at: LayerRecord | None = None
     }
 
 
-def build_profile(probe: ProbeRecord) -> dict[str, Any]:
+def build_profile(probe: ModelRecord) -> dict[str, Any]:
     """Return PFC1-3 of every layer, the geodesic's prediction and what they say."""
     places = relative_positions(probe)
     geodesic = None

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ncscope.errors import printable
-from ncscope.measurement.records import LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
 from ncscope.report.curves import group_by_split
 from ncscope.report.labels import find_key, find_label, find_value
 from ncscope.report.overview import build_details, collect_warnings, write_collapse_value
@@ -70,7 +70,7 @@ def build_summary_table(summary: Summary) -> Table:
     return table
 
 
-def build_probe_table(probe: ProbeRecord) -> Group:
+def build_probe_table(probe: ModelRecord) -> Group:
     """Build a table of a measurement: all metrics of a single layer, or key metrics of several.
 
     Args:
@@ -137,7 +137,7 @@ def _build_metric_table(record: LayerRecord) -> Table:
     table.add_column("metric", no_wrap=True)
     for header in ("value", "collapsed\nat"):
         table.add_column(header, justify="right", no_wrap=True)
-    details = build_details(ProbeRecord((record,)), "", write_plain)
+    details = build_details(ModelRecord((record,)), "", write_plain)
     headings = {"chance": "chance", "interval": "95 % interval,\ncorrected"}
     parts = [part for part in headings if details.any(part)]
     for part in parts:
@@ -191,7 +191,7 @@ def make_table() -> Table:
     )
 
 
-def _choose_columns(probe: ProbeRecord) -> list[str]:
+def _choose_columns(probe: ModelRecord) -> list[str]:
     return [
         key
         for key in COLUMNS

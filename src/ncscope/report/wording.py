@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ncscope.errors import printable
-from ncscope.measurement.records import LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
 from ncscope.metrics.uncertainty import interval
 from ncscope.stats.jackknife import Estimate
 
@@ -16,7 +16,7 @@ LONGEST_TICK = 40
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def make_printable(probe: ProbeRecord) -> ProbeRecord:
+def make_printable(probe: ModelRecord) -> ModelRecord:
     """Return a measurement whose names, notes and warnings are printable.
 
     Args:

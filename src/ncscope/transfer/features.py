@@ -34,7 +34,7 @@ def head_features(
     """Return the features that the head reads, in float32 on the CPU, and the labels.
 
     Args:
-        model: Model, as for `probe_model`; it is left exactly as it was.
+        model: Model, as for `measure_layers`; it is left exactly as it was.
         loader: Iterable of ``(inputs, labels)``, or of mappings with ``labels``, with one label for
             each sample.
         has_head: False for a model without a classifier, whose outputs are the features.

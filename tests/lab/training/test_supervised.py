@@ -13,7 +13,7 @@ from ncscope.lab.training.objectives import mixed, objective
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import measured, prepared
-from ncscope.measurement.model import probe_model
+from ncscope.measurement.model import measure_layers
 from ncscope.measurement.options import Options
 
 
@@ -49,7 +49,7 @@ def test_a_balanced_run_trains_on_and_measures_the_subset_of_its_seed() -> None:
     options = {"layers": (), "groups": ("nc1",)}
     with torch.random.fork_rng():
         bench = prepared(settings(balanced=50, **options), Resources())
-    whole = probe_model(
+    whole = measure_layers(
         bench.learner.evaluated,
         make_measurement_loader(bench.data.train, 50),
         Options(layers=(), groups=("nc1",)),

@@ -23,10 +23,10 @@ from ncscope.lab.training.objectives import objective
 from ncscope.lab.training.optimisation import learner
 from ncscope.lab.training.resumable import AfterStep, resumable_events
 from ncscope.lab.training.settings import Training
-from ncscope.measurement.evaluation import Probed
-from ncscope.measurement.model import probe_model
+from ncscope.measurement.evaluation import ModelResult
+from ncscope.measurement.model import measure_layers
 from ncscope.measurement.options import Options
-from ncscope.measurement.records import Measurement, ProbeRecord
+from ncscope.measurement.records import Measurement, ModelRecord
 from ncscope.models.networks.catalogue import build, layers_to_tap
 
 INFORMATION_BATCH = 64
@@ -164,7 +164,7 @@ def measured(bench: Bench, end: EpochEnd) -> list[Measurement]:
 
 
 def measurement_at(
-    end: EpochEnd, record: ProbeRecord, split: str, values: Mapping[str, float] = {}
+    end: EpochEnd, record: ModelRecord, split: str, values: Mapping[str, float] = {}
 ) -> Measurement:
     """Return a measurement at the end of an epoch, with the number of optimiser steps.
 
@@ -178,8 +178,8 @@ def measurement_at(
 
 
 def probed(
-    bench: Bench, model: nn.Module, images: Images, reference: Probed | None = None
-) -> Probed:
+    bench: Bench, model: nn.Module, images: Images, reference: ModelResult | None = None
+) -> ModelResult:
     """Measure a model with the layers and metric groups of the run's settings.
 
     Args:
@@ -203,7 +203,7 @@ def probed(
         images, size, fabric.global_rank, fabric.world_size, bench.workers
     )
     known = None if reference is None else reference.statistics
-    return probe_model(model, loader, options, known)
+    return measure_layers(model, loader, options, known)
 
 
 def _epochs(bench: Bench, after_step: AfterStep) -> Iterator[EpochEnd]:

@@ -24,7 +24,7 @@ from ncscope.lab.training.learner import Learner
 from ncscope.lab.training.loop import EpochEnd, log_spaced_epochs, supervised, train
 from ncscope.lab.training.resumable import AfterStep, resumable_events
 from ncscope.measurement.evaluation import estimate_by_batch
-from ncscope.measurement.records import Measurement, ProbeRecord
+from ncscope.measurement.records import Measurement, ModelRecord
 from ncscope.measurement.samples import measure_samples
 from ncscope.models.evaluation_mode import evaluation_mode
 from ncscope.models.taps import HEAD_INPUT
@@ -211,7 +211,7 @@ def measured(
                 HEAD_INPUT, features, labels, settings.modulus, weight, groups=("information",)
             )
             values |= estimate_by_batch(features, labels, weight, settings.batch_size)
-            events.append(Measurement(ProbeRecord((record,)), end.step, split, values=values))
+            events.append(Measurement(ModelRecord((record,)), end.step, split, values=values))
         else:
             events.append(Observation(end.step, end.epoch, split, HEAD_INPUT, values=values))
     return events

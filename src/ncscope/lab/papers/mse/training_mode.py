@@ -9,7 +9,7 @@ from ncscope.data.order import EpochBatches
 from ncscope.lab.observations import Observation
 from ncscope.lab.training.loop import EpochEnd
 from ncscope.lab.training.supervised import Bench
-from ncscope.measurement.model import probe_model
+from ncscope.measurement.model import measure_layers
 from ncscope.measurement.options import Options
 
 TRAINING_MODE = "train, training mode"
@@ -59,6 +59,6 @@ def training_mode(bench: Bench, end: EpochEnd) -> list[Observation]:
     )
     copy = with_batch_statistics(bench.learner.evaluated)
     loader = make_training_loader(bench.data.train, order, bench.workers)
-    layer = probe_model(copy, loader, options).record.layers[-1]
+    layer = measure_layers(copy, loader, options).record.layers[-1]
     values = dict(layer.metrics)
     return [Observation(end.step, end.epoch, TRAINING_MODE, layer.layer, values=values)]

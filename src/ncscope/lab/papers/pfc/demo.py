@@ -70,10 +70,10 @@ from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.learner import Learner
 from ncscope.lab.training.loop import EpochEnd, log_spaced_epochs, supervised, train
 from ncscope.lab.training.supervised import measurement_at
-from ncscope.measurement.evaluation import Probed
-from ncscope.measurement.model import probe_model
+from ncscope.measurement.evaluation import ModelResult
+from ncscope.measurement.model import measure_layers
 from ncscope.measurement.options import Options
-from ncscope.measurement.records import Measurement, ProbeRecord
+from ncscope.measurement.records import Measurement, ModelRecord
 from ncscope.metrics.layerwise import effective_depth, order_breaks
 from ncscope.models.networks.residual import ResidualNet
 from ncscope.report.claims import Claim
@@ -200,11 +200,11 @@ def _measured(
         weight_decay=config.head_weight_decay,
         progress=False,
     )
-    train_set = probe_model(model, DataLoader(data.train, len(data.train)), options)
-    test_set = probe_model(
+    train_set = measure_layers(model, DataLoader(data.train, len(data.train)), options)
+    test_set = measure_layers(
         model, DataLoader(data.test, len(data.test)), options, train_set.statistics
     )
-    both: Mapping[str, Probed] = {"train": train_set, "test": test_set}
+    both: Mapping[str, ModelResult] = {"train": train_set, "test": test_set}
     loss = {} if end.epoch == 0 else {"loss": end.loss}
     return [
         measurement_at(end, probed.record, split, loss if split == "train" else {})
@@ -261,7 +261,7 @@ _LAYERS = 4
 """Least number of layers whose order says something: one or two steps often have it by chance."""
 
 
-def _progressive(probe: ProbeRecord, key: str, falling: bool) -> Claim:
+def _progressive(probe: ModelRecord, key: str, falling: bool) -> Claim:
     """Test progressive collapse up to the effective depth, beyond which PFC IV-A claims nothing."""
     depth = effective_depth([record.metrics["pfc3"] for record in probe.layers])
     layers = probe.layers if depth is None else probe.layers[: depth + 1]
