@@ -9,8 +9,8 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import ncscope
+from ncscope.arrays import IGNORED
 from ncscope.errors import InputError
-from ncscope.measurement.batches import IGNORED
 from ncscope.models.networks.residual import ResidualNet
 
 from ..ranks import joined_ranks

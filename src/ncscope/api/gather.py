@@ -8,12 +8,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ncscope.api.inputs import check_classifier
 from ncscope.api.shard_files import Shard, batches_of
 from ncscope.arguments import Size, check_arguments
+from ncscope.arrays import as_tensor, check_features, check_labels
 from ncscope.errors import InputError
-from ncscope.measurement.classifier import check_classifier
 from ncscope.measurement.resampling import in_unit
-from ncscope.stats.batch import as_tensor, check_features, check_labels
 from ncscope.stats.decisions import Decider, DecisionCounts
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.options import ALL_STATISTICS, Precision, Prior, Statistic

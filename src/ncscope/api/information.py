@@ -4,12 +4,12 @@ from typing import Any
 
 import torch
 
-from ncscope.api.inputs import checked_samples
+from ncscope.api.inputs import check_samples
 from ncscope.arguments import Seed, check_arguments
+from ncscope.arrays import as_tensor, check_features, check_range, refuse_nonfinite
 from ncscope.errors import InputError
 from ncscope.metrics.batch_information import BatchInformation, batch_entropies, batch_estimate
 from ncscope.metrics.information import Entropies, pair_entropies
-from ncscope.stats.batch import as_tensor, check_features, check_range, refuse_nonfinite
 from ncscope.stats.directions import zero_rows
 
 
@@ -48,7 +48,7 @@ def batch_information(
     if weight is None:
         fix = "pass the weight of the head that reads these features"
         raise InputError(expected="a classifier weight", found="None", fix=fix)
-    samples = checked_samples(features, labels, weight, None, None)
+    samples = check_samples(features, labels, weight, None, None)
     assert samples.weight is not None
     check_range(samples.labels, samples.num_classes, of_classifier=True)
     refuse_nonfinite(samples.features)

@@ -5,16 +5,17 @@ from dataclasses import replace
 from typing import Any
 
 from ncscope.api.inputs import (
-    checked_ood,
-    checked_samples,
-    checked_unlabelled,
+    check_classifier,
+    check_head,
+    check_ood,
+    check_samples,
+    check_unlabelled,
     refuse_without_labels,
 )
 from ncscope.api.missing import note_omissions
 from ncscope.api.result import Report
 from ncscope.arguments import NotNegative, Size, check_arguments
 from ncscope.errors import InputError
-from ncscope.measurement.classifier import check_classifier, check_head
 from ncscope.measurement.samples import (
     layer_record,
     measure_samples,
@@ -116,13 +117,13 @@ def measure(
             baseline=bool(baseline),
             ood=ood is not None,
         )
-        rows = checked_unlabelled(features)
+        rows = check_unlabelled(features)
         return Report(
             *measure_unlabelled(
                 "features", rows, groups=groups, uncertainty=uncertainty, precision=precision
             )
         )
-    samples = checked_samples(features, labels, weight, bias, num_classes)
+    samples = check_samples(features, labels, weight, bias, num_classes)
     record, stats = measure_samples(
         "features",
         *samples,
@@ -133,7 +134,7 @@ def measure(
         baseline=baseline,
         uncertainty=uncertainty,
         precision=precision,
-        ood=None if ood is None else checked_ood(ood, samples.features),
+        ood=None if ood is None else check_ood(ood, samples.features),
         by_class=True,
     )
     lacking = note_omissions(groups, record.metrics, one_logit=samples.one_logit)

@@ -10,14 +10,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ncscope.api.inputs import check_head
 from ncscope.api.tables import csv_text, data_frame
 from ncscope.api.writable import check_file, write_text
 from ncscope.arguments import check_arguments
+from ncscope.arrays import as_tensor, check_features
 from ncscope.errors import InputError
-from ncscope.measurement.classifier import check_head
 from ncscope.metrics.regression import RegressionSource, RegressionValues, regression_collapse
 from ncscope.metrics.regression_sources import RegressionArrays, RegressionSums
-from ncscope.stats.batch import as_tensor, check_features
 from ncscope.stats.regression_moments import RegressionMoments, check_numbers, check_targets
 
 if TYPE_CHECKING:

@@ -11,15 +11,15 @@ from jaxtyping import Int
 from torch import Tensor
 
 from ncscope.api.gather import DecisionPass, gather
+from ncscope.api.inputs import check_classifier, check_head, has_one_row
 from ncscope.api.result import Report
 from ncscope.api.shard_files import Shard, shard_name
 from ncscope.arguments import NotNegative, Size, check_arguments, describe
+from ncscope.arrays import as_tensor
 from ncscope.errors import InputError
-from ncscope.measurement.classifier import check_classifier, check_head, has_one_row
 from ncscope.measurement.samples import layer_record
 from ncscope.metrics.evaluate import LEFT_OUT, needs_of
 from ncscope.metrics.sources import ONE_LOGIT, Sources
-from ncscope.stats.batch import as_tensor
 from ncscope.stats.decisions import DecisionCounts
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.options import Precision, Prior, Statistic

@@ -12,12 +12,12 @@ from torch import nn
 from ncscope.api.tables import csv_text, data_frame
 from ncscope.api.writable import check_file, write_figure, write_text
 from ncscope.arguments import check_arguments
+from ncscope.arrays import as_tensor, check_features, refuse_nonfinite
 from ncscope.errors import InputError
 from ncscope.math.hsic import LEAST_SAMPLES
 from ncscope.measurement.similarity import ModelSide, SimilarityRecord, layer_similarity
 from ncscope.metrics.cka import linear_cka
 from ncscope.report.wording import quote_number
-from ncscope.stats.batch import as_tensor, check_features, refuse_nonfinite
 
 if TYPE_CHECKING:
     import pandas

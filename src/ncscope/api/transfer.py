@@ -12,9 +12,9 @@ import torch
 from ncscope.api.files import checksum_notes, load_samples
 from ncscope.api.result import REPORTS
 from ncscope.api.writable import check_file, check_folder, write_figure, write_text
+from ncscope.arrays import as_tensor
 from ncscope.errors import InputError
 from ncscope.memory import check_memory
-from ncscope.stats.batch import as_tensor
 from ncscope.transfer.baselines import (
     AccuracyTable,
     StaticRanking,

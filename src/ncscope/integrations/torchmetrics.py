@@ -12,21 +12,15 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
+from ncscope.api.inputs import check_classifier
 from ncscope.arguments import NotNegative, Size, check_arguments
+from ncscope.arrays import as_tensor, check_features, check_labels, check_range, refuse_nonfinite
 from ncscope.errors import InputError, library_error
-from ncscope.measurement.classifier import check_classifier
 from ncscope.measurement.samples import measure_samples
 from ncscope.memory import check_memory
 from ncscope.metrics.evaluate import evaluate, needs_of, select
 from ncscope.metrics.sources import Sources
 from ncscope.models.replicas import digest_tensors
-from ncscope.stats.batch import (
-    as_tensor,
-    check_features,
-    check_labels,
-    check_range,
-    refuse_nonfinite,
-)
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.options import Precision, Prior, Statistic
 from ncscope.stats.processes import Processes

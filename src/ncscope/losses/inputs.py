@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
+from ncscope.arrays import check_features, check_labels
 from ncscope.devices import refuse_without_float64
 from ncscope.errors import InputError
-from ncscope.stats.batch import check_features, check_labels
 
 _MOST_NAMED = 5
 

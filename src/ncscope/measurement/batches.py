@@ -10,14 +10,11 @@ from jaxtyping import Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from ncscope.arrays import IGNORED, as_tensor
 from ncscope.devices import move_to, refuse_without_float64
 from ncscope.errors import InputError
 from ncscope.models.forward import LABEL_ARGUMENTS, first_tensor
 from ncscope.models.heads import Head
-from ncscope.stats.batch import as_tensor
-
-IGNORED = -100
-"""Label of a token that is not to be measured, as in torch's cross-entropy."""
 
 
 class EmptyLoaderError(InputError):

@@ -1,6 +1,5 @@
 """Measure a model layer by layer, in one pass over a loader."""
 
-import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,10 +11,10 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
+from ncscope.arrays import check_labels
 from ncscope.devices import move_to
 from ncscope.errors import InputError
 from ncscope.measurement.batches import (
-    IGNORED,
     EmptyLoaderError,
     check_next_token,
     device_of,
@@ -62,7 +61,6 @@ from ncscope.models.replicas import check_replicas, data_group, replica_group, s
 from ncscope.models.taps import HEAD_INPUT, Taps
 from ncscope.models.tracing import Trace, trace
 from ncscope.models.wrappers import check_callable, check_measurable, fsdp1_units, unwrap
-from ncscope.stats.batch import check_labels
 from ncscope.stats.classes import BatchClasses
 from ncscope.stats.decisions import count_by_class
 from ncscope.stats.moments import ClassMoments
@@ -327,10 +325,9 @@ class LayerwiseMeasurement:
         if head.rows != "token" and labels.ndim == 2 and len(labels) == rows:
             self._refuse_labels_of_tokens(labels)
         labels = check_labels(labels, rows)
-        try:
-            classes = BatchClasses.from_labels(labels, len(head.weight), of_classifier=True)
-        except InputError as error:
-            raise _of_tokens(error) if head.rows == "token" else error from None
+        classes = BatchClasses.from_labels(
+            labels, len(head.weight), of_classifier=True, of_tokens=head.rows == "token"
+        )
         return features, classes, predicted
 
     def take_buffers(self, names: list[str]) -> None:
@@ -488,19 +485,6 @@ class LayerwiseMeasurement:
             ood=self._has_ood,
         )
         return asdict(form)
-
-
-def _of_tokens(error: InputError) -> InputError:
-    """Return the error for a label of a token, which has a mark of its own."""
-    mark = re.search(r"keep = labels (!= -?\d+|>= 0)$", error.fix)
-    if mark is None:
-        return error
-    marked = mark[1].replace("!=", "==").replace(">= 0", "< 0")
-    return InputError(
-        expected=error.expected,
-        found=error.found.replace("samples without", "tokens without"),
-        fix=f"mark these tokens by {IGNORED}: labels.masked_fill(labels {marked}, {IGNORED})",
-    )
 
 
 def _buffers_note(names: Sequence[str], what: str) -> str:

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
+from ncscope.arrays import check_features, refuse_magnitude
 from ncscope.devices import is_asynchronous, move_to
 from ncscope.errors import InputError
 from ncscope.math.detection import compare_scores
@@ -16,7 +17,6 @@ from ncscope.measurement.plans import LayerPlan
 from ncscope.measurement.resampling import LayerSamples, in_unit
 from ncscope.metrics.evaluate import Needs, select
 from ncscope.metrics.ood import OodResult, OodScorer, describe_fit, mean_cosines
-from ncscope.stats.batch import check_features, refuse_magnitude
 from ncscope.stats.classes import BatchClasses
 from ncscope.stats.faults import BatchFaults, refuse_faults
 from ncscope.stats.merging import merge_in_place
@@ -89,7 +89,7 @@ def compare_features(
 def _moments_of(outside: Shaped[Tensor, "m d"], device: torch.device) -> tuple[ClassMoments, int]:
     moments = ClassMoments(1, outside.shape[1], statistics=(), device=device)
     classes = _one_class(len(outside))
-    with naming_ood():
+    with name_ood_in_errors():
         if not len(outside):
             raise _none_given()
         unit = moments.take_checked(outside, classes, COPY_LIMIT)
@@ -126,7 +126,7 @@ def check_ood_features(features: Shaped[Tensor, "..."], dim: int) -> None:
     Raises:
         InputError: If the shape or the dtype is another; the message names it.
     """
-    with naming_ood():
+    with name_ood_in_errors():
         check_features(features)
         if features.shape[1] != dim:
             raise InputError(
@@ -169,13 +169,13 @@ class OodPass:
     def run(self, source: OodSource) -> None:
         """Read the OOD samples of this process once."""
         for number, features in enumerate(source(), 1):
-            with naming_ood(number):
+            with name_ood_in_errors(number):
                 check_ood_features(features, self._fitted.dim)
                 rows = move_to(features, self._device)
                 self._take(rows)
             if self.scorer is not None:
                 self._scores.append(self.scorer(rows))
-        with naming_ood():
+        with name_ood_in_errors():
             refuse_faults({self._layer: self._faults}, STREAM_LIMIT)
 
     def _take(self, rows: Shaped[Tensor, "n d"]) -> None:
@@ -204,8 +204,8 @@ class OodPass:
         if self.scorer is None or inside is None:
             return OodResult(*cosines, {})
         empty = self.scorer(torch.zeros(0, self._fitted.dim, device=self._device))
-        outside = torch.cat(self._gathered(torch.cat([empty, *self._scores])))
-        parts = self._gathered(torch.cat([empty, *inside.scores]))
+        outside = torch.cat(self._gather(torch.cat([empty, *self._scores])))
+        parts = self._gather(torch.cat([empty, *inside.scores]))
         drawn = self._processes.gather([inside.seen, sum(map(len, inside.scores))])
         weights, notes = None, self._notes
         if any(seen != kept for seen, kept in drawn):
@@ -218,7 +218,7 @@ class OodPass:
             )
         return _result(cosines, self.scorer, torch.cat(parts), outside, weights, notes)
 
-    def _gathered(self, scores: Float[Tensor, "n s 2"]) -> list[Float[Tensor, "_n s 2"]]:
+    def _gather(self, scores: Float[Tensor, "n s 2"]) -> list[Float[Tensor, "_n s 2"]]:
         return self._processes.gather_rows(scores) if self._processes.several else [scores]
 
 
@@ -247,7 +247,7 @@ def _none_given() -> InputError:
 
 
 @contextmanager
-def naming_ood(batch: int = 0) -> Iterator[None]:
+def name_ood_in_errors(batch: int = 0) -> Iterator[None]:
     """Add to an InputError raised inside that it concerns the OOD samples.
 
     Args:

@@ -17,7 +17,13 @@ from ncscope.measurement.resampling import LayerSamples, add_chance_and_errors, 
 from ncscope.memory import check_memory
 from ncscope.metrics.class_columns import GROUP, MOST_CLASSES, class_columns
 from ncscope.metrics.class_means import cosines
-from ncscope.metrics.evaluate import check_unlabelled, evaluate, needs_of, spectra, wants_spectra
+from ncscope.metrics.evaluate import (
+    evaluate,
+    needs_of,
+    refuse_class_metrics,
+    spectra,
+    wants_spectra,
+)
 from ncscope.metrics.information import takes_long
 from ncscope.metrics.reliability import warn_of_missing_classes, warnings_on
 from ncscope.metrics.sources import Sources
@@ -238,7 +244,7 @@ def measure_unlabelled(
     Raises:
         InputError: If a group needs labels, or the covariance does not fit into memory.
     """
-    check_unlabelled(GROUPS if groups is None else groups)
+    refuse_class_metrics(GROUPS if groups is None else groups)
     n, dim = features.shape
     if features.device.type == "cpu":
         fix = "measure fewer features, for example pooled ones"
@@ -276,7 +282,7 @@ def spectra_record(
     Raises:
         InputError: If a group needs labels.
     """
-    check_unlabelled(GROUPS if groups is None else groups)
+    refuse_class_metrics(GROUPS if groups is None else groups)
     return layer_record(layer, Sources(stats), groups)
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from ncscope.arguments import check_arguments
+from ncscope.arrays import as_tensor
 from ncscope.errors import InputError
 from ncscope.measurement.batches import check_next_token, device_of
 from ncscope.measurement.evaluation import ModelResult
@@ -26,7 +27,6 @@ from ncscope.models.replicas import check_replicas
 from ncscope.models.taps import Taps
 from ncscope.models.tracing import Trace, trace
 from ncscope.models.wrappers import unwrap
-from ncscope.stats.batch import as_tensor
 from ncscope.stats.statistics import ClassStatistics
 
 Kind = TypeVar("Kind", bound="Watch")

@@ -162,7 +162,7 @@ def evaluate(
     return values | aliases, notes
 
 
-def check_unlabelled(groups: Collection[str]) -> None:
+def refuse_class_metrics(groups: Collection[str]) -> None:
     """Refuse groups of metrics that compare classes, for samples without labels.
 
     Args:

@@ -7,9 +7,10 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from ncscope.arrays import refuse_nonfinite
 from ncscope.math.powers import exponent_of
 from ncscope.math.symmetric import without_zeros
-from ncscope.stats.batch import Workspace, refuse_nonfinite, square_norms
+from ncscope.stats.batch import Workspace, square_norms
 from ncscope.stats.classes import BatchClasses
 from ncscope.stats.pooled import PooledScatter
 

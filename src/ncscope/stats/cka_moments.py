@@ -10,12 +10,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.arguments import check_arguments
+from ncscope.arrays import as_tensor, check_features, refuse_magnitude, refuse_nonfinite
 from ncscope.devices import chunk_bytes, refuse_without_float64
 from ncscope.errors import InputError
 from ncscope.math.hsic import LEAST_SAMPLES, alignment, estimate_hsic, rounding_of_hsic
 from ncscope.math.powers import COPY_LIMIT, exponent_beyond, magnitude_of
 from ncscope.memory import check_memory
-from ncscope.stats.batch import as_tensor, check_features, refuse_magnitude, refuse_nonfinite
 from ncscope.stats.locking import ThreadSafe
 from ncscope.stats.merging import MergeParts
 

@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from ncscope.arrays import check_range
 from ncscope.devices import is_asynchronous, move_to
 from ncscope.memory import check_memory
-from ncscope.stats.batch import check_range
 
 _MANY = 2**26  # classes up to which the system is not asked for its free memory
 
@@ -36,7 +36,12 @@ class BatchClasses:
 
     @classmethod
     def from_labels(
-        cls, labels: Int[Tensor, " n"], num_classes: int, *, of_classifier: bool = False
+        cls,
+        labels: Int[Tensor, " n"],
+        num_classes: int,
+        *,
+        of_classifier: bool = False,
+        of_tokens: bool = False,
     ) -> "BatchClasses":
         """Check the range of labels and compact them.
 
@@ -46,6 +51,7 @@ class BatchClasses:
             labels: Class of each sample, int64.
             num_classes: Number of classes.
             of_classifier: True if a classifier's weight fixes the number of classes.
+            of_tokens: True for labels of tokens.
 
         Raises:
             InputError: If a label is out of range, or the classes do not fit into memory.
@@ -58,7 +64,7 @@ class BatchClasses:
                 least, largest = torch.stack(labels.aminmax()).tolist()
                 bad = least < 0 or largest >= num_classes
             if bad:
-                check_range(labels, num_classes, of_classifier=of_classifier)
+                check_range(labels, num_classes, of_classifier=of_classifier, of_tokens=of_tokens)
         if num_classes > _MANY and labels.device.type == "cpu":
             fix = "check num_classes; a label may be an identifier and no class"
             check_memory(16 * num_classes, f"the counts of {num_classes:,} classes", fix)

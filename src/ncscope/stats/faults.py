@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ncscope.arrays import refuse_magnitude
 from ncscope.errors import InputError
-from ncscope.stats.batch import refuse_magnitude
 
 
 class BatchFaults:

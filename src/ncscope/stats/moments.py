@@ -11,17 +11,12 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from ncscope.arguments import Size, check_arguments
+from ncscope.arrays import as_tensor, check_features, check_labels, refuse_magnitude
 from ncscope.devices import move_to, refuse_without_float64
 from ncscope.errors import InputError
 from ncscope.math.powers import STREAM_LIMIT, goes_beyond
 from ncscope.math.symmetric import Gram, mirrored, without_zeros
 from ncscope.memory import check_memory
-from ncscope.stats.batch import (
-    as_tensor,
-    check_features,
-    check_labels,
-    refuse_magnitude,
-)
 from ncscope.stats.batch_moments import (
     approximate_magnitude,
     batch_moments,

@@ -9,11 +9,11 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from ncscope.arguments import check_arguments
+from ncscope.arrays import as_tensor, check_features, refuse_magnitude, refuse_nonfinite
 from ncscope.devices import refuse_without_float64
 from ncscope.errors import InputError
 from ncscope.math.powers import STREAM_LIMIT, exponent_of
 from ncscope.math.symmetric import add_gram_, mirrored
-from ncscope.stats.batch import as_tensor, check_features, refuse_magnitude, refuse_nonfinite
 from ncscope.stats.locking import ThreadSafe
 from ncscope.stats.merging import MergeParts
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from ncscope.arguments import Count, Level, Seed, check_arguments
+from ncscope.arrays import as_tensor
 from ncscope.errors import InputError
 from ncscope.memory import check_memory
-from ncscope.stats.batch import as_tensor
 
 Values = NDArray[np.float64]
 

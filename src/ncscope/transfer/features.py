@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ncscope.arguments import check_arguments
+from ncscope.arrays import check_labels
 from ncscope.errors import InputError
 from ncscope.measurement.batches import device_of, peek, split
 from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
@@ -16,7 +17,6 @@ from ncscope.models.sharding import gather_shards
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.models.tracing import trace
 from ncscope.models.wrappers import unwrap
-from ncscope.stats.batch import check_labels
 from ncscope.stats.moments import ClassMoments
 
 OnFeatures = Callable[[Tensor, Tensor, Tensor | None], None]

@@ -7,8 +7,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ncscope.arguments import check_arguments
+from ncscope.arrays import as_tensor, check_features, check_labels, refuse_nonfinite
 from ncscope.errors import InputError
-from ncscope.stats.batch import as_tensor, check_features, check_labels, refuse_nonfinite
 
 
 @check_arguments

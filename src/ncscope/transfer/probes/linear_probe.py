@@ -9,8 +9,8 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from ncscope.arguments import check_arguments
+from ncscope.arrays import check_features, check_labels
 from ncscope.errors import InputError
-from ncscope.stats.batch import check_features, check_labels
 
 Measure: TypeAlias = Literal["top-1", "mean per class"]
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ncscope.arrays import as_tensor
 from ncscope.errors import library_error
 from ncscope.metrics.discriminants import discriminants
 from ncscope.metrics.variability import cdnv, cosine_within, fuzziness, nc1_quotient, vci
-from ncscope.stats.batch import as_tensor
 from ncscope.stats.statistics import ClassStatistics
 from ncscope.transfer.samples import DownstreamSamples
 from ncscope.transfer.scores.explained_entropy import explained_entropy
