@@ -83,7 +83,7 @@ def is_plain(pattern: str) -> bool:
 def is_parquet(file: str) -> bool:
     """Return whether a file on disk is one of Parquet, judged by its content."""
     with reading(TensorFile(name_of(file))):
-        start = b"" if describe_fault(Path(file)) else TensorFile.at(file).start(len(_PARQUET))
+        start = b"" if describe_fault(Path(file)) else TensorFile.at(file).read_start(len(_PARQUET))
         return start == _PARQUET
 
 
@@ -105,7 +105,7 @@ def classifier_in(file: str) -> dict[str, Any]:
     """Return the entries ``weight`` and ``bias`` of a shard, as far as it has them."""
     saved = _saved(file)
     with reading(saved):
-        if saved.start(len(_PARQUET)) == _PARQUET:
+        if saved.read_start(len(_PARQUET)) == _PARQUET:
             return {}
     return load_classifier(saved, required=())
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 from torch import Tensor
 
-from ncscope.math.powers import in_unit
+from ncscope.math.powers import times_power_or_nan
 from ncscope.measurement.records import ClassTable
 from ncscope.metrics.class_columns import GROUP, MOST_CLASSES, class_columns
 from ncscope.metrics.sources import Sources
@@ -80,4 +80,4 @@ def _known(values: Tensor | None, exponent: int = 0) -> list[float] | None:
 def _in_unit(values: Tensor, exponent: int) -> list[float]:
     """Return lengths in the unit of what was given; NaN where float64 cannot hold one."""
     numbers: Sequence[float] = values.tolist()
-    return [in_unit(number, exponent) for number in numbers]
+    return [times_power_or_nan(number, exponent) for number in numbers]

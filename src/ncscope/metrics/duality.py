@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.math.pairs import row_blocks
-from ncscope.math.powers import in_unit, rescale_rows
+from ncscope.math.powers import rescale_rows, times_power_or_nan
 
 _COMMON = 1e-2  # cosine of two Gram matrices above which their inner product keeps its digits
 
@@ -36,7 +36,7 @@ def row_sum_norm(weight: Float[Tensor, "heads d"], exponent: int) -> float:
     Source: Zhao et al. 2026. Range $[0,\infty)$; 0: the rows sum to zero; NaN beyond the range of
     float64.
     """
-    return in_unit(float(_norm_of_row_sum(weight)), exponent)
+    return times_power_or_nan(float(_norm_of_row_sum(weight)), exponent)
 
 
 def _norm_of_row_sum(weight: Float[Tensor, "heads d"]) -> Float[Tensor, ""]:

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.errors import InputError
-from ncscope.math.powers import in_unit
+from ncscope.math.powers import times_power_or_nan
 from ncscope.math.symmetric import spectrum_of
 from ncscope.metrics.class_columns import GROUP
 from ncscope.metrics.discriminants import full_rank, snr_singular_values
@@ -127,7 +127,7 @@ def evaluate(
         notes += _left_out([row for row in rows if sources.stats.k > row.most_classes])
         rows = [row for row in rows if sources.stats.k <= row.most_classes]
     values = {
-        row.key: _shown(row, in_unit(float(row.compute(sources)), row.degree * unit))
+        row.key: _shown(row, times_power_or_nan(float(row.compute(sources)), row.degree * unit))
         for row in rows
     }
     if any("scatter" in row.needs and row.needs_classes for row in rows):
@@ -222,7 +222,7 @@ def _between_and_within(sources: Sources) -> dict[str, Float[Tensor, " _m"]]:
 
 
 def _in_unit(values: Float[Tensor, " m"], exponent: int) -> Float[Tensor, " m"]:
-    return values.new_tensor([in_unit(value, exponent) for value in values.tolist()])
+    return values.new_tensor([times_power_or_nan(value, exponent) for value in values.tolist()])
 
 
 def _rank_notes(sources: Sources) -> list[str]:
