@@ -51,13 +51,13 @@ class BatchClasses:
             InputError: If a label is out of range, or the classes do not fit into memory.
         """
         if len(labels):
-            bad = True
+            suspicious = True
             if is_asynchronous(labels.device):
-                # A label out of range would end the process on an accelerator, so it is read at
-                # once. Only to name it costs more waits.
+                # A label out of range would end the process on an accelerator, so the extremes are
+                # read at once: one wait, and more only to name the label.
                 least, largest = torch.stack(labels.aminmax()).tolist()
-                bad = least < 0 or largest >= num_classes
-            if bad:
+                suspicious = least < 0 or largest >= num_classes
+            if suspicious:
                 check_range(labels, num_classes, of_classifier=of_classifier)
         if num_classes > _MANY and labels.device.type == "cpu":
             fix = "check num_classes; a label may be an identifier and no class"
