@@ -1,4 +1,4 @@
-"""Reading files that are files, writing files completely or not at all, and parsing YAML."""
+"""Reads of regular files, writes that are complete or change nothing, and parsing of YAML."""
 
 import errno
 import os

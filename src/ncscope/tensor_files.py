@@ -60,7 +60,7 @@ class TensorFile:
         check_exists(self)
         return self.path.open("rb")
 
-    def start(self, length: int) -> bytes:
+    def read_start(self, length: int) -> bytes:
         """Return the first bytes."""
         with self.open() as file:
             return file.read(length)
@@ -96,7 +96,7 @@ def detect_kind(file: TensorFile) -> Kind | None:
     Raises:
         zipfile.BadZipFile: If the file begins like an archive and is damaged.
     """
-    start = file.start(9)
+    start = file.read_start(9)
     if start.startswith(_NPY):
         return "npy"
     if start.startswith(_ZIP):
@@ -251,7 +251,7 @@ def _shape(tensor: Tensor) -> str:
 
 
 def _is_archive(file: TensorFile) -> bool:
-    return file.start(len(_ZIP)) == _ZIP  # the same test as torch's
+    return file.read_start(len(_ZIP)) == _ZIP  # the same test as torch's
 
 
 def lacks_checksums(file: TensorFile) -> bool:

@@ -10,10 +10,10 @@ from ncscope.math.powers import (
     exponent_beyond,
     exponent_of,
     goes_beyond,
-    in_unit,
     largest_magnitude,
     rescale_rows,
     times_power,
+    times_power_or_nan,
 )
 
 LEAST = 2.0**-1022  # the smallest normal number
@@ -59,7 +59,7 @@ def test_times_a_power_of_two(value: float, exponent: int, expected: float) -> N
     ],
 )
 def test_a_value_in_another_unit(value: float, exponent: int, expected: float) -> None:
-    assert in_unit(value, exponent) == pytest.approx(expected, rel=0, abs=0, nan_ok=True)
+    assert times_power_or_nan(value, exponent) == pytest.approx(expected, rel=0, abs=0, nan_ok=True)
 
 
 def test_the_largest_magnitude_is_of_either_sign() -> None:

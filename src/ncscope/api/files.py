@@ -223,7 +223,7 @@ def load_array(path: str | Path) -> np.ndarray[Any, np.dtype[Any]]:
     file = TensorFile.at(path)
     _check_kind(file, ("npy",), f"one array in {file.name}")
     with explain_read_errors(file):
-        _check_array(file.start(LONGEST_HEADER), file.size)
+        _check_array(file.read_start(LONGEST_HEADER), file.size)
         return np.lib.format.open_memmap(Path(path), mode="r")
 
 
@@ -247,7 +247,7 @@ def _check_kind(file: TensorFile, kinds: Sequence[Kind], expected: str) -> Kind:
         found = "another kind of file, or a damaged file"
         if kind is not None:
             found, fix = _DESCRIPTIONS[kind]
-        elif file.start(1) == b"{" and file.contains(b'"schema_version"'):
+        elif file.read_start(1) == b"{" and file.contains(b'"schema_version"'):
             found = "a report or a history that ncscope wrote"
             fix = "show it with ncscope report, or pass the features themselves"
         raise InputError(expected=expected, found=f"{found} ({file.name})", fix=fix)

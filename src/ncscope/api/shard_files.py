@@ -81,7 +81,7 @@ def is_plain(pattern: str) -> bool:
 def is_parquet(file: str) -> bool:
     """Return whether a file on disk is one of Parquet, judged by its content."""
     with explain_read_errors(TensorFile(shard_name(file))):
-        start = b"" if describe_fault(Path(file)) else TensorFile.at(file).start(len(_PARQUET))
+        start = b"" if describe_fault(Path(file)) else TensorFile.at(file).read_start(len(_PARQUET))
         return start == _PARQUET
 
 
@@ -104,7 +104,7 @@ def load_shard_classifier(file: str) -> dict[str, Any]:
     """Return the entries ``weight`` and ``bias`` of a shard, as far as it has them."""
     shard = _fetch_file(file)
     with explain_read_errors(shard):
-        if shard.start(len(_PARQUET)) == _PARQUET:
+        if shard.read_start(len(_PARQUET)) == _PARQUET:
             return {}
     return load_classifier(shard, required=())
 

@@ -10,10 +10,10 @@ from torch import Tensor
 FEWEST = 5
 """Least effective number of misplaced samples of either kind at which an error is offered.
 
-A sample is misplaced by its share of the other kind that lies on the wrong side. A few samples far
-out decide an AUROC near 1, and another draw has others: over normal, skewed and heavy-tailed (t3)
-scores, intervals cover 91 to 98 % where the rule offers one in nine draws of ten, and down to 66 %
-without the rule.
+A sample is misplaced by the share of the other kind's samples that lie on its wrong side. A few
+samples far out decide an AUROC near 1, and another draw has others: over normal, skewed and
+heavy-tailed (t3) scores, intervals cover 91 to 98 % where the rule offers one in nine draws of ten,
+and down to 66 % without the rule.
 """
 
 

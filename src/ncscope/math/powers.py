@@ -46,12 +46,12 @@ def times_power(values: Scalable, exponent: int) -> Scalable:
     return values * 2.0**half * 2.0 ** (exponent - half)
 
 
-def in_unit(value: float, exponent: int) -> float:
+def times_power_or_nan(value: float, exponent: int) -> float:
     """Multiply a value by a power of two; NaN if the result is no normal number of float64.
 
     Example:
-        >>> in_unit(3.0, 1), in_unit(0.0, 2000), in_unit(3.0, -1030)
-        (6.0, 0.0, nan)
+        >>> times_power_or_nan(3.0, 1), times_power_or_nan(3.0, -1030)
+        (6.0, nan)
     """
     scaled = times_power(value, exponent)
     exact = exponent == 0 or value == 0 or 2.0**-1022 <= abs(scaled) < math.inf

@@ -8,8 +8,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from ncscope.math import powers
-from ncscope.math.powers import COPY_LIMIT
+from ncscope.math.powers import COPY_LIMIT, times_power_or_nan
 from ncscope.measurement.ood import check_groups, check_unit, compare_features
 from ncscope.measurement.plans import LayerPlan
 from ncscope.measurement.records import ClassTable, LayerRecord
@@ -357,4 +356,4 @@ def _list_of(values: Tensor | None, exponent: int = 0) -> list[float] | None:
 def _in_unit(values: Tensor, exponent: int) -> list[float]:
     """Return lengths in the unit of what was given; NaN where float64 cannot hold one."""
     numbers: Sequence[float] = values.tolist()
-    return [powers.in_unit(number, exponent) for number in numbers]
+    return [times_power_or_nan(number, exponent) for number in numbers]

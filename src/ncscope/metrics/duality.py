@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.math.pairs import row_blocks
-from ncscope.math.powers import in_unit, rescale_rows
+from ncscope.math.powers import rescale_rows, times_power_or_nan
 from ncscope.metrics.metric import metric
 
 _ZERO_ROW = "a centred class mean or a row of the classifier is zero and has no direction"
@@ -64,7 +64,7 @@ def row_sum_norm(weight: Float[Tensor, "heads d"], exponent: int) -> float:
         weight: $W$ divided by $2^e$, all rows.
         exponent: Unit e of the weight.
     """
-    return in_unit(float(_norm_of_row_sum(weight)), exponent)
+    return times_power_or_nan(float(_norm_of_row_sum(weight)), exponent)
 
 
 def _norm_of_row_sum(weight: Float[Tensor, "heads d"]) -> Float[Tensor, ""]:

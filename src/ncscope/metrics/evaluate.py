@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.errors import InputError
-from ncscope.math.powers import in_unit
+from ncscope.math.powers import times_power_or_nan
 from ncscope.math.symmetric import spectrum_of
 from ncscope.metrics.class_columns import GROUP
 from ncscope.metrics.discriminants import full_rank, snr_singular_values
@@ -134,7 +134,9 @@ def evaluate(
     if groups is None:
         notes += _class_limit_notes([row for row in rows if sources.stats.k > row.most_classes])
         rows = [row for row in rows if sources.stats.k <= row.most_classes]
-    values = {row.key: in_unit(float(row.compute(sources)), row.degree * unit) for row in rows}
+    values = {
+        row.key: times_power_or_nan(float(row.compute(sources)), row.degree * unit) for row in rows
+    }
     for row in rows:
         # An infinity that the metric cannot have is a value beyond the range of float64.
         if math.isinf(values[row.key]) and not (values[row.key] > 0 and row.infinite):
@@ -219,7 +221,7 @@ def spectra(sources: Sources) -> dict[str, Float[Tensor, " _m"]]:
 
 
 def _in_unit(values: Float[Tensor, " m"], exponent: int) -> Float[Tensor, " m"]:
-    return values.new_tensor([in_unit(value, exponent) for value in values.tolist()])
+    return values.new_tensor([times_power_or_nan(value, exponent) for value in values.tolist()])
 
 
 def _rank_notes(sources: Sources) -> list[str]:

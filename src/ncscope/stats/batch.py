@@ -50,7 +50,7 @@ class Workspace:
     def subtract_pilot(
         self, rows: Float[Tensor, "m d"], pilot: Float[Tensor, " d"] | None
     ) -> Float[Tensor, "m d"]:
-        """Subtract a pilot from each row; valid until the workspace is used again."""
+        """Subtract a pilot from each row; the result is valid until the workspace is used again."""
         return rows if pilot is None else torch.sub(rows, pilot, out=self._other[: len(rows)])
 
     def subtract_means(

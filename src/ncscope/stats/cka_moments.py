@@ -159,8 +159,10 @@ class CkaMoments(ThreadSafe):
         names = [f"products {i} {j}" for i, j in self.pairs] + ["rests", "thirds", "fourths"]
         sums = dict(zip(names, self._sums(), strict=True))
         form = {"moments": self._form()}
-        refer = lambda rows, shift: self._refer(shift["means"])  # noqa: E731
-        return MergeParts(form, self.counts, {"means": self.means}, sums, refer)
+        means = {"means": self.means}  # of the whole sample: there are no rows by class to refer
+        return MergeParts(
+            form, self.counts, means, sums, lambda rows, shift: self._refer(shift["means"])
+        )
 
     def hsic(self) -> Float[Tensor, "s s"]:
         r"""Return the unbiased HSIC of every pair, in the squared units of both; NaN if not kept.
@@ -258,10 +260,10 @@ class CkaMoments(ThreadSafe):
         """
         batch = torch.cat([rows.mean(0) for rows in sets])[None]
         count = len(sets[0])
-        # About a point far from the rows, the fourth-order sums would be dominated by powers of the
-        # distance, and the differences in which they cancel would lose their digits.
         mean = self.means + self._rests / max(before, 1)
         new = mean + count / (before + count) * (batch - mean)
+        # About a point far from the rows, the fourth-order sums would be dominated by powers of the
+        # distance, and the differences in which they cancel would lose their digits.
         if not before or self._has_drifted(sets, before, batch, mean, new):
             self._refer(self.means - new)
             self.means = new

@@ -161,7 +161,7 @@ class MomentProduct:
 
 
 class RowProduct:
-    r"""Product of `MomentProduct`, computed from stored features where $kd^2$ is too large.
+    r"""Same product as `MomentProduct`, from stored features where $kd^2$ numbers are too many.
 
     Cost: $4nd$ operations for each vector, and one read of the features for each block of vectors.
     An accelerator keeps the features if they take at most half of its free memory; otherwise they

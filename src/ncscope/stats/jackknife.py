@@ -65,19 +65,19 @@ def jackknife(value: float, replicates: Sequence[float]) -> Estimate:
 
 
 class Dealer:
-    r"""Dealing of a stream of samples to the replicates that leave them out and count them twice.
+    r"""Assignment of each sample of a stream to two replicates: one without it, one with it twice.
 
     The samples of a class are dealt in blocks of G, one sample to each group. Within block b of
     class c, the replicate that leaves out position a counts position $a+1+b+c$ twice, with both
-    counted round the block and never equal. Every sample is left out once and counted twice once,
-    but for a sample that is alone in its block, which is always there.
+    counted round the block and never equal. One replicate leaves a sample out and one counts it
+    twice; a sample that is alone in its block is in every replicate, once.
 
     Args:
         counts: Number of samples of each class, in all processes.
         before: Number of samples of each class in the processes whose samples come before.
         groups: Number of groups G.
-        random_sizes: Deal all samples, in random order, as if they were of one class: the class
-            sizes of the replicates then vary as those of samples drawn with their classes.
+        random_sizes: True to deal all samples in random order, as if they were of one class: the
+            class sizes of the replicates then vary as if samples were drawn with their classes.
 
     Example:
         >>> deal = Dealer(torch.tensor([3, 2]), groups=3)
@@ -104,7 +104,7 @@ class Dealer:
         self._counts, self._next = counts, start.clone()
 
     def __call__(self, labels: Int[Tensor, " n"]) -> tuple[Int[Tensor, " n"], Int[Tensor, " n"]]:
-        """Return the replicates that leave each sample out and count it twice, and go on."""
+        """Return the replicate that leaves out each sample, and the one that counts it twice."""
         labels = labels.cpu() if self._order is None else torch.zeros_like(labels, device="cpu")
         order = torch.argsort(labels, stable=True)
         counts = torch.bincount(labels, minlength=len(self._next))

@@ -62,7 +62,7 @@ class Reservoir(ThreadSafe):
         batch = {**features, _LABELS: labels}
         with self.lock:
             if not self._rows:
-                # All of it at once: memory that grows row by row would fail late in the pass.
+                # All of it at once: memory that grows with the rows would run out late in the pass.
                 needed = sum(self.size * rows[:1].nbytes for rows in batch.values() if len(rows))
                 fix = "pass a smaller second_pass"
                 check_memory(needed, f"a sample of {self.size:,} rows of every layer", fix)
@@ -72,7 +72,7 @@ class Reservoir(ThreadSafe):
                 }
             count, before = len(labels), self.num_rows
             self.seen += count
-            # In float64, so that ties, which would favour the earlier rows, do not occur.
+            # In float64, where keys are hardly ever equal: among equals, topk does not draw lots.
             fresh = torch.rand(count, dtype=torch.float64, generator=self._generator)
             keys = torch.cat([self._keys, fresh])
             if len(keys) <= self.size:

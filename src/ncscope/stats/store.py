@@ -86,7 +86,7 @@ class FeatureStore(ThreadSafe):
     ) -> None:
         """Store one batch on the CPU, in the dtype of the features.
 
-        The copy of a batch from an accelerator runs beside the next batch, and is stored then.
+        A batch on an accelerator is copied while the next one is computed, and stored after that.
 
         Raises:
             InputError: If the batches, or those that are expected, take more than memory and disk
