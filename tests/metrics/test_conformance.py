@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import ncscope
+from ncscope.metrics.metric import metrics_of_module
 from ncscope.metrics.registry import GROUPS, METRICS
 from ncscope.metrics.sources import Sources
 from ncscope.stats.decisions import Decider
@@ -357,6 +358,8 @@ def test_needs_no_more_than_it_names(key: str) -> None:
 def test_the_table_is_consistent() -> None:
     aliases = [alias for row in METRICS.values() for alias in row.aliases]
     assert len({*METRICS, *aliases}) == len(METRICS) + len(aliases)
+    modules = {row.function.__module__ for row in METRICS.values()}
+    assert sum(len(metrics_of_module(name)) for name in modules) == len(METRICS)  # no key twice
     for key, row in METRICS.items():
         assert row.key == key
         assert {row.group, *row.also} <= set(GROUPS)

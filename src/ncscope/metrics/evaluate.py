@@ -138,8 +138,10 @@ def evaluate(
         row.key: times_power_or_nan(float(row.compute(sources)), row.degree * unit) for row in rows
     }
     for row in rows:
-        # An infinity that the metric cannot have is a value beyond the range of float64.
-        if math.isinf(values[row.key]) and not (values[row.key] > 0 and row.infinite):
+        # An infinity that the metric cannot have is a value beyond the range of float64. Every NaN
+        # is the one object `math.nan`, so that dictionaries of equal reports are equal.
+        value = values[row.key]
+        if not (math.isfinite(value) or (value == math.inf and row.infinite)):
             values[row.key] = math.nan
     if any("scatter" in row.needs and row.needs_classes for row in rows):
         notes += _rank_notes(sources)
