@@ -382,7 +382,8 @@ def read_tensor(module: nn.Module, name: str) -> Tensor | None:
         if is_parametrized(module, name):
             # To read a weight under spectral normalisation in training mode is a step of its power
             # iteration: a run that is watched would train unlike a run that is not.
-            for part in module.parametrizations[name].modules():
+            parametrizations: Any = module.parametrizations
+            for part in parametrizations[name].modules():
                 stack.callback(setattr, part, "training", part.training)
                 part.training = False
         value: Any = getattr(module, name, None)
