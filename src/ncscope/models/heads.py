@@ -67,7 +67,7 @@ class Head:
         name: Name of the module in the model; empty if the head is the whole model. Name of the
             matrix if the model itself multiplies features by a matrix.
         module: Module of the head; its inputs are the features, one row for each of ``rows``. With
-            ``after``, the module whose outputs are the features.
+            ``is_matrix``, the module whose outputs are the features.
         weight: Weight of shape K x d, as the forward pass used it: after pruning, weight or
             spectral normalisation, with adapters, and dequantised; a factor by which the model
             scales the outputs is in it. A copy from the time of the detection. K is 2 for a head
@@ -82,9 +82,9 @@ class Head:
             as the last.
         axis: Axis of the input that is the first axis of the logits: 1 for a head on the tokens of
             a sequence-first layer, T x B x d, else 0.
-        step: Last step of the model, from the outputs of the head to its own output.
-        output: Place of the logits in the model's output; empty if they are the whole output.
-        after: True if the features are the outputs of ``module``, which a matrix multiplies.
+        last_step: Last step of the model, from the outputs of the head to its own output.
+        logits_place: Place of the logits in the model's output; empty if they are the whole output.
+        is_matrix: True if the features are the outputs of ``module``, which a matrix multiplies.
         one_logit: True if the head has one output, for two classes.
         notes: Sentences on choices that the detection made.
         read: Function that reads the present weight and bias of the module or matrix.
@@ -97,9 +97,9 @@ class Head:
     gives_logits: bool = True
     rows: Rows = "sample"
     axis: int = 0
-    step: LastStep = field(default_factory=LastStep)
-    output: str = ""
-    after: bool = False
+    last_step: LastStep = field(default_factory=LastStep)
+    logits_place: str = ""
+    is_matrix: bool = False
     one_logit: bool = False
     notes: tuple[str, ...] = ()
     read: Callable[[], Affine | None] | None = None
@@ -127,7 +127,7 @@ class Head:
                 found="a weight of another shape",
                 fix="report before the head grows; the next report finds the new one",
             )
-        head = replace(self, weight=affine[0], bias=affine[1]).with_step(step or self.step)
+        head = replace(self, weight=affine[0], bias=affine[1]).with_step(step or self.last_step)
         return replace(head, notes=self.notes)
 
     def with_step(self, step: LastStep) -> "Head":
@@ -152,7 +152,7 @@ class Head:
             self,
             weight=weight,
             bias=bias,
-            step=step,
+            last_step=step,
             one_logit=one_logit or self.one_logit,
             notes=notes,
         )
@@ -508,7 +508,7 @@ def _find_matrix_head(
         weight = weight.T if is_turned else weight
         return weight.clone(memory_format=torch.contiguous_format), None
 
-    head = Head(name, module, *read(), output=place, after=True, read=read)
+    head = Head(name, module, *read(), logits_place=place, is_matrix=True, read=read)
     note = f"head: matrix {name!r}, which multiplies the outputs of {layer!r}"
     return replace(head, notes=(note,)).with_step(step)
 
@@ -533,7 +533,7 @@ def _build_head(model: nn.Module, calls: Sequence[LinearCall], match: _Match) ->
         gives_logits=step is not None,
         rows=match.rows,
         axis=match.axis,
-        output=match.output,
+        logits_place=match.output,
         read=read,
     )
     return head.with_step(step or LastStep())
@@ -746,7 +746,7 @@ def _places(call: LinearCall, outputs: Mapping[str, Tensor]) -> list[str]:
 def _logits_shape(head: Head, record: PassRecord) -> torch.Size:
     """Return the shape of the logits; that of the head's outputs if these are not the logits."""
     if head.gives_logits:
-        return record.outputs[head.output].shape
+        return record.outputs[head.logits_place].shape
     call = next(call for call in record.calls if call.module is head.module)
     tokens = [output for output in record.outputs.values() if _are_tokens_in_one_axis(call, output)]
     return torch.Size(tokens[0].shape if tokens and head.rows == "token" else call.shape)

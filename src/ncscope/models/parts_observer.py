@@ -229,7 +229,9 @@ class PartsObserver:
                 # A head that a pass of the whole model showed stays if the loop calls it alone.
                 before = self._heads.get(head.name)
                 if before is None or before.part is not self._model or module is self._model:
-                    self._heads[head.name] = _PartHead(head, rows, outputs.get(head.output), module)
+                    self._heads[head.name] = _PartHead(
+                        head, rows, outputs.get(head.logits_place), module
+                    )
             except InputError as error:
                 self._failure = error
 

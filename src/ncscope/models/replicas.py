@@ -43,7 +43,7 @@ def data_group(model: nn.Module) -> Any:
     position = alike.index(dist.get_rank())
     groups = enumerate(Processes().gather(alike))
     ranks = tuple(rank for rank, other in groups if other.index(rank) == position)
-    return _group_of(ranks)
+    return _make_group_once(ranks)
 
 
 def replica_group(model: nn.Module) -> Any:
@@ -55,18 +55,16 @@ def replica_group(model: nn.Module) -> Any:
         model: Any model.
     """
     alike = _ranks_with_the_same_samples(model)
-    return _group_of(tuple(alike)) if len(alike) > 1 else None
+    return _make_group_once(tuple(alike)) if len(alike) > 1 else None
 
 
-def _group_of(ranks: tuple[int, ...]) -> Any:
-    """Return the group of these ranks; a group is made once, as each holds connections."""
+def _make_group_once(ranks: tuple[int, ...]) -> Any:
+    """Return the group of these ranks, made once: each group holds connections."""
     import torch.distributed as dist
 
     world = dist.group.WORLD
     world_of_group, group = _groups.get(ranks, (None, None))
-    if (
-        world_of_group is not world
-    ):  # a group does not outlive the default group that it was made in
+    if world_of_group is not world:  # a group ends with the default group of its time
         group = dist.new_group(list(ranks), use_local_synchronization=True)
         _groups[ranks] = world, group
     return group

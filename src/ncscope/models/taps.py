@@ -118,7 +118,7 @@ class Taps:
         self._whole, self._on_error = whole, on_error
         self._handles = ExitStack()
         # The head's own input is never pooled. Its mask tells which tokens of the logits are real.
-        is_matrix = self._head is not None and self._head.after
+        is_matrix = self._head is not None and self._head.is_matrix
         self._masked_name = "" if is_matrix else self._head_name
         self._masks = PassMasks(model, [*self._layers, self._masked_name])
         self._head_module: nn.Module | None = None
@@ -192,9 +192,9 @@ class Taps:
                 found="logits of another layer in some",
                 fix="report before the model uses another head; the next report finds that one",
             )
-        if self._training_rows is None or step_leads(self._head.step, *self._training_rows):
+        if self._training_rows is None or step_leads(self._head.last_step, *self._training_rows):
             return None, ()
-        step, known = find_last_step(*self._training_rows), self._head.step.kind
+        step, known = find_last_step(*self._training_rows), self._head.last_step.kind
         if step is not None and {step.kind, known} <= {"none", "affine", known}:
             return step, ()
         return None, (
@@ -223,7 +223,7 @@ class Taps:
                 self._before(self._model, self.begin)
             for name, module in modules:
                 self._after(module, self._output_hook(name))
-            if self._head is not None and self._head.after:
+            if self._head is not None and self._head.is_matrix:
                 self._after(head, self._keep_matrix_features)
             else:
                 self._head_is_model = self._whole and head is self._model
@@ -377,12 +377,12 @@ class Taps:
     def _find_logits(self, returned: Mapping[str, Tensor]) -> Tensor:
         """Return the logits of a pass: outputs of the model, or of the head before a last step."""
         head = self._head
-        place = "" if head is None else head.output
+        place = "" if head is None else head.logits_place
         if head is not None and self._outputs is not None and self._rows != "chosen token":
             logits = self._as_logits(returned)
             # A scale belongs to the logits. The outputs of a softmax or sigmoid are not taken: they
             # round large logits to ties, and accuracy would be that of the first class of a tie.
-            if head.gives_logits and head.step.kind == "affine" and place in returned:
+            if head.gives_logits and head.last_step.kind == "affine" and place in returned:
                 output = dequantize(returned[place].detach())
                 logits = output if output.shape == logits.shape else logits
         elif head is not None and place in returned:
@@ -399,8 +399,9 @@ class Taps:
         """Return the head's outputs in the form that logits have: B x K, or B x T x K."""
         outputs = self._outputs
         if outputs is None:
+            place = "" if self._head is None else self._head.logits_place
             raise InputError(
-                expected=f"logits at output {getattr(self._head, 'output', '')!r} of the model",
+                expected=f"logits at output {place!r} of the model",
                 found="none in this pass",
                 fix="let the model return the same outputs in every pass",
             )
@@ -420,7 +421,7 @@ class Taps:
         head = self._head
         if head is None or not head.gives_logits:
             return
-        if head.after:
+        if head.is_matrix:
             affine = head.read() if head.read is not None else None
             if affine is None:
                 return
@@ -431,7 +432,11 @@ class Taps:
             if is_sharded(whole):
                 return
             outputs = spread_rows(whole.flatten(0, -2), _CHECKED_ROWS)
-        possible = [returned[head.output]] if head.output in returned else list(returned.values())
+        possible = (
+            [returned[head.logits_place]]
+            if head.logits_place in returned
+            else list(returned.values())
+        )
         for output in possible:
             if is_sharded(output) or output.shape[-1] != outputs.shape[1]:
                 continue
@@ -443,7 +448,7 @@ class Taps:
                 self._training_rows = outputs.clone(), rows.clone()
             else:
                 # A tensor on the device; `check_step` asks for its value, once a report.
-                agree = step_agrees(head.step, outputs, rows)
+                agree = step_agrees(head.last_step, outputs, rows)
                 self._agree = agree if self._agree is None else self._agree & agree
             return
 

@@ -467,7 +467,7 @@ def _run_on_copies(
                 with restore_buffers(model), _record_shapes(modules, tokens, batch) as calls:
                     returned = possible_logits(forward(model, copies))
                 if head.gives_logits:
-                    output = returned.get(head.output)
+                    output = returned.get(head.logits_place)
                     shape = None if output is None else output.shape
                 else:  # the logits are not known: the shape of the head's outputs
                     of_head = calls[head.module]
