@@ -149,14 +149,14 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
         """
         if self._recorder.has_ended:
             return
-        attached = self._watch is not None
-        if not attached:
+        was_attached = self._watch is not None
+        if not was_attached:
             self._follow(kwargs["model"])
         assert self._watch is not None
         # No event marks the beginning of an evaluation; another loader does.
         if kwargs["eval_dataloader"] is not self._loader:
             self._watch.forget()
-            self._loader, self._is_late = kwargs["eval_dataloader"], not attached
+            self._loader, self._is_late = kwargs["eval_dataloader"], not was_attached
         watch, labels = self._watch, self._batch_labels
         if labels is not None:
             self._recorder.run_locally(lambda: watch.labels(labels))

@@ -166,9 +166,9 @@ class NeuralCollapseCallback(Callback):
         """Measure the training set first if its class means are the reference."""
         if not self._watches_validation(trainer) or trainer.sanity_checking:
             return
-        fitting = trainer.state.fn == TrainerFn.FITTING
+        in_fit = trainer.state.fn == TrainerFn.FITTING
         # Within an epoch, a second pass over the loader could disturb the first one.
-        ends = fitting and trainer.fit_loop.epoch_loop.batch_progress.is_last_batch
+        ends = in_fit and trainer.fit_loop.epoch_loop.batch_progress.is_last_batch
         if self._measures_train_first and self.train is not None and ends:
             self._measure_train(trainer, pl_module)
 
@@ -277,8 +277,8 @@ class NeuralCollapseCallback(Callback):
 
     def _watches_validation(self, trainer: Trainer) -> bool:
         """Return whether validation steps are watched now."""
-        checking = trainer.sanity_checking and not self._recorder.has_ended
-        return self.validation and (checking or self._is_due(trainer))
+        is_checked = trainer.sanity_checking and not self._recorder.has_ended
+        return self.validation and (is_checked or self._is_due(trainer))
 
     def _watches_training(self, trainer: Trainer) -> bool:
         """Return whether training steps are watched now.
@@ -297,8 +297,8 @@ class NeuralCollapseCallback(Callback):
 
     def _steps_call_whole(self) -> bool | None:
         """Return whether the steps call the whole network; None as long as this is unknown."""
-        known = [watch.calls_model for watch in self._watches.values()]
-        return next((whole for whole in known if whole is not None), None)
+        answers = [watch.calls_model for watch in self._watches.values()]
+        return next((whole for whole in answers if whole is not None), None)
 
     def _attach(self, trainer: Trainer, pl_module: LightningModule, split_name: str) -> None:
         self._step.enter_context(disable_compilation(pl_module))
@@ -351,11 +351,11 @@ class NeuralCollapseCallback(Callback):
     def _watch(self, trainer: Trainer, pl_module: LightningModule, name: str) -> Watch:
         """Return the watch on the network, a new one if the module has another network now."""
         network = self._network(pl_module)
-        known = self._watches.get(name)
-        if known is None or known.model is not unwrap(network):
-            if known is not None:
-                known.detach()
-                known.forget()
+        watch = self._watches.get(name)
+        if watch is None or watch.model is not unwrap(network):
+            if watch is not None:
+                watch.detach()
+                watch.forget()
             # In several processes a call of the LightningModule runs a whole step.
             whole = network is not pl_module or trainer.strategy.model is pl_module
             self._watches[name] = Watch(network, self._recorder.options, whole=whole)
@@ -382,12 +382,11 @@ class NeuralCollapseCallback(Callback):
         loader, limit = trainer.train_dataloader, trainer.num_training_batches
         assert loader is not None
         if isinstance(loader, Mapping | list | tuple):
-            combined = CombinedLoader(loader, "max_size_cycle")
-            loader = (batch for batch, _, _ in combined)
+            loader = (batch for batch, _, _ in CombinedLoader(loader, "max_size_cycle"))
         for batch in islice(loader, limit if isinstance(limit, int) else self._batches):
-            converted = trainer.precision_plugin.convert_input(batch)
-            ready = pl_module._on_before_batch_transfer(converted)
-            yield self._split_labels(pl_module, trainer.strategy.batch_to_device(ready))
+            batch = trainer.precision_plugin.convert_input(batch)
+            batch = pl_module._on_before_batch_transfer(batch)
+            yield self._split_labels(pl_module, trainer.strategy.batch_to_device(batch))
 
     def _log(self, trainer: Trainer, pl_module: LightningModule, split_name: str) -> None:
         def log() -> None:
@@ -494,8 +493,8 @@ def log_apart(trainer: Trainer, metrics: Mapping[str, float], device: torch.devi
 
 def names_of_others(trainer: Trainer) -> set[str]:
     """Return the names that the module and the other callbacks have logged in this run."""
-    fitting = trainer.fit_loop.epoch_loop
-    loops = (fitting, fitting.val_loop, trainer.validate_loop)
+    epoch_loop = trainer.fit_loop.epoch_loop
+    loops = (epoch_loop, epoch_loop.val_loop, trainer.validate_loop)
     return {
         name
         for loop in loops

@@ -123,10 +123,10 @@ class NeuralCollapse(Metric):
             needs = needs_of(groups, has_head=True)
             second_pass = groups is not None and (needs.decisions or needs.information)
             if second_pass or (prior == "uniform" and "scatter" in needs.statistics):
-                chosen = "all groups" if groups is None else f"groups {list(groups)}"
+                names = "all groups" if groups is None else f"groups {list(groups)}"
                 raise InputError(
                     expected="groups and a prior for which class moments are enough",
-                    found=f"{chosen} under the {prior} prior",
+                    found=f"{names} under the {prior} prior",
                     fix="pass keep_features=True, "
                     "or leave out the groups or the prior that need it",
                 )
@@ -221,11 +221,11 @@ class NeuralCollapse(Metric):
         """Return the state for a copy or a pickle, without the lock, which cannot be copied."""
         with self._lock:
             state = super().__getstate__()
-            grown = {
+            copies = {
                 k: copy.copy(v) for k, v in state.items() if isinstance(v, list | ClassMoments)
             }
         del state["_lock"]
-        return state | grown
+        return state | copies
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore the state of a copy or a pickle, with a new lock."""
@@ -251,15 +251,15 @@ class NeuralCollapse(Metric):
         headlines = _headlines(val) if isinstance(val, Mapping) else [_headlines(v) for v in val]
         if ax is not None:
             ax.set_yscale("linear")  # torchmetrics sets limits that a logarithmic axis refuses
-        drawn: tuple[Any, Any] = self._plot(headlines, ax)
-        _, axes = drawn
+        plot: tuple[Any, Any] = self._plot(headlines, ax)
+        _, axes = plot
         axes.autoscale(axis="y")
         axes.set_yscale("log")
         axes.set_ylabel("")
         for line in axes.get_lines():
             line.set_markersize(6)
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
-        return drawn
+        return plot
 
     def _keep(self, features: Shaped[Tensor, "n d"], labels: Shaped[Tensor, " n"]) -> None:
         check_features(features, self.dim)

@@ -49,9 +49,9 @@ class Advice:
     @property
     def order(self) -> list[str]:
         """Keys of the scores, the best first, by the first of the conditions."""
-        shared = set.intersection(*(set(self.weighted_tau[name]) for name in self.conditions))
+        keys = set.intersection(*(set(self.weighted_tau[name]) for name in self.conditions))
         first = self.weighted_tau[self.conditions[0]]
-        return sorted(shared, key=lambda key: -first[key].value)
+        return sorted(keys, key=lambda key: -first[key].value)
 
 
 def list_conditions(samples: int, classes: int, dims: Sequence[int]) -> list[str]:

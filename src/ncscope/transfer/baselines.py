@@ -142,8 +142,8 @@ def baselines_of(
     Raises:
         InputError: If the table has none of the checkpoints.
     """
-    known = [name for name in names if name in table.models]
-    if not known:
+    rows = {name: table.models.index(name) for name in names if name in table.models}
+    if not rows:
         raise InputError(
             expected=f"results of one of the checkpoints, for example {names[0]}",
             found=f"results of {', '.join(table.models[:5]) or 'no model'}",
@@ -154,7 +154,6 @@ def baselines_of(
         "source_accuracy": table.source_accuracies,
         "other_sets": table.standings(left_out),
     }
-    rows = {name: table.models.index(name) for name in known}
     return {
         name: {
             key: float(column[row])
@@ -236,14 +235,14 @@ def _enter(cells: _Cells, key: tuple[str, str], text: str | None, column: str, w
     if math.isinf(value):
         expected = f"a number as {column} in {where}"
         raise InputError(expected=expected, found=repr(text), fix="leave unknown cells empty")
-    known = cells.get(key, math.nan)
-    if not math.isnan(known) and not math.isnan(value) and known != value:
+    earlier = cells.get(key, math.nan)
+    if not math.isnan(earlier) and not math.isnan(value) and earlier != value:
         raise InputError(
             expected=f"one number for {key[0]} and {key[1]}",
-            found=f"{known:g} and, in {where}, {value:g}",
+            found=f"{earlier:g} and, in {where}, {value:g}",
             fix="average them before",
         )
-    cells[key] = value if math.isnan(known) else known
+    cells[key] = value if math.isnan(earlier) else earlier
 
 
 def _arrange(cells: _Cells, facts: _Cells) -> AccuracyTable:

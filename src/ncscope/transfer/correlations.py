@@ -79,8 +79,8 @@ def correlations(
     if not np.isfinite(pairs).all():
         fix = "leave out the checkpoints that have none"
         raise InputError(expected="finite scores", found="NaN or Inf among them", fix=fix)
-    needed = 64 * resamples * pairs.shape[1] ** 2  # the signs of all pairs, four times
-    check_memory(needed, "the resamples", "ask for fewer resamples")
+    size = 64 * resamples * pairs.shape[1] ** 2  # the signs of all pairs, four times
+    check_memory(size, "the resamples", "ask for fewer resamples")
     draws = np.random.default_rng(seed).integers(0, pairs.shape[1], (resamples, pairs.shape[1]))
     ends = [50 - 50 * level, 50 + 50 * level]
     result = {}

@@ -107,8 +107,8 @@ def ranking_quality(
     percents = [50 - 50 * level, 50 + 50 * level]
     intervals = []
     for value, column in zip(values, np.concatenate(qualities).T, strict=True):
-        known = column[~np.isnan(column)]
-        low, high = np.percentile(known, percents) if len(known) else (np.nan, np.nan)
+        numbers = column[~np.isnan(column)]
+        low, high = np.percentile(numbers, percents) if len(numbers) else (np.nan, np.nan)
         intervals.append(Correlation(float(value), float(low), float(high)))
     return RankingQuality(*intervals)
 
@@ -124,8 +124,8 @@ def _mean_over_sets(scores: Values, truth: Values) -> Values:
             if (~pattern).sum() < 2:
                 continue
             rows = np.nonzero((missing == pattern).all(1))[0]
-            known = scores[rows, :, index][:, ~pattern], truth[rows, :, index][:, ~pattern]
-            by_set[rows, :, index] = row_qualities(*known)
+            pair = (table[rows, :, index][:, ~pattern] for table in (scores, truth))
+            by_set[rows, :, index] = row_qualities(*pair)
     defined = ~np.isnan(by_set)
     counts = defined.sum(-1)
     total = np.where(defined, by_set, 0.0).sum(-1)

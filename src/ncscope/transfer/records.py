@@ -151,9 +151,9 @@ class Ranking:
     def has_redundant_h_score(self) -> bool:
         """True if VCI and the H-score order the checkpoints alike, as H = rank (1 - VCI)."""
         pairs = [(each.scores.get("vci"), each.scores.get("h_score")) for each in self.checkpoints]
-        known = [(-v, h) for v, h in pairs if v is not None and h is not None]
-        orders = [sorted(known, key=lambda pair: pair[side]) for side in (0, 1)]
-        return len(known) == len(pairs) > 1 and orders[0] == orders[1]
+        scores = [(-v, h) for v, h in pairs if v is not None and h is not None]
+        orders = [sorted(scores, key=lambda pair: pair[side]) for side in (0, 1)]
+        return len(scores) == len(pairs) > 1 and orders[0] == orders[1]
 
     @property
     def notes(self) -> list[str]:
@@ -208,17 +208,17 @@ def _note_undefined_correlations(ranking: Ranking) -> list[str]:
     if checkpoints[0].accuracy == checkpoints[-1].accuracy:
         notes = ["All probes have the same accuracy: no score can correlate with it."]
     for key, score in ranking.scores.items():
-        lacking = [
+        unscored = [
             each.name
             for each in checkpoints
             if not math.isfinite(each.scores[key])
             and not any(score.name in name.split() for name in each.omissions)
         ]
-        if lacking and key in BASELINES:
+        if unscored and key in BASELINES:
             last = "it has no correlation, and in the weighted tau these checkpoints come last"
-            notes.append(f"{score.name} is unknown for {_enumerate(lacking)}: {last}.")
-        elif lacking:
-            names = _enumerate(lacking)
+            notes.append(f"{score.name} is unknown for {_enumerate(unscored)}: {last}.")
+        elif unscored:
+            names = _enumerate(unscored)
             notes.append(f"{score.name} is not finite for {names}: it has no correlation.")
     return notes
 

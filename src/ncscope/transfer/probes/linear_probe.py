@@ -50,7 +50,7 @@ class LinearProbe:
 
 
 @check_arguments
-def top1_accuracy(predicted: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> float:
+def top1_accuracy(predictions: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> float:
     """Compute the share of samples whose prediction is correct.
 
     Raises:
@@ -60,12 +60,12 @@ def top1_accuracy(predicted: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> fl
         >>> top1_accuracy(torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 1, 1]))
         0.75
     """
-    predicted, labels = _align(predicted, labels)
-    return float((predicted == labels).double().mean())
+    predictions, labels = _align(predictions, labels)
+    return float((predictions == labels).double().mean())
 
 
 @check_arguments
-def mean_per_class_accuracy(predicted: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> float:
+def mean_per_class_accuracy(predictions: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> float:
     """Compute the share of correct predictions in each class, averaged over the classes.
 
     Raises:
@@ -77,18 +77,18 @@ def mean_per_class_accuracy(predicted: Int[Tensor, " n"], labels: Int[Tensor, " 
         >>> mean_per_class_accuracy(torch.tensor([0, 0, 0, 0]), torch.tensor([0, 0, 0, 1]))
         0.5
     """
-    predicted, labels = _align(predicted, labels)
+    predictions, labels = _align(predictions, labels)
     indices, counts = labels.unique(return_inverse=True, return_counts=True)[1:]
-    correct = torch.bincount(indices, weights=(predicted == labels).double())
+    correct = torch.bincount(indices, weights=(predictions == labels).double())
     return float((correct / counts).mean())
 
 
 def _align(
-    predicted: Int[Tensor, " n"], labels: Int[Tensor, " n"]
+    predictions: Int[Tensor, " n"], labels: Int[Tensor, " n"]
 ) -> tuple[Int[Tensor, " n"], Int[Tensor, " n"]]:
     """Return predictions and labels as int64 on one device."""
     truth = check_labels(labels, labels.numel())
-    classes = check_labels(predicted, len(truth))
+    classes = check_labels(predictions, len(truth))
     if not len(truth):
         fix = "pass the predictions of at least one sample"
         raise InputError(expected="samples", found="none", fix=fix)
@@ -108,8 +108,8 @@ def check_measure(name: str) -> Measure:
     Raises:
         InputError: If the name is not in `MEASURES`.
     """
-    for known in get_args(Measure):
-        if known == name:
-            return known
+    for measure in get_args(Measure):
+        if measure == name:
+            return measure
     fix = f"pass one of {', '.join(map(repr, MEASURES))}"
     raise InputError(expected="an accuracy by name", found=repr(name), fix=fix)

@@ -169,7 +169,22 @@ class PrincipalAxes:
         # The mean of a constant feature is rounded, and the rounding would count as variation.
         self._mean = torch.where(low == high, low, features.mean(0))
         centred = features - self._mean
-        self._vectors = _span_rows(centred, int((low < high).sum()))
+        limit = min(len(features) - 1, int((low < high).sum()))
+        eigen, _ = factor_eigen(centred.mT, limit)
+        if eigen.rank == limit:
+            self._vectors = eigen.vectors
+        else:
+            # A direction is below the rounding of the squares. Decompose without squares, in
+            # features of equal size, to find it.
+            sizes = torch.linalg.vector_norm(centred, dim=0)
+            triangle = torch.linalg.qr(centred * reciprocal(sizes), mode="r").R
+            _, values, right = torch.linalg.svd(triangle, full_matrices=False)
+            cut = torch.finfo(features.dtype).eps * max(features.shape) * values[0]
+            rank = min(limit, int((values > cut).sum()))
+            # The equal sizes decide the rank only. The penalty is that of the features as given, so
+            # the axes must be orthonormal for these, whatever their scales.
+            factor = sizes[:, None] * right[:rank].mT * values[:rank]
+            self._vectors, _ = uneven_svd(factor)
         ones = features.new_ones(1, len(features))
         self.columns = torch.cat([self._vectors.mT @ centred.mT, ones])
         self.penalty_mask = features.new_ones(len(self.columns))
@@ -181,30 +196,6 @@ class PrincipalAxes:
         """Convert weights for the coordinates to weight and bias for the given features."""
         weight = weights[:, :-1] @ self._vectors.mT
         return weight, weights[:, -1] - weight @ self._mean
-
-
-def _span_rows(rows: Float[Tensor, "n d"], varied: int) -> Float[Tensor, "d r"]:
-    """Return orthonormal axes that span centred rows.
-
-    Args:
-        rows: Centred features.
-        varied: Number of columns that are not constant.
-    """
-    limit = min(len(rows) - 1, varied)
-    eigen, _ = factor_eigen(rows.mT, limit)
-    if eigen.rank == limit:
-        return eigen.vectors
-    # A direction is below the rounding of the squares. Decompose without squares, in features of
-    # equal size, to find it.
-    sizes = torch.linalg.vector_norm(rows, dim=0)
-    triangle = torch.linalg.qr(rows * reciprocal(sizes), mode="r").R
-    _, values, right = torch.linalg.svd(triangle, full_matrices=False)
-    cut = torch.finfo(rows.dtype).eps * max(rows.shape) * values[0]
-    rank = min(limit, int((values > cut).sum()))
-    # The equal sizes decide the rank only. The penalty is that of the features as given, so the
-    # axes returned are orthonormal for these, whatever their scales.
-    vectors, _ = uneven_svd(sizes[:, None] * right[:rank].mT * values[:rank])
-    return vectors
 
 
 class Move(NamedTuple):
@@ -364,13 +355,13 @@ class Descent:
         for _ in range(_MOST_TRIALS):
             margins = span.margins(lengths + move)
             loss, residuals = _loss(margins, self._targets)
-            reached = span.height(lengths + move, loss)
+            end_height = span.height(lengths + move, loss)
             # Near the minimum the predicted decrease is smaller than the rounding of the loss.
             # Without the allowance for rounding, every such step would be halved in vain.
-            if reached > height - _LEAST_DECREASE * promise + _ROUNDING * float(point.loss):
+            if end_height > height - _LEAST_DECREASE * promise + _ROUNDING * float(point.loss):
                 move, promise = move / 2, promise / 2
                 continue
-            lengths, height = lengths + move, reached
+            lengths, height = lengths + move, end_height
             if len(moves) == 1:
                 break
             move, promise = span.newton(lengths, residuals)

@@ -49,8 +49,8 @@ class SourceOutputs(NamedTuple):
         Args:
             rows: Mask or indices of samples.
         """
-        known = self.probabilities
-        return SourceOutputs(self.predictions[rows], None if known is None else known[rows])
+        probabilities = None if self.probabilities is None else self.probabilities[rows]
+        return SourceOutputs(self.predictions[rows], probabilities)
 
 
 def check_source_outputs(outputs: Any, labels: Int[Tensor, " n"]) -> SourceOutputs:

@@ -37,8 +37,8 @@ def nce(samples: DownstreamSamples, predictions: Any) -> Float[Tensor, ""]:
         >>> float(nce(check_downstream(torch.zeros(4, 1), [0, 0, 1, 1]), [7, 7, 2, 3]))
         0.0
     """
-    predicted = check_predictions(predictions, samples.labels)
-    classes, source = predicted.unique(return_inverse=True)
+    outputs = check_predictions(predictions, samples.labels)
+    classes, source = outputs.unique(return_inverse=True)
     k = len(samples.classes)
     joint = torch.bincount(
         samples.class_indices * len(classes) + source, minlength=k * len(classes)
@@ -57,13 +57,13 @@ def check_predictions(predictions: Any, labels: Int[Tensor, " n"]) -> Int[Tensor
     Raises:
         InputError: If there is not one integer for each sample.
     """
-    predicted = as_tensor(predictions, "source predictions")
-    whole = not (predicted.is_floating_point() or predicted.is_complex())
-    if predicted.shape != labels.shape or not whole:
-        kind = str(predicted.dtype).removeprefix("torch.")
+    outputs = as_tensor(predictions, "source predictions")
+    is_integer = not (outputs.is_floating_point() or outputs.is_complex())
+    if outputs.shape != labels.shape or not is_integer:
+        kind = str(outputs.dtype).removeprefix("torch.")
         raise InputError(
             expected="one integer source class for each sample",
-            found=f"{kind} of shape {tuple(predicted.shape)}",
+            found=f"{kind} of shape {tuple(outputs.shape)}",
             fix="pass the index of the largest source probability of each sample",
         )
-    return predicted.to(labels.device)
+    return outputs.to(labels.device)

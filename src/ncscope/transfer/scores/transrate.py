@@ -131,12 +131,12 @@ def transrate_projected(samples: DownstreamSamples) -> Float[Tensor, ""]:
     contrasts, lengths = contrasts[:, signal], lengths[signal]
     if not len(lengths):
         return rows.new_full((), math.nan)
-    seen = n * left @ (_root_share_means(left, samples).mT @ (contrasts * lengths))
+    projection = n * left @ (_root_share_means(left, samples).mT @ (contrasts * lengths))
     trace, shares = lengths.square().sum(), class_means(left, samples)[1]
     rate = _rate_of_spectrum(lengths.square() / trace)
     for index, share in enumerate(shares):
         of_class = samples.class_indices == index
-        member, along = rows[of_class], seen[of_class]
+        member, along = rows[of_class], projection[of_class]
         member, along = member - member.mean(0), along - along.mean(0)
         # The triangle has the rows' products and at most as many rows as the class has samples.
         triangle = torch.linalg.qr(along.mT, mode="r").R
