@@ -283,19 +283,19 @@ def load(
         raise InputError(expected=expected, found=str(size), fix="pass a larger size, or none")
     side = size or entry.native or _PHOTOGRAPH_SIZE
     split = entry.read(Path(folder), download, seed)
-    if entry.statistics is None:  # a generated set, whose pixels depend on the seed
+    statistics = entry.statistics
+    if statistics is None:  # a generated set, whose pixels depend on the seed
         assert isinstance(split.train.pictures, Tensor)
         by_channel = (split.train.pictures.double() / 255).transpose(0, 1).flatten(1)
-        mean: Sequence[float] = by_channel.mean(1).tolist()
-        deviation: Sequence[float] = by_channel.std(1).tolist()
-    else:
-        mean, deviation = entry.statistics
+        statistics = by_channel.mean(1).tolist(), by_channel.std(1).tolist()
     if normalisation == "imagenet":
-        if len(mean) != len(_IMAGENET[0]):
+        channels = len(statistics[0])
+        if channels != len(_IMAGENET[0]):
             expected = "coloured images for ImageNet's normalisation"
-            found = f"{name} of {len(mean)} channel"
+            found = f"{name} of {channels} channel"
             raise InputError(expected=expected, found=found, fix="pass normalisation own")
-        mean, deviation = _IMAGENET
+        statistics = _IMAGENET
+    mean, deviation = statistics
     traits = Traits(side, entry.native, mean, deviation, entry.mirrored, entry.policy)
     train = Images(split.train, Preprocessing(traits, augmentation))
     plain = Preprocessing(traits)

@@ -69,7 +69,7 @@ class ComparisonSource:
 
 
 @dataclass(frozen=True)
-class _Column:
+class _LastMeasurement:
     """The last measurement of a report, or of a run and split of a history."""
 
     name: str
@@ -163,7 +163,7 @@ def build_comparison_table(sources: Sequence[ComparisonSource]) -> Group:
     return Group(*(Text(f"warning: {each}", style="yellow") for each in warnings), table)
 
 
-def _build_columns(sources: Sequence[ComparisonSource]) -> list[_Column]:
+def _build_columns(sources: Sequence[ComparisonSource]) -> list[_LastMeasurement]:
     """Return the last measurement of every report, and of every run and split."""
     columns = []
     for source in sources:
@@ -184,11 +184,13 @@ def _build_columns(sources: Sequence[ComparisonSource]) -> list[_Column]:
                 if source.unit:
                     facts["measured at"] = name_step(of_split[-1], source.unit)
                     facts["split"] = split
-                columns.append(_Column(", ".join(filter(None, parts)), probe, facts))
+                columns.append(_LastMeasurement(", ".join(filter(None, parts)), probe, facts))
     return columns
 
 
-def _build_row(metric: Label, columns: Sequence[_Column], write: Write, digits: int) -> MetricRow:
+def _build_row(
+    metric: Label, columns: Sequence[_LastMeasurement], write: Write, digits: int
+) -> MetricRow:
     """Write a metric of all columns; mark the value nearest to collapse where that is a finding."""
     values = [find_value(column.last.metrics, metric.key) for column in columns]
     distances = []
@@ -221,7 +223,7 @@ def _build_row(metric: Label, columns: Sequence[_Column], write: Write, digits: 
     return MetricRow(metric, targets.pop() if len(targets) == 1 else "", cells, difference)
 
 
-def _is_comparable(metric: Label, columns: Sequence[_Column]) -> bool:
+def _is_comparable(metric: Label, columns: Sequence[_LastMeasurement]) -> bool:
     """Return whether the nearest to collapse of a row's values means anything.
 
     It does not if the numbers of samples differ by a factor of two, since few samples look more
@@ -239,7 +241,7 @@ def _is_comparable(metric: Label, columns: Sequence[_Column]) -> bool:
     return all(one[1] < other[0] for one, other in pairwise(ends))
 
 
-def _warn_of_unlike_samples(columns: Sequence[_Column]) -> list[str]:
+def _warn_of_unlike_samples(columns: Sequence[_LastMeasurement]) -> list[str]:
     """Return a sentence on numbers of samples that differ by a factor of two or more, if any do."""
     sizes = sorted(column.last.num_samples for column in columns)
     if sizes[-1] < _UNLIKE * sizes[0]:
