@@ -9,10 +9,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.measure import Row, compare
 from ncscope.lab.studies import reproduce
-from ncscope.measurement.model import probe_model
-from ncscope.measurement.plans import ProbeOptions
-from ncscope.models.measuring import measuring
-from ncscope.models.networks.catalogue import build, tapped_layers
+from ncscope.measurement.model import measure_layers
+from ncscope.measurement.options import Options
+from ncscope.models.evaluation_mode import evaluation_mode
+from ncscope.models.networks.catalogue import build, layers_to_tap
 
 _FIGURES = ("xufm/ufm", "xufm/extended", "pfc/mufm")
 _LAST = ("nc1", "nc2", "nc3", "nc4", "pfc", "mse")
@@ -25,16 +25,16 @@ def following(device: str) -> list[Row]:
     model = build("resnet18", 10).to(device)
 
     def forward() -> None:
-        with measuring(model):
+        with evaluation_mode(model):
             for batch, _ in loader:
                 model(batch.to(device))
 
     def probe(layers: list[str]) -> None:
-        probe_model(model, loader, ProbeOptions(layers=layers, groups=_LAST))
+        measure_layers(model, loader, Options(layers=layers, groups=_LAST))
 
     name = "following ResNet-18 on 2,500 images of 32 x 32, last layer"
     last = compare(name, lambda: probe([]), forward, 1.2, device, rounds=1)
-    blocks = tapped_layers(model)
+    blocks = layers_to_tap(model)
     name = "the same, every block: 8,192 to 65,536 features, PFC1-3"
     every = compare(name, lambda: probe(blocks), forward, 1.2, device, rounds=1)
     return [last, replace(every, target="reported", met=True)]

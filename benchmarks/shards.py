@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from ncscope.api.ray_tasks import RayTasks
+from ncscope.api.measure_files import RayTasks
 from ncscope.api.result import Report
 from ncscope.api.shards import measure_shards
 

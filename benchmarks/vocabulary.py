@@ -55,7 +55,8 @@ class Texts:
         for start in range(0, self.tokens, self.length):
             index = torch.arange(start, min(start + self.length, self.tokens))
             drawn = torch.randint(self.classes, index.shape, generator=draws)
-            yield index[None], torch.where(index < self.classes, index, drawn)[None]
+            label = torch.where(index < self.classes, self.classes - 1 - index, drawn)
+            yield index[None], label[None]
 
 
 def resident_gigabytes() -> float:

@@ -417,7 +417,7 @@ def _labelled(s: Sample, **options: Any) -> Arguments:
 
 
 def _on_samples(function: Callable[..., Any], features: Any, labels: Any, **options: Any) -> Any:
-    return function(transfer.checked_labelled(features, labels), **options)
+    return function(transfer.check_downstream(features, labels), **options)
 
 
 def _on_moments(function: Callable[..., Any], features: Any, labels: Any, **options: Any) -> Any:

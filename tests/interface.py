@@ -8,14 +8,14 @@ from typing import Any
 import ncscope
 import ncscope.losses
 import ncscope.transfer
-from ncscope.api.gather import SecondPass
+from ncscope.api.gather import DecisionPass
+from ncscope.api.model import ModelWatch
 from ncscope.api.per_class import PerClass
-from ncscope.api.watching import Watched
 from ncscope.integrations.huggingface import NeuralCollapseTrainerCallback
 from ncscope.integrations.lightning import NeuralCollapseCallback
 from ncscope.integrations.torchmetrics import NeuralCollapse
 
-REACHED = (SecondPass, PerClass, Watched)
+REACHED = (DecisionPass, PerClass, ModelWatch)
 """Classes of objects that public functions return or take, and that have methods."""
 
 METRICS = (NeuralCollapse,)

@@ -197,7 +197,12 @@ def test_every_public_function_checks_its_arguments() -> None:
 def test_the_walk_reaches_what_a_user_calls() -> None:
     names = {entry.name for entry in entries()}
     expected = {"measure", "History.add", "Report.from_json", "ClassMoments.merge", "gather"}
-    expected |= {"squared_error", "SquaredErrorLoss.forward", "rank_checkpoints", "Watched.labels"}
+    expected |= {
+        "squared_error",
+        "SmoothedCrossEntropyLoss.forward",
+        "rank_checkpoints",
+        "ModelWatch.labels",
+    }
     expected |= {"NeuralCollapse.__init__", "NeuralCollapseCallback", "LinearProbe.scores"}
     assert expected <= names
 

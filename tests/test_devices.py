@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import ncscope
 from ncscope import devices
-from ncscope.devices import HostCopy, bytes_to_keep, chunk_bytes, moved, refuse_without_float64
+from ncscope.devices import HostCopy, bytes_to_keep, chunk_bytes, move_to, refuse_without_float64
 from ncscope.errors import InputError
 from ncscope.integrations.torchmetrics import NeuralCollapse
 from ncscope.losses import batch_entropy, matrix_entropy, mutual_information, within_class_cosine
@@ -95,13 +95,13 @@ class Queue:
                 for pinned, tensor in self.work:
                     pinned.copy_(tensor)
 
-        def begun(tensor: Tensor) -> Tensor:
+        def start_copy(tensor: Tensor) -> Tensor:
             pinned = torch.full_like(torch.empty(tensor.shape, dtype=tensor.dtype), -1)
             self.pending.append((pinned, tensor.clone()))
             return pinned
 
-        monkeypatch.setattr(devices, "_begun", begun)
-        monkeypatch.setattr(devices, "_beside", lambda tensor: True)
+        monkeypatch.setattr(devices, "_start_copy", start_copy)
+        monkeypatch.setattr(devices, "_can_copy_aside", lambda tensor: True)
         monkeypatch.setattr(torch.cuda, "Event", Event)
         monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
 
@@ -135,14 +135,14 @@ def test_a_store_yields_batches_whose_copies_ran_beside_the_next(
 
 
 def test_tensors_on_the_device_are_not_copied() -> None:
-    assert moved(ROWS, CPU) is ROWS
+    assert move_to(ROWS, CPU) is ROWS
     assert HostCopy({"rows": ROWS}).wait()["rows"] is ROWS
 
 
 @pytest.mark.gpu
 def test_copies_to_and_from_a_device_are_complete() -> None:
     rows = torch.randn(1000, 1000)
-    there = [moved(rows + number, CUDA) for number in range(8)]
+    there = [move_to(rows + number, CUDA) for number in range(8)]
     copies = [HostCopy({"rows": each * 2}) for each in there]
     assert not any(copy.complete for copy in copies)
     for number, copy in enumerate(copies):

@@ -23,7 +23,7 @@ FRONT_DOOR = ("api", "losses", "transfer", "integrations")
 IRREGULAR = frozenset(
     """
     begun bent bound bought broken brought built burnt caught chosen dealt done drawn driven
-    fallen felt fit flung forgotten forbidden found frozen given gone got ground grown heard
+    fallen felt flung forgotten forbidden found frozen given gone got ground grown heard
     held hidden kept known laid led left lent lost made meant met paid proven quit said seen
     sent shaken shown shrunk slept sold spent spoken stolen struck stuck sung sunk taken
     taught thought thrown told torn understood undone unseen unknown won worn woven written

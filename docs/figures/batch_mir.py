@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 import ncscope
-from ncscope.data.digits import digits
+from ncscope.data.digits import read_digits
 from ncscope.lab.runs.reproducible import reproducible
 from ncscope.lab.training.learner import Learner
 from ncscope.lab.training.loop import supervised, train
@@ -58,7 +58,7 @@ def gaussian_features(samples: int = 50_000) -> Features:
 def digits_features(epochs: int) -> Features:
     """Last-layer features of a small residual net trained on digits by plain cross-entropy."""
     with reproducible(0):
-        data = digits().train
+        data = read_digits().train
         model = ResidualNet(64, 64, 3, num_classes=10)
         fabric = Fabric(accelerator="cpu", devices=1)
         optimiser = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9, weight_decay=5e-4)

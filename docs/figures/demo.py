@@ -13,8 +13,8 @@ from rich.console import Console
 from ncscope.lab.observations import Heartbeat, Results
 from ncscope.lab.papers.pfc import demo
 from ncscope.lab.report.rows import claims_table
-from ncscope.report.figures import run_figure
-from ncscope.report.tables import run_table
+from ncscope.report.figures import plot_run
+from ncscope.report.tables import build_run_table
 
 PICTURE = Path(__file__).parents[1] / "images" / "demo.png"
 
@@ -30,9 +30,9 @@ def main() -> None:
     for event in demo.events(config):
         if not isinstance(event, Heartbeat):
             results.add(event, demo.PART)
-    run_figure(results.measurements).savefig(arguments.out, dpi=144)
+    plot_run(results.measurements).savefig(arguments.out, dpi=144)
     console = Console()
-    console.print(run_table(results.measurements))
+    console.print(build_run_table(results.measurements))
     console.print(claims_table(demo.RECIPE.claims(config, results)))
     console.print(f"Picture: {arguments.out}")
 

@@ -25,7 +25,7 @@ from ncscope.lab.zoo.tables import (
     tuned_table,
 )
 from ncscope.lab.zoo.verdicts import PUBLISHED, Verdicts
-from ncscope.report.summary import Summary
+from ncscope.report.tables import Summary
 from ncscope.transfer.records import BASELINES, OWN_SCORES
 
 DOCS = Path(__file__).parents[1]

@@ -4,29 +4,24 @@
 the group's metrics go.
 """
 
-import inspect
 import json
 import math
 import re
-from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
-from types import FunctionType, ModuleType
-from typing import Any, get_type_hints
+from typing import Any
 
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.pages import Page
 
 from ncscope.metrics.metric import Metric
 from ncscope.metrics.registry import METRICS
-from ncscope.metrics.sources import Sources
 
 _MARK = re.compile(r"<!-- metrics: (\w+) -->")
 _SUMMARY = "<!-- metrics summary -->"
 _PAPERS = (
     *("INFO", "VCI", "MSE", "PFC", "XUFM", "Galanti", "Zhu", "Roy"),
     *("Zhao", "Liu", "Wu", "Fang", "Thrampoulidis"),
-    *("Garrido", "Gao", "Agrawal"),
+    *("Garrido", "Gao", "Agrawal", "Thilak"),
     *("NECO", "NCI", "Hendrycks", "Energy"),
 )
 _NEEDS = {
@@ -75,42 +70,20 @@ def written(markdown: str) -> str:
     return _MARK.sub(lambda mark: _group(mark[1]), markdown).replace(_SUMMARY, _summary())
 
 
-def definition(row: Metric) -> FunctionType | type:
-    """Return the public function or class that a metric comes from, through its ``compute``.
-
-    Raises:
-        LookupError: If ``compute`` leads to none.
-    """
-    return _called(row.compute)
-
-
-def _called(function: Callable[..., Any]) -> FunctionType | type:
-    """Return what a function calls first, by itself, through `Sources`, or through a result."""
-    function = inspect.unwrap(function)
-    names = function.__code__.co_names
-    for name, after in zip(names, (*names[1:], ""), strict=True):
-        known = function.__globals__.get(name)
-        target = getattr(known, after, None) if isinstance(known, ModuleType) else known
-        if isinstance(target, FunctionType):
-            return get_type_hints(target)["return"] if name.startswith("_") else target
-        shared = vars(Sources).get(name)
-        if isinstance(shared, cached_property):
-            return _called(shared.func)
-    msg = f"no function of ncscope.metrics among {names}"
-    raise LookupError(msg)
-
-
 def _summary() -> str:
     heads = ["key", "what it measures", *_TYPICAL]
     lines = [f"| {' | '.join(heads)} |", "|---|---|" + "---:|" * len(_TYPICAL)]
     for row in METRICS.values():
-        cells = [f"[`{row.key}`](#{row.key})", row.meaning, *_typical(row.key)]
+        cells = [f"[`{row.key}`](#{row.key})", row.meaning, *_typical(row)]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _typical(key: str) -> list[str]:
-    return [f"{values[key]:.3g}" for values in _TYPICAL.values()]
+def _typical(row: Metric) -> list[str]:
+    """Return the typical values; without values for a metric that needs labels of another kind."""
+    if row.on_request:
+        return [""] * len(_TYPICAL)
+    return [f"{values[row.key]:.3g}" for values in _TYPICAL.values()]
 
 
 def _group(name: str) -> str:
@@ -118,11 +91,10 @@ def _group(name: str) -> str:
 
 
 def _entry(row: Metric) -> str:
-    code = definition(row)
-    path = f"{code.__module__}.{code.__qualname__}"
+    path = f"{row.function.__module__}.{row.function.__qualname__}"
     facts = {
         "Typical": ", ".join(
-            f"{value} {name}" for name, value in zip(_TYPICAL, _typical(row.key), strict=True)
+            f"{value} {name}" for name, value in zip(_TYPICAL, _typical(row), strict=True) if value
         ),
         "Source": _source(row),
         "Range": f"${_range(row)}$; {row.better} when collapsed",
@@ -130,6 +102,7 @@ def _entry(row: Metric) -> str:
         "Undefined (NaN) when": row.undefined or "never",
         "Needs": ", ".join(sorted({_NEEDS[need] for need in row.needs})) or "counts, means, traces",
         "Labels": "" if row.needs_classes else "not needed",
+        "Measured": "only if `groups=` names its key" if row.on_request else "",
         "Groups": ", ".join(f"`{group}`" for group in (row.group, *row.also)),
         "Also reported as": ", ".join(f"`{alias}`" for alias in row.aliases),
         "Code": f"[`{path}`][{path}]",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ncscope.api.history import History
     from ncscope.api.information import batch_information, information_between
     from ncscope.api.measure import measure, measure_moments
-    from ncscope.api.model import measure_model
+    from ncscope.api.model import measure_model, watch
     from ncscope.api.regression import (
         RegressionReport,
         measure_regression,
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from ncscope.api.result import ModelReport, Report
     from ncscope.api.shards import measure_shards
     from ncscope.api.similarity import LayerSimilarity, cka, compare_layers
-    from ncscope.api.watching import watch
     from ncscope.errors import InputError
+    from ncscope.measurement.options import Options
     from ncscope.metrics.batch_information import BatchInformation
     from ncscope.stats.cka_moments import CkaMoments
     from ncscope.stats.moments import ClassMoments
@@ -45,6 +45,7 @@ __all__ = [
     "InputError",
     "LayerSimilarity",
     "ModelReport",
+    "Options",
     "RegressionMoments",
     "RegressionReport",
     "Report",
@@ -72,6 +73,7 @@ _HOMES = {
     "InputError": "errors",
     "LayerSimilarity": "api.similarity",
     "ModelReport": "api.result",
+    "Options": "measurement.options",
     "RegressionMoments": "stats.regression_moments",
     "RegressionReport": "api.regression",
     "Report": "api.result",
@@ -86,7 +88,7 @@ _HOMES = {
     "measure_regression": "api.regression",
     "measure_regression_moments": "api.regression",
     "measure_shards": "api.shards",
-    "watch": "api.watching",
+    "watch": "api.model",
 }
 _MODULES = ("integrations", "lab", "losses", "transfer")
 

@@ -96,21 +96,21 @@ def check_arguments(target: Target) -> Target:
     Cost: a microsecond for each argument.
     """
     if not isinstance(target, type):
-        return typing.cast(Target, _checked_function(target, {}))
+        return typing.cast(Target, _wrap(target, {}))
     names = {target.__name__: target}
     for name, member in list(vars(target).items()):
         if name.startswith("_") and name != "__init__":
             continue
         if isinstance(member, classmethod):
-            setattr(target, name, classmethod(_checked_function(member.__func__, names)))
+            setattr(target, name, classmethod(_wrap(member.__func__, names)))
         elif isinstance(member, property) and member.fset is not None:
-            setattr(target, name, member.setter(_checked_function(member.fset, names)))
+            setattr(target, name, member.setter(_wrap(member.fset, names)))
         elif inspect.isfunction(member):
-            setattr(target, name, _checked_function(member, names))
+            setattr(target, name, _wrap(member, names))
     return target
 
 
-def _checked_function(function: Callable[..., Any], names: Mapping[str, Any]) -> Callable[..., Any]:
+def _wrap(function: Callable[..., Any], names: Mapping[str, Any]) -> Callable[..., Any]:
     """Return a function that reads each argument before it calls another.
 
     Args:
@@ -118,42 +118,8 @@ def _checked_function(function: Callable[..., Any], names: Mapping[str, Any]) ->
         names: Names in the annotations that the function's module does not have yet.
     """
     parameters = inspect.signature(function).parameters
-    readers = _readers_of(function, parameters, names)
-    if not readers:
-        return function
-    by_place = [name for name, each in parameters.items() if each.kind in _BY_PLACE]
-    in_order = tuple(readers.get(name) for name in by_place)
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        # Plain loops: torch.compile follows them, and a signature's `bind` takes ten times as long.
-        given = list(args)
-        for place, reader in enumerate(in_order[: len(given)]):
-            if reader is not None:
-                given[place] = reader(given[place])
-        for name, value in kwargs.items():
-            reader = readers.get(name)
-            if reader is not None:
-                kwargs[name] = reader(value)
-        return function(*given, **kwargs)
-
-    vars(call)["checks"] = tuple(
-        readers
-    )  # names of the arguments, for whoever asks what is checked
-    return call
-
-
-_BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-_MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
-
-def _readers_of(
-    function: Callable[..., Any],
-    parameters: Mapping[str, inspect.Parameter],
-    names: Mapping[str, Any],
-) -> dict[str, Callable[[Any], Any]]:
-    """Return a reader for each parameter that does not take any value."""
-    # The annotation of what is returned may be of a library that is imported only for type checks.
+    # Without the annotation of what is returned, which may be of a library that is imported only
+    # for type checks.
     annotations = {
         name: each.annotation
         for name, each in parameters.items()
@@ -163,7 +129,31 @@ def _readers_of(
     scope = inspect.unwrap(function).__globals__
     hints = typing.get_type_hints(holder, scope, dict(names), include_extras=True)
     kinds = {name: _kind(hint) for name, hint in hints.items()}
-    return {name: _reader(name, kind) for name, kind in kinds.items() if kind is not None}
+    readers = {name: _make_reader(name, kind) for name, kind in kinds.items() if kind is not None}
+    if not readers:
+        return function
+    by_place = [name for name, each in parameters.items() if each.kind in _BY_PLACE]
+    in_order = tuple(readers.get(name) for name in by_place)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        # Plain loops: torch.compile follows them, and a signature's `bind` takes ten times as long.
+        values = list(args)
+        for place, reader in enumerate(in_order[: len(values)]):
+            if reader is not None:
+                values[place] = reader(values[place])
+        for name, value in kwargs.items():
+            reader = readers.get(name)
+            if reader is not None:
+                kwargs[name] = reader(value)
+        return function(*values, **kwargs)
+
+    vars(call)["checks"] = tuple(readers)
+    return call
+
+
+_BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class _Misfit(NamedTuple):
@@ -188,7 +178,7 @@ class _Kind(NamedTuple):
     scalar: bool = False
 
 
-def _reader(name: str, kind: _Kind) -> Callable[[Any], Any]:
+def _make_reader(name: str, kind: _Kind) -> Callable[[Any], Any]:
     read = kind.read
 
     def reader(value: Any) -> Any:
@@ -245,7 +235,7 @@ def _kind(annotation: Any) -> _Kind | None:
     if origin is Annotated:
         return _within(_kind(parts[0]), parts[1])
     if origin is Literal:
-        return _Kind(lambda value: _choice(value, parts), _either(parts), _CHOOSE, scalar=True)
+        return _literal(parts)
     if annotation in _PLAIN:
         return _PLAIN[annotation]
     if isinstance(annotation, TypeVar) or annotation in (Any, object, inspect.Parameter.empty):
@@ -256,15 +246,11 @@ def _kind(annotation: Any) -> _Kind | None:
     if form is Callable:
         return _Kind(lambda v: v if callable(v) else _Misfit(), "a function", "pass a function")
     if form in (Mapping, dict):
-        return _mapping(*(map(_kind, parts) if parts else (None, None)))
+        return _dictionary(*(map(_kind, parts) if parts else (None, None)))
     if form is tuple and parts and Ellipsis not in parts:
-        return _fixed_tuple([_kind(part) for part in parts])
+        return _tuple([_kind(part) for part in parts])
     if form in (Iterable, Collection, Sequence, list, tuple):
         return _several(form, _kind(parts[0]) if parts else None)
-    return _instance(form)
-
-
-def _instance(form: type) -> _Kind:
     name = form.__name__
     words = f"{'an' if name[:1] in 'AEIOU' else 'a'} {name}"
     fix = f"pass what {_MAKERS[name]} returned" if name in _MAKERS else f"pass {words}"
@@ -313,19 +299,21 @@ def _within(kind: _Kind | None, bounds: Within) -> _Kind:
     return _Kind(read, f"{kind.words} {bounds}", f"pass {kind.words} {bounds}", scalar=True)
 
 
-def _either(choices: Sequence[object]) -> str:
+def _literal(choices: Sequence[object]) -> _Kind:
+    def read(value: Any) -> Any:
+        # By type as well, because True == 1. The choice itself is returned: an equal value may be
+        # of a subclass, such as NumPy's text.
+        for choice in choices:
+            if isinstance(value, type(choice)) and value == choice:
+                return choice
+        return _Misfit()
+
     shown = [repr(choice) for choice in choices]
-    return " or ".join([", ".join(shown[:-1]), shown[-1]] if shown[1:] else shown)
+    words = " or ".join([", ".join(shown[:-1]), shown[-1]] if shown[1:] else shown)
+    return _Kind(read, words, _CHOOSE, scalar=True)
 
 
-def _choice(value: Any, choices: Sequence[object]) -> Any:
-    for choice in choices:
-        if isinstance(value, type(choice)) and value == choice:
-            return choice
-    return _Misfit()
-
-
-def _mapping(key: _Kind | None, value: _Kind | None) -> _Kind:
+def _dictionary(key: _Kind | None, value: _Kind | None) -> _Kind:
     def read(mapping: Any) -> Any:
         if not isinstance(mapping, Mapping):
             return _Misfit()
@@ -345,7 +333,7 @@ def _mapping(key: _Kind | None, value: _Kind | None) -> _Kind:
     return _Kind(read, words, "pass a dictionary")
 
 
-def _fixed_tuple(kinds: Sequence[_Kind | None]) -> _Kind:
+def _tuple(kinds: Sequence[_Kind | None]) -> _Kind:
     def read(value: Any) -> Any:
         if not isinstance(value, tuple | list) or len(value) != len(kinds):
             return _Misfit()
@@ -376,26 +364,22 @@ def _several(form: Any, element: _Kind | None) -> _Kind:
             return _Misfit()
         if form is not Iterable and form is not Collection and isinstance(value, Set | Mapping):
             return _Misfit()
-        return _elements(value, element)
+        if element is None:
+            return value
+        originals = list(value)
+        results = [element.read(each) for each in originals]
+        for result, original in zip(results, originals, strict=True):
+            if type(result) is _Misfit:
+                return result if result.found else _Misfit(f"{describe(original)} in it")
+        # The same object if nothing was converted, so that a caller's subclass of a list stays.
+        same = all(one is other for one, other in zip(results, originals, strict=True))
+        is_array = isinstance(value, Iterator | np.ndarray | Tensor)  # which are no list to `if`
+        return value if same and not is_array else results
 
     if lazy and element is None:
         return _Kind(read, "a loader or list", "pass a DataLoader or a list")
     words = "a list" if element is None else f"a list (of each: {element.words})"
     return _Kind(read, words, "pass a list")
-
-
-def _elements(values: Any, element: _Kind | None) -> Any:
-    """Return values whose elements have been read; the same object if none was converted."""
-    if element is None:
-        return values
-    originals = list(values)
-    results = [element.read(each) for each in originals]
-    for result, original in zip(results, originals, strict=True):
-        if type(result) is _Misfit:
-            return result if result.found else _Misfit(f"{describe(original)} in it")
-    same = all(one is other for one, other in zip(results, originals, strict=True))
-    is_array = isinstance(values, Iterator | np.ndarray | Tensor)  # which are no list to `if`
-    return values if same and not is_array else results
 
 
 def _scalar_of(value: Any) -> Any:
@@ -410,7 +394,7 @@ def _scalar_of(value: Any) -> Any:
     return value
 
 
-def _integer(value: Any) -> Any:
+def _read_integer(value: Any) -> Any:
     number = _scalar_of(value)
     if isinstance(number, bool) or not hasattr(type(number), "__index__"):
         return _Misfit()
@@ -421,16 +405,16 @@ def _integer(value: Any) -> Any:
     return number if -(2**63) <= number < 2**63 else _Misfit()
 
 
-def _number(value: Any) -> Any:
+def _read_number(value: Any) -> Any:
     if type(value) is float and math.isfinite(value):  # nearly every call
         return value
     if isinstance(value, Tensor) and value.requires_grad:
         return _Misfit("a tensor that requires a gradient, which would be lost")
-    number = _any_number(value)
+    number = _read_any_number(value)
     return number if type(number) is _Misfit or math.isfinite(number) else _Misfit()
 
 
-def _any_number(value: Any) -> Any:
+def _read_any_number(value: Any) -> Any:
     number = _scalar_of(value)
     if isinstance(number, bool) or not isinstance(number, Real):
         return _Misfit()
@@ -440,16 +424,16 @@ def _any_number(value: Any) -> Any:
         return _Misfit()
 
 
-def _bool(value: Any) -> Any:
+def _read_bool(value: Any) -> Any:
     flag = _scalar_of(value)
     return flag if isinstance(flag, bool) else _Misfit()
 
 
-def _text(value: Any) -> Any:
+def _read_text(value: Any) -> Any:
     return value if isinstance(value, str) else _Misfit()
 
 
-def _path(value: Any) -> Any:
+def _read_path(value: Any) -> Any:
     if not isinstance(value, str | PathLike):
         return _Misfit()
     text = fspath(value)
@@ -458,7 +442,7 @@ def _path(value: Any) -> Any:
     return value if isinstance(value, str | Path) else Path(text)
 
 
-def _device(value: Any) -> Any:
+def _read_device(value: Any) -> Any:
     if not isinstance(value, str | torch.device):
         return _Misfit()
     try:
@@ -469,7 +453,7 @@ def _device(value: Any) -> Any:
     return _Misfit() if device.type == "meta" else value
 
 
-def _dense(value: Any) -> Any:
+def _read_dense(value: Any) -> Any:
     if not isinstance(value, Tensor):
         return _Misfit()
     if value.layout != torch.strided or value.is_nested or value.is_quantized:
@@ -481,19 +465,22 @@ def _dense(value: Any) -> Any:
 _CHOOSE = "choose one of them"
 
 _PLAIN: dict[Any, _Kind] = {
-    int: _Kind(_integer, "an integer", "pass a whole number below 2**63", scalar=True),
-    SupportsInt: _Kind(_integer, "an integer", "pass a whole number below 2**63", scalar=True),
-    float: _Kind(_number, "a finite number", "pass a number, such as 0.1", scalar=True),
-    SupportsFloat: _Kind(_any_number, "a number", "pass a number, such as 0.1", scalar=True),
-    bool: _Kind(_bool, "True or False", "pass True or False", scalar=True),
-    str: _Kind(_text, "text", "pass {name} in quotes", scalar=True),
-    Path: _Kind(_path, "a path", "pass the path as text", scalar=True),
+    int: _Kind(_read_integer, "an integer", "pass a whole number below 2**63", scalar=True),
+    SupportsInt: _Kind(_read_integer, "an integer", "pass a whole number below 2**63", scalar=True),
+    float: _Kind(_read_number, "a finite number", "pass a number, such as 0.1", scalar=True),
+    SupportsFloat: _Kind(_read_any_number, "a number", "pass a number, such as 0.1", scalar=True),
+    bool: _Kind(_read_bool, "True or False", "pass True or False", scalar=True),
+    str: _Kind(_read_text, "text", "pass {name} in quotes", scalar=True),
+    Path: _Kind(_read_path, "a path", "pass the path as text", scalar=True),
     types.NoneType: _Kind(lambda v: None if v is None else _Misfit(), "None", "", scalar=True),
     torch.device: _Kind(
-        _device, "a device of this machine", "pass 'cpu', 'cuda' or a torch.device", scalar=True
+        _read_device,
+        "a device of this machine",
+        "pass 'cpu', 'cuda' or a torch.device",
+        scalar=True,
     ),
     Tensor: _Kind(
-        _dense,
+        _read_dense,
         "a dense torch tensor",
         "pass torch.as_tensor({name}), {name}.to_dense() or {name}.dequantize()",
     ),

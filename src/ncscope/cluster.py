@@ -3,7 +3,7 @@
 import os
 import socket
 
-from ncscope.errors import InputError, missing_library
+from ncscope.errors import InputError, library_error
 
 _SECONDS_TO_ANSWER = 10.0
 
@@ -31,7 +31,7 @@ def check_address(address: str) -> None:
         raise InputError(expected=f"a Ray cluster at {address}", found=found, fix=fix) from error
 
 
-def join(address: str, object_store: int | None = None) -> None:
+def join_cluster(address: str, object_store: int | None = None) -> None:
     """Start Ray on this machine, or join a cluster.
 
     Args:
@@ -44,20 +44,21 @@ def join(address: str, object_store: int | None = None) -> None:
     try:
         import ray
     except ModuleNotFoundError as error:
-        raise missing_library(name="ray") from error
-    here = {
+        raise library_error(name="ray") from error
+    local = {
+        # The cores that this process may use: Ray would take all that the machine has.
         "num_cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
         "include_dashboard": False,
         "object_store_memory": object_store,
     }
-    own = here if address == "local" else {}
+    options = local if address == "local" else {}
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
     except Exception as error:  # Ray raises many types, each with a reason in its message
         fix = (
             "see that it runs, with the same Python and Ray; if it was started with a token, set "
             "RAY_AUTH_MODE=token"
         )
-        expected = "Ray to start" if own else f"a Ray cluster at {address}"
+        expected = "Ray to start" if options else f"a Ray cluster at {address}"
         found = f"{type(error).__name__}: {error}"[:300]
         raise InputError(expected=expected, found=found, fix=fix) from error

@@ -21,7 +21,7 @@ _KEPT_WITHOUT_REPORT = 2**30
 """Bytes to keep on a device that does not report its free memory."""
 
 
-def reading_waits(device: torch.device) -> bool:
+def is_asynchronous(device: torch.device) -> bool:
     """Return whether a value that is read on the host makes the host wait for queued work."""
     return device.type not in _READ_AT_ONCE
 
@@ -72,13 +72,14 @@ def bytes_to_keep(device: torch.device) -> int:
     return _KEPT_WITHOUT_REPORT
 
 
-def moved(tensor: Shaped[Tensor, "..."], device: torch.device) -> Shaped[Tensor, "..."]:
-    """Return a tensor on a device, without waiting for the copy where pinned memory allows that.
+def move_to(tensor: Shaped[Tensor, "..."], device: torch.device) -> Shaped[Tensor, "..."]:
+    """Move a tensor to a device, without waiting for the copy where pinned memory allows that.
 
     Args:
         tensor: Tensor on any device.
         device: Device to move to.
     """
+    # From memory that is not pinned, the host itself would copy, after all the queued work.
     from_host = device.type == "cuda" and tensor.device.type == "cpu"
     if not (from_host and _can_pin() and tensor.nbytes <= _LAUNCHED):
         return tensor.to(device)
@@ -102,18 +103,19 @@ class HostCopy:
     """
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        aside = {name: tensor for name, tensor in tensors.items() if _can_copy_aside(tensor)}
+        self._copies = {name: _start_copy(t) if name in aside else t for name, t in tensors.items()}
+        self._pinned = frozenset(aside)
         self._events: list[torch.cuda.Event] = []
-        beside = {name: tensor for name, tensor in tensors.items() if _beside(tensor)}
-        self._copies = {name: _begun(t) if name in beside else t for name, t in tensors.items()}
-        self._pinned = frozenset(beside)
-        for device in {tensor.device for tensor in beside.values()}:
+        # Each device has a queue of its own, so one event a device marks the end of all its copies.
+        for device in {tensor.device for tensor in aside.values()}:
             event = torch.cuda.Event()
             event.record(torch.cuda.current_stream(device))
             self._events.append(event)
 
     @property
     def complete(self) -> bool:
-        """Return whether the copies were made at once."""
+        """True if nothing has to be waited for."""
         return not self._events
 
     def wait(self) -> dict[str, Tensor]:
@@ -127,13 +129,13 @@ class HostCopy:
         }
 
 
-def _begun(tensor: Tensor) -> Tensor:
-    """Begin to copy a tensor to pinned memory."""
+def _start_copy(tensor: Tensor) -> Tensor:
+    """Start to copy a tensor to pinned memory, to which a device copies by itself."""
     pinned = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
     return pinned.copy_(tensor, non_blocking=True)
 
 
-def _beside(tensor: Tensor) -> bool:
+def _can_copy_aside(tensor: Tensor) -> bool:
     """Return whether a tensor can be copied to the host beside other work."""
     return tensor.device.type == "cuda" and _can_pin()
 

@@ -1,5 +1,6 @@
 """The error for bad input, which names what was expected, what was found and a likely fix."""
 
+import functools
 import unicodedata
 from collections.abc import Mapping
 
@@ -111,14 +112,12 @@ class InputError(ValueError):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the parts; a pool of processes waits for ever for an error that it cannot read."""
-        return _error_of, (self.expected, self.found, self.fix)
+        # Exceptions are made again from `args`, the sentence alone; the parts are keywords.
+        parts = {"expected": self.expected, "found": self.found, "fix": self.fix}
+        return functools.partial(InputError, **parts), ()
 
 
-def _error_of(expected: str, found: str, fix: str) -> InputError:
-    return InputError(expected=expected, found=found, fix=fix)
-
-
-def missing_library(name: str, extra: str | None = None) -> InputError:
+def library_error(name: str, extra: str | None = None) -> InputError:
     """Return the error to raise for an optional library that is not installed.
 
     Args:
@@ -126,7 +125,7 @@ def missing_library(name: str, extra: str | None = None) -> InputError:
         extra: Extra to install; by default the one that `EXTRAS` names.
 
     Example:
-        >>> print(missing_library("lightning").fix)
+        >>> print(library_error("lightning").fix)
         pip install ".[lab]" in a checkout of ncscope
     """
     found, fix = "that it is not installed", how_to_install(extra or EXTRAS[name])

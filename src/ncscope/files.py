@@ -1,4 +1,4 @@
-"""Reading files that are files, writing files completely or not at all, and parsing YAML."""
+"""Reads of regular files, writes that are complete or change nothing, and parsing of YAML."""
 
 import errno
 import os
@@ -11,7 +11,7 @@ from typing import Any
 
 from ncscope.errors import InputError
 
-_LONGEST_NAME, _ADDED = 255, len("12345678.part")
+_LONGEST_NAME, _SUFFIX_LENGTH = 255, len("12345678.part")
 """Longest name that file systems allow, and length of the suffix of a file being written, in bytes.
 """
 
@@ -96,7 +96,26 @@ def write_bytes(path: Path, content: bytes) -> Path:
             path.
     """
     try:
-        _write_whole(path, content)
+        target = Path(os.path.realpath(path))  # replaces the target of a link, not the link
+        if target.exists() and not target.is_file():  # a rename would replace a device
+            raise OSError(errno.EINVAL, "a folder or a device of that name")
+        prefix = os.fsdecode(os.fsencode(target.name)[: _LONGEST_NAME - _SUFFIX_LENGTH])
+        _remove_partial_files(target.parent, prefix)
+        handle, name = _create_partial_file(target.parent, prefix)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                # The bytes reach the disk before the name does: after a crash of the machine, the
+                # name could otherwise be there with an empty file.
+                os.fsync(file.fileno())
+                if sys.platform != "win32":  # keep the lock until the file has its own name
+                    _rename(name, target)
+            if sys.platform == "win32":  # an open file cannot be renamed there
+                _rename(name, target)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
     except OSError as error:
         if error.errno is None:
             raise
@@ -104,29 +123,12 @@ def write_bytes(path: Path, content: bytes) -> Path:
     return path
 
 
-def _write_whole(path: Path, content: bytes) -> None:
-    target = Path(os.path.realpath(path))  # replaces the target of a link, not the link
-    if target.exists() and not target.is_file():  # a rename would replace a device
-        raise OSError(errno.EINVAL, "a folder or a device of that name")
-    prefix = os.fsdecode(os.fsencode(target.name)[: _LONGEST_NAME - _ADDED])
-    _remove_partial_files(target.parent, prefix)
-    handle, name = _create_partial_file(target.parent, prefix)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-            if sys.platform != "win32":  # keep the lock until the file has its own name
-                _rename(name, target)
-        if sys.platform == "win32":  # an open file cannot be renamed there
-            _rename(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
 def _rename(name: str, target: Path) -> None:
-    Path(name).chmod(0o666 & ~_umask())
+    # mkstemp makes files that their owner alone can read; the file gets the usual permissions. The
+    # process's umask can only be read by setting it.
+    umask = os.umask(0)
+    os.umask(umask)
+    Path(name).chmod(0o666 & ~umask)
     Path(name).replace(target)
 
 
@@ -149,7 +151,7 @@ def _remove_partial_files(folder: Path, prefix: str) -> None:
         name = entry.name
         if not (name.startswith(prefix) and name.endswith(".part")):
             continue
-        if len(name) != len(prefix) + _ADDED or not entry.is_file(follow_symlinks=False):
+        if len(name) != len(prefix) + _SUFFIX_LENGTH or not entry.is_file(follow_symlinks=False):
             continue
         with suppress(OSError):  # another process may have removed it, or owns it
             handle = os.open(entry.path, os.O_RDWR)
@@ -174,13 +176,6 @@ def _lock(handle: int, *, wait: bool) -> bool:
     except OSError:
         return False
     return True
-
-
-def _umask() -> int:
-    """Return the process's umask, which can only be read by setting it."""
-    current = os.umask(0)
-    os.umask(current)
-    return current
 
 
 def parse_yaml(text: str) -> Any:

@@ -1,12 +1,14 @@
 """Memory that this process can still allocate, and a check of planned allocations."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from ncscope.errors import InputError
 
 _PROC, _CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
+_LIMITS = {"memory.max": "memory.current", "memory.limit_in_bytes": "memory.usage_in_bytes"}
+"""Files of a control group's limit and use of memory, in version 2 and in version 1."""
 
 
 def check_memory(needed: int, what: str, fix: str) -> None:
@@ -44,50 +46,42 @@ def _system_memory() -> int | None:
     try:
         lines = (_PROC / "meminfo").read_text().splitlines()
     except OSError:
-        return _installed_memory()
+        lines = []
     kibibytes = {line.partition(":")[0]: int(line.split()[1]) for line in lines}
-    if "MemAvailable" not in kibibytes:  # Linux before 3.14
-        return _installed_memory()
-    return 1024 * (kibibytes["MemAvailable"] + kibibytes.get("SwapFree", 0))
-
-
-def _installed_memory() -> int | None:
-    try:
+    if "MemAvailable" in kibibytes:  # Linux since 3.14
+        return 1024 * (kibibytes["MemAvailable"] + kibibytes.get("SwapFree", 0))
+    try:  # else the installed memory
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # Windows has no sysconf
         return None
 
 
 def _group_memory() -> Iterator[int]:
-    """Yield the remainder of the limits of this process's control group and of its parents."""
+    """Yield what is left of the limits of this process's control group and of its parents."""
     try:
         lines = (_PROC / "self" / "cgroup").read_text().splitlines()
     except OSError:
         return
     for line in lines:
         _, controllers, path = line.split(":", 2)
-        if controllers in ("", "memory"):
-            # In a container the path is that of the host, and the group itself is at the root.
-            for part in (Path(path), *Path(path).parents):
-                yield from _left_in(_CGROUPS / controllers / part.relative_to("/"))
-
-
-def _left_in(group: Path) -> Iterator[int]:
-    """Yield a group's limit minus its use; file caches count as free, as they can be released."""
-    names = {"memory.max": "memory.current", "memory.limit_in_bytes": "memory.usage_in_bytes"}
-    for limit, use in names.items():
-        try:
-            most, used = (group / limit).read_text().strip(), int((group / use).read_text())
-            lines = (group / "memory.stat").read_text().splitlines()
-        except OSError:
+        if controllers not in ("", "memory"):
             continue
-        if most != "max":
-            yield max(0, int(most) - used + _file_caches(dict(line.split() for line in lines)))
-
-
-def _file_caches(stat: Mapping[str, str]) -> int:
-    """Return the bytes of file caches in a group and its children."""
-    return sum(
-        int(stat.get(f"total_{name}", stat.get(name, 0)))
-        for name in ("active_file", "inactive_file")
-    )
+        # In a container the path is that of the host, and the group itself is at the root.
+        for part in (Path(path), *Path(path).parents):
+            group = _CGROUPS / controllers / part.relative_to("/")
+            for limit, use in _LIMITS.items():
+                try:
+                    most, used = (group / limit).read_text().strip(), int((group / use).read_text())
+                    stat = dict(
+                        row.split() for row in (group / "memory.stat").read_text().splitlines()
+                    )
+                except OSError:
+                    continue
+                if most != "max":
+                    # Cached files count as used, but the system releases them when it needs memory.
+                    # In version 1, the names with total_ are those that include the children.
+                    caches = sum(
+                        int(stat.get(f"total_{name}", stat.get(name, 0)))
+                        for name in ("active_file", "inactive_file")
+                    )
+                    yield max(0, int(most) - used + caches)

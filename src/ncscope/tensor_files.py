@@ -26,7 +26,7 @@ _NPY, _ZIP, _PICKLE = b"\x93NUMPY", b"PK\x03\x04", b"\x80"
 
 
 @dataclass(frozen=True)
-class SavedFile:
+class TensorFile:
     """File to read: a file on disk, or bytes in memory.
 
     Attributes:
@@ -40,13 +40,13 @@ class SavedFile:
     content: bytes = b""
 
     @classmethod
-    def at(cls, path: str | Path) -> "SavedFile":
+    def at(cls, path: str | Path) -> "TensorFile":
         """Return the file at a path."""
         return cls(Path(path).name, Path(path))
 
     @property
     def size(self) -> int:
-        """Return the number of bytes."""
+        """Number of bytes."""
         return len(self.content) if self.path is None else self.path.stat().st_size
 
     def open(self) -> BufferedReader | BytesIO:
@@ -60,7 +60,7 @@ class SavedFile:
         check_exists(self)
         return self.path.open("rb")
 
-    def start(self, length: int) -> bytes:
+    def read_start(self, length: int) -> bytes:
         """Return the first bytes."""
         with self.open() as file:
             return file.read(length)
@@ -73,7 +73,7 @@ class SavedFile:
             return content.find(part) >= 0
 
 
-def check_exists(file: SavedFile) -> None:
+def check_exists(file: TensorFile) -> None:
     """Check that there is a file at the path.
 
     Raises:
@@ -90,13 +90,13 @@ def check_exists(file: SavedFile) -> None:
     raise InputError(expected="a file", found=fault, fix=fix)
 
 
-def kind_of(file: SavedFile) -> Kind | None:
+def detect_kind(file: TensorFile) -> Kind | None:
     """Return the kind of a file, judged by its content alone; None for any other kind.
 
     Raises:
         zipfile.BadZipFile: If the file begins like an archive and is damaged.
     """
-    start = file.start(9)
+    start = file.read_start(9)
     if start.startswith(_NPY):
         return "npy"
     if start.startswith(_ZIP):
@@ -110,7 +110,7 @@ def kind_of(file: SavedFile) -> Kind | None:
     return "torch" if start.startswith(_PICKLE) else None
 
 
-def load_tensors(file: SavedFile, *, mapped: bool = True) -> Any:
+def load_tensors(file: TensorFile, *, mapped: bool = True) -> Any:
     """Return the content of a file of torch.save: tensors on the CPU, and plain values.
 
     Args:
@@ -130,12 +130,16 @@ def load_tensors(file: SavedFile, *, mapped: bool = True) -> Any:
     if archive:
         _check_archive(file)
     if (not archive or lacks_checksums(file)) and file.contains(_BYTEARRAY):
-        raise _bytearray_in(file)
+        raise _bytearray_error(file)
+    # Pairs of a stand-in, whose name messages show, and the full name of the class it stands for.
+    stand_ins: list[Any] = [
+        (type(shown, (_StandIn,), {}), name) for name, shown in _SUBSTITUTES.items()
+    ]
     # Torch cannot map its older format, which is no zip file, and judges a path by its suffix.
     path = None if file.name.endswith(".safetensors") or not (mapped and archive) else file.path
     with (
         warnings.catch_warnings(),
-        torch.serialization.safe_globals(_stand_ins()),
+        torch.serialization.safe_globals(stand_ins),
         file.open() as opened,
     ):
         warnings.simplefilter("ignore", UserWarning)  # about pickle protocols; an error follows
@@ -154,7 +158,7 @@ def load_tensors(file: SavedFile, *, mapped: bool = True) -> Any:
             ) from error
 
 
-_STOOD_IN = {
+_SUBSTITUTES = {
     # Arguments of a script: timm writes them as `args`, and so do many training scripts.
     "argparse.Namespace": "Namespace",
     "types.SimpleNamespace": "SimpleNamespace",
@@ -199,12 +203,7 @@ class _StandIn:
         pass
 
 
-def _stand_ins() -> list[Any]:
-    """Return pairs of a stand-in and the full name of the class for which it stands."""
-    return [(type(shown, (_StandIn,), {}), name) for name, shown in _STOOD_IN.items()]
-
-
-def check_stored(file: SavedFile, entries: Mapping[str, Any]) -> None:
+def check_stored(file: TensorFile, entries: Mapping[str, Any]) -> None:
     """Check that entries are tensors whose numbers are all in the file.
 
     A tensor that was expanded before it was saved takes a few bytes in the file, but can take any
@@ -217,20 +216,23 @@ def check_stored(file: SavedFile, entries: Mapping[str, Any]) -> None:
     Raises:
         InputError: If an entry is no such tensor; the message names it.
     """
-    sizes = _record_sizes(file)
+    # Sizes that a tensor's storage can have; in the older format, up to the file's.
+    sizes: Collection[int] = range(file.size + 1)
+    if _is_archive(file):
+        sizes = {record.file_size for record in _records(file)}
     for name, value in entries.items():
         if not isinstance(value, Tensor):
             found = f"{type(value).__name__} under {name!r:.80}"
             fix = "save tensors of numbers (pickled objects are never loaded)"
             raise InputError(expected=f"tensors in {file.name}", found=found, fix=fix)
-        found, fix = _lacking(value, sizes)
+        found, fix = _explain_lack(value, sizes)
         if found:
             expected = f"all numbers of {name!r:.80} in {file.name}"
             raise InputError(expected=expected, found=found, fix=fix)
 
 
-def _lacking(tensor: Tensor, sizes: Collection[int]) -> tuple[str, str]:
-    """Return why a tensor's numbers are not all in the file, and the remedy; else empty texts."""
+def _explain_lack(tensor: Tensor, sizes: Collection[int]) -> tuple[str, str]:
+    """Say why a tensor's numbers are not all in the file, and what helps; empty if they are."""
     if tensor.layout != torch.strided or tensor.is_nested:
         return f"a sparse or nested tensor of shape {_shape(tensor)}", "save tensor.to_dense()"
     if tensor.is_meta:
@@ -248,19 +250,11 @@ def _shape(tensor: Tensor) -> str:
     return " x ".join(map(str, tensor.shape[:4]))
 
 
-def _record_sizes(file: SavedFile) -> Collection[int]:
-    """Return the sizes that a tensor's storage can have; in the older format, up to the file's."""
-    if not _is_archive(file):
-        return range(file.size + 1)
-    with file.open() as opened, zipfile.ZipFile(opened) as archive:
-        return {record.file_size for record in archive.infolist()}
+def _is_archive(file: TensorFile) -> bool:
+    return file.read_start(len(_ZIP)) == _ZIP  # the same test as torch's
 
 
-def _is_archive(file: SavedFile) -> bool:
-    return file.start(len(_ZIP)) == _ZIP  # the same test as torch's
-
-
-def lacks_checksums(file: SavedFile) -> bool:
+def lacks_checksums(file: TensorFile) -> bool:
     """Return whether torch.save wrote entries without checksums into an archive.
 
     It does so after ``torch.serialization.set_crc32_options(False)``, and for tensors under
@@ -269,19 +263,19 @@ def lacks_checksums(file: SavedFile) -> bool:
     Args:
         file: File of any kind.
     """
-    return _is_archive(file) and any(map(_is_unrecorded, _records(file)))
+    return _is_archive(file) and any(map(_lacks_checksum, _records(file)))
 
 
-def _is_unrecorded(record: zipfile.ZipInfo) -> bool:
+def _lacks_checksum(record: zipfile.ZipInfo) -> bool:
     return record.CRC == 0 < record.file_size
 
 
-def _records(file: SavedFile) -> list[zipfile.ZipInfo]:
+def _records(file: TensorFile) -> list[zipfile.ZipInfo]:
     with file.open() as opened, zipfile.ZipFile(opened) as archive:
         return archive.infolist()
 
 
-def _check_archive(file: SavedFile) -> None:
+def _check_archive(file: TensorFile) -> None:
     """Check that all entries are stored as they are, and have the checksums that were recorded."""
     records = _records(file)
     for record in records:
@@ -289,29 +283,29 @@ def _check_archive(file: SavedFile) -> None:
             expected = f"entries of {file.name} as torch.save writes them"
             found = f"{record.filename} compressed"
             raise InputError(expected=expected, found=found, fix="save it with torch.save")
-    if sum(record.file_size for record in records) > file.size:  # they share bytes
+    # Entries may share bytes of the file, so that a small file could still fill the memory.
+    if sum(record.file_size for record in records) > file.size:
         found, fix = "entries larger than the file", "save it with torch.save"
         raise InputError(expected=f"an archive of tensors in {file.name}", found=found, fix=fix)
     with file.open() as opened, zipfile.ZipFile(opened) as archive:
         for record in records:
-            if not _is_unrecorded(record):
-                _check_record(file, archive, record)
-
-
-def _check_record(file: SavedFile, archive: zipfile.ZipFile, record: zipfile.ZipInfo) -> None:
-    """Read an entry to its end, where its checksum is compared: torch compares none."""
-    last = b""
-    try:
-        with archive.open(record) as stream:
-            while chunk := stream.read(_CHUNK):
-                # A bytearray in a pickle may lie across two chunks.
-                if record.filename.endswith(".pkl") and _BYTEARRAY in last + chunk:
-                    raise _bytearray_in(file)
-                last = chunk[-len(_BYTEARRAY) :]
-    except zipfile.BadZipFile as error:
-        found = f"other bytes in {record.filename} than its checksum (CRC-32) is of"
-        fix = "copy or save the file again: it was damaged after it was written"
-        raise InputError(expected=f"{file.name} as it was saved", found=found, fix=fix) from error
+            if _lacks_checksum(record):
+                continue
+            last = b""
+            try:
+                # zipfile compares the checksum when an entry has been read to its end; torch
+                # compares none.
+                with archive.open(record) as stream:
+                    while chunk := stream.read(_CHUNK):
+                        # A bytearray in a pickle may lie across two chunks.
+                        if record.filename.endswith(".pkl") and _BYTEARRAY in last + chunk:
+                            raise _bytearray_error(file)
+                        last = chunk[-len(_BYTEARRAY) :]
+            except zipfile.BadZipFile as error:
+                found = f"other bytes in {record.filename} than its checksum (CRC-32) is of"
+                fix = "copy or save the file again: it was damaged after it was written"
+                expected = f"{file.name} as it was saved"
+                raise InputError(expected=expected, found=found, fix=fix) from error
 
 
 _CHUNK = 2**20
@@ -320,6 +314,6 @@ _BYTEARRAY = b"\nbytearray\n"
 """Pickle instruction for a bytearray of any size. Torch allows it, and it could fill the memory."""
 
 
-def _bytearray_in(file: SavedFile) -> InputError:
+def _bytearray_error(file: TensorFile) -> InputError:
     fix = "save tensors only"
     return InputError(expected=f"tensors in {file.name}", found="a bytearray", fix=fix)

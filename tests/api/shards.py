@@ -63,7 +63,9 @@ def save_parquet(path: Path, features: np.ndarray, labels: np.ndarray, **options
 WRITERS = {".npz": save_npz, ".safetensors": save_safetensors, ".parquet": save_parquet}
 
 
-def saved(folder: Path, samples: Cut, suffixes: tuple[str, ...] = tuple(WRITERS)) -> list[str]:
+def save_shards(
+    folder: Path, samples: Cut, suffixes: tuple[str, ...] = tuple(WRITERS)
+) -> list[str]:
     """Files of the shards, of each kind in turn."""
     files = []
     for index, part in enumerate(samples.parts):
@@ -72,7 +74,7 @@ def saved(folder: Path, samples: Cut, suffixes: tuple[str, ...] = tuple(WRITERS)
     return files
 
 
-def farthest(one, other) -> float:
+def largest_difference(one, other) -> float:
     """Largest difference of two reports' common values, by their size if that is above 1."""
     both = [key for key in one if one[key] == one[key]]
     return max(abs(one[key] - other[key]) / max(1, abs(other[key])) for key in both)

@@ -17,13 +17,13 @@ Y = np.arange(12) % 3
 W, B = GENERATOR.normal(size=(3, 3)), GENERATOR.normal(size=3)
 
 
-def spoiled(value: float) -> np.ndarray:
+def spoil(value: float) -> np.ndarray:
     features = X.copy()
     features[4, 1] = features[7, 0] = value
     return features
 
 
-def relabelled(value: float) -> np.ndarray:
+def relabel(value: float) -> np.ndarray:
     """The last label changed."""
     labels = Y.astype(float)
     labels[11] = value
@@ -32,15 +32,15 @@ def relabelled(value: float) -> np.ndarray:
 
 ROWS = "2 of 12 rows, the first is row 4"
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
-    "NaN": (lambda: ncscope.measure(spoiled(np.nan), Y), ROWS),
-    "infinity": (lambda: ncscope.measure(spoiled(np.inf), Y), ROWS),
-    "minus infinity": (lambda: ncscope.measure(spoiled(-np.inf), Y), ROWS),
-    "NaN, traces only": (lambda: ncscope.measure(spoiled(np.nan), Y, groups=["pfc"]), ROWS),
-    "NaN, uniform": (lambda: ncscope.measure(spoiled(np.nan), Y, prior="uniform"), ROWS),
-    "NaN, half": (lambda: ncscope.measure(spoiled(np.nan).astype(np.float16), Y), ROWS),
-    "NaN, bfloat16": (lambda: ncscope.measure(torch.tensor(spoiled(np.nan)).bfloat16(), Y), ROWS),
+    "NaN": (lambda: ncscope.measure(spoil(np.nan), Y), ROWS),
+    "infinity": (lambda: ncscope.measure(spoil(np.inf), Y), ROWS),
+    "minus infinity": (lambda: ncscope.measure(spoil(-np.inf), Y), ROWS),
+    "NaN, traces only": (lambda: ncscope.measure(spoil(np.nan), Y, groups=["pfc"]), ROWS),
+    "NaN, uniform": (lambda: ncscope.measure(spoil(np.nan), Y, prior="uniform"), ROWS),
+    "NaN, half": (lambda: ncscope.measure(spoil(np.nan).astype(np.float16), Y), ROWS),
+    "NaN, bfloat16": (lambda: ncscope.measure(torch.tensor(spoil(np.nan)).bfloat16(), Y), ROWS),
     "NaN, streamed": (
-        lambda: ClassMoments(3, 3).update(*map(torch.tensor, (spoiled(np.nan), Y))),
+        lambda: ClassMoments(3, 3).update(*map(torch.tensor, (spoil(np.nan), Y))),
         ROWS,
     ),
     "label too large": (
@@ -63,9 +63,9 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: ncscope.measure(X, Y, num_classes=2, prior="uniform"),
         "label 2 at row 2",
     ),
-    "negative label": (lambda: ncscope.measure(X, relabelled(-1)), "label -1 at row 11"),
+    "negative label": (lambda: ncscope.measure(X, relabel(-1)), "label -1 at row 11"),
     "ignored sample": (
-        lambda: ncscope.measure(X, relabelled(-100), W),
+        lambda: ncscope.measure(X, relabel(-100), W),
         r"labels in 0\.\.2, found label -100 at row 11, .*: keep = labels != -100$",
     ),
     "numbers to predict": (
@@ -88,11 +88,11 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         "OOD samples for neco_auroc, found none",
     ),
     "NaN in targets": (
-        lambda: ncscope.measure_regression(X, spoiled(np.nan)),
+        lambda: ncscope.measure_regression(X, spoil(np.nan)),
         f"finite targets, .*{ROWS}; drop those rows",
     ),
     "NaN in features of targets": (
-        lambda: ncscope.measure_regression(spoiled(np.nan), X),
+        lambda: ncscope.measure_regression(spoil(np.nan), X),
         f"finite features, .*{ROWS}",
     ),
     "head of a regression on its side": (
@@ -108,9 +108,9 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         "another model with other_layers or other_head, found none",
     ),
     "negative labels only": (lambda: ncscope.measure(X, -1 - Y), "label -1 at row 0"),
-    "broken label": (lambda: ncscope.measure(X, relabelled(0.5)), "label 0.5 at row 11"),
-    "NaN label": (lambda: ncscope.measure(X, relabelled(np.nan)), "label nan at row 11"),
-    "infinite label": (lambda: ncscope.measure(X, relabelled(np.inf)), "label inf at row 11"),
+    "broken label": (lambda: ncscope.measure(X, relabel(0.5)), "label 0.5 at row 11"),
+    "NaN label": (lambda: ncscope.measure(X, relabel(np.nan)), "label nan at row 11"),
+    "infinite label": (lambda: ncscope.measure(X, relabel(np.inf)), "label inf at row 11"),
     "complex labels": (lambda: ncscope.measure(X, Y + 1j), "dtype torch.complex128"),
     "classes -1 and 1": (
         lambda: ncscope.measure(X, 2 * (Y > 0).astype(int) - 1, num_classes=2),
@@ -243,7 +243,7 @@ def test_bad_input_is_refused_by_name(what: str) -> None:
 def test_the_same_without_the_spoiling_is_accepted() -> None:
     """What the table changes is all that is wrong with it."""
     ncscope.measure(X, Y, W, B, num_classes=3, prior="uniform", weight_decay=0.0)
-    ncscope.measure(X, relabelled(2.0))
+    ncscope.measure(X, relabel(2.0))
     ncscope.measure_moments(moments(), W, B)
 
 

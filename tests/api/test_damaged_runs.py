@@ -23,7 +23,7 @@ PLAIN = replace(halving.RECIPE, drawings=lambda config, rows: [])
 
 
 @pytest.fixture(autouse=True)
-def listed(monkeypatch):
+def catalogue_of_one(monkeypatch):
     """The tests' own experiment stands in the catalogue, without its figures: they take long."""
     monkeypatch.setattr(studies, "experiment", lambda name: PLAIN)
 

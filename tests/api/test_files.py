@@ -29,9 +29,9 @@ from ncscope.api.files import (
     load_features,
     load_samples,
     load_weights,
-    standard_input,
+    read_standard_input,
 )
-from ncscope.tensor_files import SavedFile
+from ncscope.tensor_files import TensorFile
 
 pytestmark = pytest.mark.usefixtures("unchecked_signatures")
 
@@ -79,14 +79,14 @@ def test_an_array_that_is_not_all_there(name: str, tmp_path: Path) -> None:
     start, said = ARRAYS[name]
     content = start + FEATURES.numpy().tobytes()
     members = [("features.npy", content), ("labels.npy", npy(LABELS))]
-    with pytest.raises(InputError) as stored:
+    with pytest.raises(InputError) as as_entries:
         load_samples(archive(tmp_path / "a.npz", members))
     with pytest.raises(InputError) as packed:
         load_samples(archive(tmp_path / "b.npz", members, zipfile.ZIP_DEFLATED))
     (tmp_path / "a.npy").write_bytes(content)
     with pytest.raises(InputError) as mapped:
         load_array(tmp_path / "a.npy")
-    for refused in (stored, packed, mapped):
+    for refused in (as_entries, packed, mapped):
         assert said in str(refused.value)
         assert len(str(refused.value)) < 400
 
@@ -161,30 +161,30 @@ def test_many_or_long_entries_are_not_all_named(tmp_path: Path) -> None:
     assert len(str(refused.value)) < 2000
 
 
-def stored(features: Any, labels: Any = LABELS) -> dict[str, Any]:
+def as_entries(features: Any, labels: Any = LABELS) -> dict[str, Any]:
     return {"features": features, "labels": labels}
 
 
 TENSORS: dict[str, tuple[Mapping[Any, Any], str]] = {
     "expanded": (
-        stored(torch.ones(1, 1).expand(400_000, 3000), torch.zeros(1).expand(400_000)),
+        as_entries(torch.ones(1, 1).expand(400_000, 3000), torch.zeros(1).expand(400_000)),
         "all numbers of 'features' in a.pt, found 4 bytes for 4,800,000,000 of shape 400000 x 3000",
     ),
     "expanded labels": (
-        stored(FEATURES, torch.zeros(1).expand(60)),
+        as_entries(FEATURES, torch.zeros(1).expand(60)),
         "all numbers of 'labels' in a.pt, found 4 bytes for 240",
     ),
     "overlapping": (
-        stored(torch.arange(20_000.0).as_strided((10_000, 10_000), (1, 1))),
+        as_entries(torch.arange(20_000.0).as_strided((10_000, 10_000), (1, 1))),
         "found 80,000 bytes for 400,000,000",
     ),
     "sparse": (
-        stored(torch.sparse_coo_tensor(size=(2**20, 2**10), check_invariants=True)),
+        as_entries(torch.sparse_coo_tensor(size=(2**20, 2**10), check_invariants=True)),
         "found a sparse or nested tensor of shape 1048576 x 1024; save tensor.to_dense()",
     ),
-    "without data": (stored(torch.empty(60, 5, device="meta")), "found a tensor without data"),
-    "a list": (stored([[1.0], [2.0]]), "tensors in a.pt, found list under 'features'"),
-    "text": (stored(FEATURES, "abc"), "tensors in a.pt, found str under 'labels'"),
+    "without data": (as_entries(torch.empty(60, 5, device="meta")), "found a tensor without data"),
+    "a list": (as_entries([[1.0], [2.0]]), "tensors in a.pt, found list under 'features'"),
+    "text": (as_entries(FEATURES, "abc"), "tensors in a.pt, found str under 'labels'"),
     "other keys": ({1: FEATURES, ("a",): LABELS}, "found entries ('a',), 1;"),
 }
 
@@ -211,7 +211,7 @@ def test_tensors_of_any_kind_that_are_stored(older: bool, tmp_path: Path) -> Non
         torch.nn.Parameter(FEATURES),
     ):
         path = tmp_path / "a.pt"
-        torch.save(stored(features), path, _use_new_zipfile_serialization=not older)
+        torch.save(as_entries(features), path, _use_new_zipfile_serialization=not older)
         found = ncscope.measure(**load_samples(path), groups=["pfc"])
         assert dict(found) == pytest.approx(expected)
 
@@ -320,7 +320,7 @@ def test_tensors_without_checksums_are_read_and_noted(tmp_path: Path) -> None:
     (note,) = checksum_notes([plain, off, skipped])
     assert note.startswith("checksums not recorded in b.pt and 1 more")
     assert load_weights(off).notes == checksum_notes([off])
-    assert checksum_notes([SavedFile("-", content=off.read_bytes())])
+    assert checksum_notes([TensorFile("-", content=off.read_bytes())])
     older, safe = tmp_path / "d.pt", tmp_path / "e.safetensors"  # formats that have none
     torch.save(entries, older, _use_new_zipfile_serialization=False)
     save_file(entries, safe)
@@ -510,7 +510,7 @@ def test_objects_that_libraries_write_beside_weights(
     torch.save(content, path, _use_new_zipfile_serialization=not older)
     found = load_weights(path)
     assert torch.equal(found.tensors["w"], FEATURES)
-    torch.save(stored(BESIDE[name]), path, _use_new_zipfile_serialization=not older)
+    torch.save(as_entries(BESIDE[name]), path, _use_new_zipfile_serialization=not older)
     with pytest.raises(InputError, match=r"found .* under 'features'"):
         load_samples(path)
 
@@ -520,13 +520,13 @@ def test_samples_in_files_of_any_name(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"samples{suffix}"
     written: list[Callable[[], Any]] = [
         lambda: path.write_bytes(npz(FEATURES, LABELS)),
-        lambda: save_file(stored(FEATURES), path),
-        lambda: torch.save(stored(FEATURES), path),
-        lambda: torch.save(stored(FEATURES), path, _use_new_zipfile_serialization=False),
+        lambda: save_file(as_entries(FEATURES), path),
+        lambda: torch.save(as_entries(FEATURES), path),
+        lambda: torch.save(as_entries(FEATURES), path, _use_new_zipfile_serialization=False),
     ]
     for write in written:
         write()
-        for file in (path, SavedFile("standard input", content=path.read_bytes())):
+        for file in (path, TensorFile("standard input", content=path.read_bytes())):
             found = load_samples(file)
             assert np.array_equal(found["features"], FEATURES)
             assert np.array_equal(found["labels"], LABELS)
@@ -571,7 +571,7 @@ def test_standard_input_that_does_not_fit_into_memory(monkeypatch: pytest.Monkey
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(given))
     monkeypatch.setattr("ncscope.memory.available_memory", lambda: 1000)
     with pytest.raises(InputError, match="of memory for standard input, found 1,000 available"):
-        standard_input()
+        read_standard_input()
 
 
 def test_weights_in_a_folder(tmp_path: Path) -> None:

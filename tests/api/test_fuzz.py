@@ -74,7 +74,7 @@ class Case:
     bias: np.ndarray | None
     options: dict[str, Any]
 
-    def measured(self, **changes: Any) -> ncscope.Report:
+    def measure(self, **changes: Any) -> ncscope.Report:
         given = {"features": self.features, "labels": self.labels, "weight": self.weight}
         given |= {"bias": self.bias, "num_classes": self.classes, **self.options, **changes}
         return ncscope.measure(**given)
@@ -160,7 +160,7 @@ def test_any_arrays_give_a_report_or_one_line(count: int) -> None:
         with np.errstate(over="ignore", under="ignore"):
             features = KINDS[kind](case.features)
         report_or_refusal(
-            lambda: case.measured(features=features, labels=LABELS[labels](case.labels))
+            lambda: case.measure(features=features, labels=LABELS[labels](case.labels))
         )
 
     fuzz(count * 2 // 5, kinds, run)
@@ -174,7 +174,7 @@ def test_spoiled_arguments_are_refused(count: int) -> None:
         if len(case.labels):
             changes = SPOILED[how](case)
             if how == "no such group" or "weight" not in changes or case.bias is None:
-                assert report_or_refusal(lambda: case.measured(**changes)) is None, how
+                assert report_or_refusal(lambda: case.measure(**changes)) is None, how
 
     fuzz(count // 5, spoiled, run)
 
@@ -214,8 +214,8 @@ def test_scaling_by_a_power_of_two_changes_no_bit(count: int) -> None:
             return
         half = exponent // 2
         features = case.features * 2.0**half * 2.0 ** (exponent - half)
-        plain = report_or_refusal(case.measured)
-        scaled = report_or_refusal(lambda: case.measured(features=features))
+        plain = report_or_refusal(case.measure)
+        scaled = report_or_refusal(lambda: case.measure(features=features))
         assert (plain is None) == (scaled is None)
         if plain is None or scaled is None:
             return
@@ -250,7 +250,7 @@ def test_order_names_and_copies_of_samples_do_not_matter(count: int) -> None:
 
     def run(case: Case) -> None:
         rng = np.random.default_rng(len(case.labels))
-        plain = case.measured()
+        plain = case.measure()
         check_report(plain)
         order = rng.permutation(np.repeat(np.arange(len(case.labels)), 2))
         names = rng.permutation(case.classes)
@@ -260,7 +260,7 @@ def test_order_names_and_copies_of_samples_do_not_matter(count: int) -> None:
         if case.bias is not None:
             changed["bias"] = np.empty_like(case.bias)
             changed["bias"][names] = case.bias
-        agree(plain, case.measured(**changed), rel=1e-8, abs_tol=1e-11)
+        agree(plain, case.measure(**changed), rel=1e-8, abs_tol=1e-11)
 
     fuzz(count // 5, tame(), run)
 

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 
 import ncscope
 from ncscope import History, InputError, ModelReport
-from ncscope.measurement.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import GeodesicRecord, LayerRecord, Measurement, ModelRecord
 from ncscope.models.networks.residual import ResidualNet
 from tests.test_files import at_most
 
@@ -135,7 +135,7 @@ def extreme() -> Measurement:
     )
     line = GeodesicRecord([0.0, 1.0], [2.0, 1.0], [1.0, 0.5], [0.5, 1.0], -math.inf, 0.25)
     layers = (layer, replace(layer, layer="b"))
-    probe = ProbeRecord(layers, (layer.layer, "b"), (0.0, 1.0), line, math.nan)
+    probe = ModelRecord(layers, (layer.layer, "b"), (0.0, 1.0), line, math.nan)
     return Measurement(probe, 2.5, "tést", ODD, {"loss": -math.inf})
 
 
@@ -184,13 +184,13 @@ def test_class_names_of_a_report_are_those_of_its_history() -> None:
     assert named.provenance.class_names == ("x",)
 
 
-def changed(whole: dict[str, Any], name: str, value: object) -> dict[str, Any]:
+def change_first(whole: dict[str, Any], name: str, value: object) -> dict[str, Any]:
     """A file's content with another value in its first measurement."""
     first, *rest = whole["measurements"]
     return {**whole, "measurements": [{**first, name: value}, *rest]}
 
 
-def damaged(text: str) -> list[tuple[str, str]]:
+def damage(text: str) -> list[tuple[str, str]]:
     """Files that are no history, each with a part of what is said of it."""
     whole = json.loads(text)
     origin = whole["provenance"]
@@ -204,9 +204,9 @@ def damaged(text: str) -> list[tuple[str, str]]:
         (json.dumps(later), "schema version 2, where this ncscope reads 1"),
         (json.dumps({**whole, "measurements": [[]]}), "no JSON object where one should be"),
         (json.dumps({**whole, "provenance": {}}), "nothing named 'seed'"),
-        (json.dumps(changed(whole, "step", 10**400)), "a whole number of 401 digits"),
+        (json.dumps(change_first(whole, "step", 10**400)), "a whole number of 401 digits"),
         (text.replace('"step": 0', '"step": 1e999', 1), "a finite step"),
-        (json.dumps(changed(whole, "split", 3)), "3 where a text should be"),
+        (json.dumps(change_first(whole, "split", 3)), "3 where a text should be"),
         (json.dumps({**whole, "provenance": {**origin, "versions": [1]}}), "no JSON object"),
         (json.dumps({**whole, "provenance": {**origin, "seed": "x"}}), "'x' where a whole number"),
         (json.dumps({**whole, "provenance": {**origin, "date": 5}}), "5 where a text should be"),
@@ -217,7 +217,7 @@ def damaged(text: str) -> list[tuple[str, str]]:
 
 def test_a_damaged_file_gets_one_line(history: History, tmp_path: Path) -> None:
     text = history.save(tmp_path / "run.json").read_text()
-    for index, (content, said) in enumerate(damaged(text)):
+    for index, (content, said) in enumerate(damage(text)):
         file = tmp_path / f"{index}.json"
         file.write_text(content)
         with pytest.raises(InputError, match="expected a history that ncscope wrote") as caught:
@@ -382,7 +382,7 @@ def test_what_tensorboard_cannot_hold_is_refused(tmp_path: Path, monkeypatch: An
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="folder"):
         whole.to_tensorboard(tmp_path / "file" / "logs")
-    monkeypatch.setattr("ncscope.api.tensorboard_log.find_spec", lambda name: None)
+    monkeypatch.setattr("ncscope.api.history.find_spec", lambda name: None)
     with pytest.raises(InputError, match="library tensorboard, found that it is not installed"):
         whole.to_tensorboard(tmp_path)
 

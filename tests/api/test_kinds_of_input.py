@@ -62,11 +62,11 @@ def tensor(values: np.ndarray) -> Tensor:
     return torch.tensor(values)
 
 
-def quantised(values: np.ndarray) -> Tensor:
+def quantise(values: np.ndarray) -> Tensor:
     return torch.quantize_per_tensor(tensor(values).float(), 0.5, 3, torch.qint8)
 
 
-def quantised_by_row(values: np.ndarray) -> Tensor:
+def quantise_by_row(values: np.ndarray) -> Tensor:
     scale, zero = torch.full((len(values),), 0.5), torch.arange(len(values))
     return torch.quantize_per_channel(tensor(values).float(), scale, zero, 0, torch.qint8)
 
@@ -78,11 +78,11 @@ def negative_view(values: np.ndarray) -> Tensor:
     return view
 
 
-def unmasked(values: np.ndarray) -> np.ma.MaskedArray:
+def mask_none(values: np.ndarray) -> np.ma.MaskedArray:
     return np.ma.array(values, mask=np.zeros(values.shape, dtype=bool))
 
 
-def masked(values: np.ndarray) -> np.ma.MaskedArray:
+def mask_one(values: np.ndarray) -> np.ma.MaskedArray:
     mask = np.zeros(values.shape, dtype=bool)
     mask.flat[1] = True
     return np.ma.array(values, mask=mask)
@@ -106,13 +106,13 @@ READ: dict[str, Kind] = {
     **{name: of_type(name) for name in ("uint16", "uint32", "uint64", "longdouble", ">f8")},
     "uint16 tensor": lambda values: tensor(values.astype("uint16")),
     "uint64 tensor": lambda values: tensor(values.astype("uint64")),
-    "quantised": quantised,
-    "quantised by row": quantised_by_row,
+    "quantised": quantise,
+    "quantised by row": quantise_by_row,
     "gradient": lambda values: torch.tensor(values.astype(float), requires_grad=True),
     "parameter": lambda values: torch.nn.Parameter(tensor(values.astype(float))),
     "negative view": negative_view,
-    "masked array, nothing masked": unmasked,
-    "masked arrays, nothing masked": lambda values: [*unmasked(values)],
+    "masked array, nothing masked": mask_none,
+    "masked arrays, nothing masked": lambda values: [*mask_none(values)],
     "list of tensors": lambda values: [*tensor(values)],
     "list of tensors with gradients": lambda values: [
         *tensor(values.astype(float)).requires_grad_()
@@ -139,9 +139,9 @@ REFUSED: dict[str, tuple[Kind, str]] = {
         lambda values: torch.masked.masked_tensor(tensor(values), tensor(values) >= 0),
         "{} without masked entries",
     ),
-    "masked array": (masked, r"{} without masked entries, found 1 of \d+ masked"),
+    "masked array": (mask_one, r"{} without masked entries, found 1 of \d+ masked"),
     "list of masked arrays": (
-        lambda values: [masked(values), masked(values)],
+        lambda values: [mask_one(values), mask_one(values)],
         r"{} without masked entries, found 1 of \d+ masked",
     ),
     "nested": (
@@ -189,17 +189,17 @@ LAYOUTS = {
 }
 
 
-def measured(arrays: Mapping[str, Any]) -> dict[str, float]:
+def by_measure(arrays: Mapping[str, Any]) -> dict[str, float]:
     return dict(ncscope.measure(**arrays, groups=(*GROUPS, "nc4")))
 
 
-def streamed(arrays: Mapping[str, Any]) -> dict[str, float]:
+def by_moments(arrays: Mapping[str, Any]) -> dict[str, float]:
     moments = ClassMoments(K, D)
     moments.update(arrays["features"], arrays["labels"])
     return dict(ncscope.measure_moments(moments, arrays["weight"], arrays["bias"], groups=GROUPS))
 
 
-def in_torchmetrics(arrays: Mapping[str, Any], *, keep_features: bool) -> dict[str, float]:
+def by_torchmetrics(arrays: Mapping[str, Any], *, keep_features: bool) -> dict[str, float]:
     groups = (*GROUPS, "nc4") if keep_features else GROUPS
     metric = NeuralCollapse(K, D, groups=groups, keep_features=keep_features)
     metric.update(**arrays)
@@ -207,10 +207,10 @@ def in_torchmetrics(arrays: Mapping[str, Any], *, keep_features: bool) -> dict[s
 
 
 ROUTES: dict[str, Callable[[Mapping[str, Any]], dict[str, float]]] = {
-    "measure": measured,
-    "moments": streamed,
-    "torchmetrics": lambda arrays: in_torchmetrics(arrays, keep_features=False),
-    "torchmetrics, features kept": lambda arrays: in_torchmetrics(arrays, keep_features=True),
+    "measure": by_measure,
+    "moments": by_moments,
+    "torchmetrics": lambda arrays: by_torchmetrics(arrays, keep_features=False),
+    "torchmetrics, features kept": lambda arrays: by_torchmetrics(arrays, keep_features=True),
 }
 
 

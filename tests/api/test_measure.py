@@ -10,6 +10,7 @@ import torch
 import ncscope
 from ncscope.errors import InputError
 from ncscope.measurement import samples
+from ncscope.metrics.evaluate import select
 from ncscope.metrics.registry import GROUPS, METRICS
 
 from ..closeness import assert_agree
@@ -32,7 +33,7 @@ def measured(instance: Instance, **options) -> ncscope.Report:
 
 
 def keys_of(*groups: str) -> set[str]:
-    rows = [row for row in METRICS.values() if {row.group, *row.also} & set(groups)]
+    rows = [row for row in select(None) if {row.group, *row.also} & set(groups)]
     return {name for row in rows for name in (row.key, *row.aliases)}
 
 
@@ -270,7 +271,7 @@ def test_edges_are_defined_or_explained(
         if not math.isfinite(value):
             word = "undefined" if math.isnan(value) else "infinite"
             assert any(word in note and key in note for note in report.notes), key
-    for row in METRICS.values():
+    for row in select(None):
         assert math.isnan(report[row.key]) or row.low <= report[row.key] <= row.high, row.key
     for values in report.spectra.values():
         assert not np.isnan(values).any()
@@ -344,7 +345,7 @@ def test_moments_report_what_was_gathered() -> None:
         moments.update(features, labels)
         report = ncscope.measure_moments(moments, instance.weight, instance.bias)
         met = {"head", "outputs", *statistics}
-        rows = [row for row in METRICS.values() if row.needs <= met]
+        rows = [row for row in select(None) if row.needs <= met]
         assert set(report) == {name for row in rows for name in (row.key, *row.aliases)}
         assert bool(report.spectra) == ("scatter" in statistics)
     only = ncscope.measure_moments(moments, groups=["pfc"])

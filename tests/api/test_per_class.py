@@ -16,7 +16,7 @@ from ncscope.models.networks.residual import ResidualNet
 NAMES = ("cat", "dog", "co_w")
 
 
-def measured(scale: float = 1.0) -> ncscope.Report:
+def make_report(scale: float = 1.0) -> ncscope.Report:
     """Classes 0 and 2 are near each other; class 1 varies most; the head has no row for class 0."""
     draws = torch.Generator().manual_seed(0)
     labels = torch.arange(90) % 3
@@ -28,7 +28,7 @@ def measured(scale: float = 1.0) -> ncscope.Report:
 
 @pytest.fixture(scope="module")
 def report() -> ncscope.Report:
-    report = measured()
+    report = make_report()
     report.class_names = NAMES
     return report
 
@@ -157,7 +157,7 @@ def test_a_damaged_table_is_refused(damage: str, report: ncscope.Report) -> None
 def test_history_keeps_the_tables(tmp_path: Path) -> None:
     history = ncscope.History(class_names=NAMES)
     for step, scale in enumerate((2.0, 1.0, 0.5)):
-        history.add(measured(scale), step=step)
+        history.add(make_report(scale), step=step)
     again = ncscope.History.load(history.save(tmp_path / "run.json"))
     for each in (history, again):
         last, first = each.per_class(), each.per_class(step=0)

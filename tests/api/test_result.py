@@ -32,18 +32,18 @@ BY_PACE = (
 )
 
 
-def measured(instance: Instance) -> ncscope.Report:
+def make_report(instance: Instance) -> ncscope.Report:
     return ncscope.measure(instance.features, instance.labels, instance.weight, instance.bias)
 
 
 @pytest.fixture
 def report() -> ncscope.Report:
-    return measured(INSTANCES["balanced"]())
+    return make_report(INSTANCES["balanced"]())
 
 
 @pytest.fixture
 def undefined() -> ncscope.Report:
-    return measured(DEGENERATE["coinciding_means"]())
+    return make_report(DEGENERATE["coinciding_means"]())
 
 
 def test_is_a_mapping_of_floats(report: ncscope.Report) -> None:
@@ -96,7 +96,7 @@ def test_json_states_the_values_for_scripts(report: ncscope.Report) -> None:
     }
 
 
-def trusted(record: LayerRecord) -> LayerRecord:
+def fill_record(record: LayerRecord) -> LayerRecord:
     """A record whose every field is filled."""
     return replace(
         record,
@@ -108,7 +108,7 @@ def trusted(record: LayerRecord) -> LayerRecord:
 
 
 def test_a_file_is_read_again_exactly(undefined: ncscope.Report, tmp_path: Path) -> None:
-    report = ncscope.Report(trusted(undefined.record), undefined.statistics)
+    report = ncscope.Report(fill_record(undefined.record), undefined.statistics)
     report.class_names = [f"class <{index}>" for index in range(report.num_classes)]
     path = report.save(tmp_path / "report.json")
     for source in (path, str(path), report.to_json()):
@@ -167,7 +167,7 @@ def test_bad_files_are_refused_in_one_line(report: ncscope.Report, tmp_path: Pat
 
 
 def test_rows_have_one_metric_and_layer_each(report: ncscope.Report, tmp_path: Path) -> None:
-    full = ncscope.Report(trusted(report.record), report.statistics)
+    full = ncscope.Report(fill_record(report.record), report.statistics)
     pytest.importorskip("pandas")
     frame = full.to_dataframe().set_index("metric")
     assert frame.loc["nc1"].drop("layer").tolist() == [report["nc1"], 0, math.inf, 1 / 3, -0.1]
@@ -181,7 +181,7 @@ def test_rows_have_one_metric_and_layer_each(report: ncscope.Report, tmp_path: P
 
 
 def test_a_notebook_shows_warnings_and_values(report: ncscope.Report) -> None:
-    html = ncscope.Report(trusted(report.record), report.statistics)._repr_html_()
+    html = ncscope.Report(fill_record(report.record), report.statistics)._repr_html_()
     assert html.index("n &lt; 5 d") < html.index("Variability collapse index")
     assert "Collapsed at" in html
 

@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 
 import ncscope
-from ncscope.api.shard_files import batches_of, classifier_in, expanded, identity_of
+from ncscope.api.shard_files import (
+    batches_of,
+    expand_patterns,
+    load_shard_classifier,
+    shard_identity,
+)
 from ncscope.errors import InputError
-from tests.api.shards import WRITERS, cut, save_npz, save_parquet, saved
+from tests.api.shards import WRITERS, cut, save_npz, save_parquet, save_shards
 
 pyarrow = pytest.importorskip("pyarrow")
 fsspec = pytest.importorskip("fsspec")
@@ -26,7 +31,7 @@ def test_all_kinds_hold_the_same_samples(tmp_path) -> None:
         np.testing.assert_array_equal(rows, features)
         np.testing.assert_array_equal(classes, labels)
     expected = ncscope.measure_shards([[part] for part in samples.parts])
-    assert dict(ncscope.measure_shards(saved(tmp_path, samples))) == dict(expected)
+    assert dict(ncscope.measure_shards(save_shards(tmp_path, samples))) == dict(expected)
 
 
 def test_parquet_is_read_by_batches(tmp_path, monkeypatch) -> None:
@@ -38,7 +43,7 @@ def test_parquet_is_read_by_batches(tmp_path, monkeypatch) -> None:
 @pytest.mark.parametrize("protocol", ["memory", "file"])
 def test_any_address_is_read(protocol: str, tmp_path) -> None:
     samples = cut()
-    files = saved(tmp_path, samples)
+    files = save_shards(tmp_path, samples)
     if protocol == "file":
         pattern = f"file://{tmp_path}/*.*"
     else:
@@ -46,11 +51,11 @@ def test_any_address_is_read(protocol: str, tmp_path) -> None:
         for file in files:
             system.put_file(file, f"/shards/{file.rpartition('/')[2]}")
         pattern = "memory://shards/*.*"
-    addresses = expanded([pattern])
+    addresses = expand_patterns([pattern])
     assert len(addresses) == len(files)
     assert all(address.startswith(f"{protocol}://") for address in addresses)
     assert dict(ncscope.measure_shards(addresses)) == dict(ncscope.measure_shards(files))
-    assert len({identity_of(address) for address in addresses}) == len(files)
+    assert len({shard_identity(address) for address in addresses}) == len(files)
 
 
 LISTS = {
@@ -190,7 +195,7 @@ def test_what_is_not_there_is_named(tmp_path, monkeypatch) -> None:
             ncscope.measure_shards([file])
     for pattern in (f"{tmp_path}/*.parquet", "memory://none/*.parquet"):
         with pytest.raises(InputError, match=r"files that match .*\*\.parquet, found none"):
-            expanded([pattern])
+            expand_patterns([pattern])
     file = save_parquet(tmp_path / "a.parquet", *cut((20,)).parts[0])
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(InputError, match=r"the library pyarrow, .*\[shards\]"):
@@ -204,33 +209,33 @@ def test_patterns_are_expanded_in_order_and_name_a_file_once(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     for name in ("b.npz", "a.npz", "c[1].npz"):
         save_npz(tmp_path / name, *cut((5,)).parts[0])
-    assert expanded(["c[1].npz", "[ab].npz"]) == ["c[1].npz", "a.npz", "b.npz"]
+    assert expand_patterns(["c[1].npz", "[ab].npz"]) == ["c[1].npz", "a.npz", "b.npz"]
     with pytest.raises(InputError, match=r"every shard once, found a\.npz twice"):
-        expanded(["*.npz", "a.npz"])
+        expand_patterns(["*.npz", "a.npz"])
 
 
 def test_another_content_is_another_identity(tmp_path) -> None:
     file = save_npz(tmp_path / "a.npz", *cut((5,)).parts[0])
-    before = identity_of(str(file))
-    assert identity_of(str(file)) == before
+    before = shard_identity(str(file))
+    assert shard_identity(str(file)) == before
     time.sleep(0.02)
     save_npz(file, *cut((5,), seed=1).parts[0])
-    assert identity_of(str(file)) != before
+    assert shard_identity(str(file)) != before
 
 
 def test_an_address_is_not_taken_for_static(monkeypatch) -> None:
     system = fsspec.filesystem("memory")
     monkeypatch.setattr(type(system), "ukey", lambda self, path: "static")  # as for https://
     system.pipe_file("/static/a.npz", b"before")
-    before = identity_of("memory://static/a.npz")
-    assert identity_of("memory://static/a.npz") == before
+    before = shard_identity("memory://static/a.npz")
+    assert shard_identity("memory://static/a.npz") == before
     system.pipe_file("/static/a.npz", b"afterwards")
-    assert identity_of("memory://static/a.npz") != before
+    assert shard_identity("memory://static/a.npz") != before
 
 
 def test_a_classifier_beside_the_features(tmp_path) -> None:
     samples = cut((5,))
     np.savez(tmp_path / "a.npz", weight=samples.weight, features=samples.parts[0][0])
-    assert set(classifier_in(str(tmp_path / "a.npz"))) == {"weight"}
+    assert set(load_shard_classifier(str(tmp_path / "a.npz"))) == {"weight"}
     file = save_parquet(tmp_path / "a.parquet", *samples.parts[0])
-    assert classifier_in(str(file)) == {}
+    assert load_shard_classifier(str(file)) == {}

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ncscope
-from ncscope.api.gather import SecondPass, gather
-from ncscope.api.shards import ShardPass, merged
+from ncscope.api.gather import DecisionPass, gather
+from ncscope.api.shards import ShardPass, merge_moments
 from ncscope.stats.moments import ClassMoments
-from tests.api.shards import D, K, cut, farthest, saved
+from tests.api.shards import D, K, cut, largest_difference, save_shards
 
 ENTROPIES = {"mir", "mir_centered", "hdr", "hdr_centered", "mutual_information"}
 
@@ -29,7 +29,7 @@ def test_equal_to_measure_of_all_samples(prior: str, scale: float) -> None:
     assert set(parts) < set(whole)
     assert set(whole) - set(parts) >= ENTROPIES
     assert {"nc4_disagreement", "ncc_accuracy", "accuracy", "nc3_self_duality"} <= set(parts)
-    assert farthest(parts, whole) < 1e-10
+    assert largest_difference(parts, whole) < 1e-10
     assert parts.num_samples == whole.num_samples
     assert any("need all samples at once" in note for note in parts.notes)
     assert not any("ask for the group" in note for note in parts.notes)
@@ -38,7 +38,9 @@ def test_equal_to_measure_of_all_samples(prior: str, scale: float) -> None:
 def test_without_a_classifier_and_with_groups() -> None:
     samples = cut()
     shards = [[part] for part in samples.parts]
-    assert farthest(ncscope.measure_shards(shards), ncscope.measure(*samples.whole)) < 1e-10
+    assert (
+        largest_difference(ncscope.measure_shards(shards), ncscope.measure(*samples.whole)) < 1e-10
+    )
     report = ncscope.measure_shards(shards, groups=["nc1"], num_classes=K + 3)
     assert (report.num_classes, "nc2_etf" in report) == (K + 3, False)
     assert dict(report) == pytest.approx(dict(ncscope.measure(*samples.whole, groups=["nc1"])))
@@ -46,7 +48,7 @@ def test_without_a_classifier_and_with_groups() -> None:
 
 def test_a_pool_of_processes_gives_the_same_bytes(tmp_path) -> None:
     samples = cut()
-    files = saved(tmp_path, samples, (".npz", ".safetensors"))
+    files = save_shards(tmp_path, samples, (".npz", ".safetensors"))
     here = ncscope.measure_shards(files, weight=samples.weight)
     with ProcessPoolExecutor(2, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         there = ncscope.measure_shards(files, weight=samples.weight, map=pool.map)
@@ -83,7 +85,7 @@ def test_the_tree_depends_on_the_order_of_the_shards_alone(count: int, random) -
 def test_the_tree_merges_parts_of_equal_size() -> None:
     a, b, c, d, e = (gather([part]) for part in cut((5, 6, 7, 8, 9)).parts)
     expected = (((a + b) + (c + d)) + e).state_dict()
-    found = merged([a, b, c, d, e]).state_dict()
+    found = merge_moments([a, b, c, d, e]).state_dict()
     assert all(torch.equal(found[name], value) for name, value in expected.items())
 
 
@@ -92,12 +94,12 @@ def test_few_states_are_alive(count: int, monkeypatch) -> None:
     alive = most = 0
     merge = ClassMoments.merge
 
-    def counted(self, other):
+    def count_merge(self, other):
         nonlocal alive
         alive -= 1
         return merge(self, other)
 
-    monkeypatch.setattr(ClassMoments, "merge", counted)
+    monkeypatch.setattr(ClassMoments, "merge", count_merge)
 
     def one_by_one():
         nonlocal alive, most
@@ -108,12 +110,12 @@ def test_few_states_are_alive(count: int, monkeypatch) -> None:
             most = max(most, alive)
             yield part
 
-    total = merged(one_by_one())
+    total = merge_moments(one_by_one())
     assert int(total.counts.sum()) == count
     assert most <= count.bit_length() + 1
 
 
-def refused() -> dict[str, tuple[dict, str]]:
+def bad_inputs() -> dict[str, tuple[dict, str]]:
     samples = cut()
     shards = [[part] for part in samples.parts]
     return {
@@ -148,10 +150,10 @@ def refused() -> dict[str, tuple[dict, str]]:
     }
 
 
-@pytest.mark.parametrize("case", refused())
+@pytest.mark.parametrize("case", bad_inputs())
 @pytest.mark.usefixtures("unchecked_signatures")
 def test_bad_input_is_named(case: str) -> None:
-    options, message = refused()[case]
+    options, message = bad_inputs()[case]
     with pytest.raises(ncscope.InputError, match=message):
         ncscope.measure_shards(**options)
 
@@ -162,8 +164,11 @@ def test_gather_is_a_pure_function_that_pickles() -> None:
     passed = pickle.loads(pickle.dumps(gather))
     moments = sum(passed(shard) for shard in shards)
     report = ncscope.measure_moments(moments, samples.weight, samples.bias)
-    assert farthest(report, ncscope.measure(*samples.whole, samples.weight, samples.bias)) < 1e-10
-    second = SecondPass.of(moments, samples.weight, samples.bias)
+    assert (
+        largest_difference(report, ncscope.measure(*samples.whole, samples.weight, samples.bias))
+        < 1e-10
+    )
+    second = DecisionPass.from_moments(moments, samples.weight, samples.bias)
     second = pickle.loads(pickle.dumps(second))
     decisions = sum(passed(shard, second=second) for shard in shards)
     whole = ncscope.measure(*samples.whole, samples.weight, samples.bias)
@@ -173,10 +178,10 @@ def test_gather_is_a_pure_function_that_pickles() -> None:
 
 def test_files_are_gathered_by_their_paths(tmp_path) -> None:
     samples = cut()
-    files = saved(tmp_path, samples, (".npz",))
+    files = save_shards(tmp_path, samples, (".npz",))
     moments = sum(gather(file) for file in files)
     report = ncscope.measure_moments(moments)
-    assert farthest(report, ncscope.measure(*samples.whole)) < 1e-10
+    assert largest_difference(report, ncscope.measure(*samples.whole)) < 1e-10
 
 
 def test_a_pass_over_a_file_names_the_file_in_an_error(tmp_path) -> None:

@@ -19,7 +19,7 @@ from ncscope.lab.runs.resources import Resources
 from tests.lab.papers import tiny_linear
 
 
-def forked(folder: Path) -> int:
+def fork_run(folder: Path) -> int:
     """Start a process that runs, or resumes, and saves rows and checkpoints after every step."""
     child = os.fork()
     if child == 0:
@@ -34,11 +34,11 @@ def forked(folder: Path) -> int:
     return child
 
 
-def ended(child: int) -> int:
+def wait_for(child: int) -> int:
     return os.waitpid(child, 0)[1]
 
 
-def left(folder: Path) -> str:
+def newest_file(folder: Path) -> str:
     """Name how far a killed run has come, by the last file that it wrote."""
     found = [file for file in folder.rglob("*") if file.is_file() and file.suffix != ".part"]
     newest = max(found, key=lambda file: file.stat().st_mtime_ns, default=folder)
@@ -49,23 +49,23 @@ def main(folder: Path, kills: int) -> None:
     torch.set_num_threads(1)
     studies.experiment = lambda name: tiny_linear.RECIPE
     running._SECONDS_BETWEEN_SAVES = 0.0
-    assert ended(forked(folder / "first")) == 0  # imports what is imported late
+    assert wait_for(fork_run(folder / "first")) == 0  # imports what is imported late
     studies.reproduce("tiny", out=folder / "whole", resources=Resources(checkpoint_interval=0.0))
     start = time.monotonic()
-    assert ended(forked(folder / "timed")) == 0
+    assert wait_for(fork_run(folder / "timed")) == 0
     length, moments = time.monotonic() - start, random.Random(0)
     kill = 0
     while kill < kills:
         run = folder / f"killed {kill}"
-        child, moment = forked(run), moments.uniform(0.01, 1.0) * length
+        child, moment = fork_run(run), moments.uniform(0.01, 1.0) * length
         time.sleep(moment)
         os.kill(child, signal.SIGKILL)
-        if ended(child) != signal.SIGKILL:  # it was over: the machine has less to do than before
+        if wait_for(child) != signal.SIGKILL:  # it was over: the machine is less busy than before
             length = moment
             rmtree(run)
             continue
-        print(f"kill {kill} after {left(run)}")
-        assert ended(forked(run)) == 0, run
+        print(f"kill {kill} after {newest_file(run)}")
+        assert wait_for(fork_run(run)) == 0, run
         length *= 1.02  # the machine may have more to do than before
         kill += 1
 

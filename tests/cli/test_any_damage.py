@@ -51,7 +51,7 @@ DAMAGES: dict[str, Callable[[bytes, random.Random], bytes]] = {
 }
 
 
-def damaged(folder: Path, pattern: str) -> Iterator[str]:
+def damage_files(folder: Path, pattern: str) -> Iterator[str]:
     """Damage every file that matches, in every way, one at a time."""
     files = [file for file in sorted(folder.rglob(pattern)) if file.is_file()]
     assert files
@@ -79,7 +79,7 @@ def files_of(folder: Path) -> list[Path]:
 
 
 @pytest.fixture(autouse=True)
-def listed(monkeypatch):
+def catalogue_of_one(monkeypatch):
     monkeypatch.setattr(studies, "experiment", lambda name: tiny_linear.RECIPE)
 
 
@@ -94,7 +94,7 @@ def whole(tmp_path_factory):
     return folder
 
 
-def ran(capsys, *words: object) -> bool:
+def run_command(capsys, *words: object) -> bool:
     """Return whether a command was done; if not, it must have said why in one line."""
     with pytest.raises(SystemExit) as stopped:
         main([str(word) for word in words])
@@ -119,15 +119,15 @@ def test_a_finished_run_is_mended_or_refused(pattern, whole, tmp_path, capsys):
     mended = 0
     pristine = tmp_path / "damaged"
     shutil.copytree(whole / "run", pristine)
-    for name in damaged(pristine, pattern):
+    for name in damage_files(pristine, pattern):
         folder, page = tmp_path / "run", tmp_path / "page.html"
         shutil.copytree(pristine, folder)
-        shown = ran(capsys, "report", folder, "--save", page)
+        shown = run_command(capsys, "report", folder, "--save", page)
         assert not shown or page.read_bytes() == (whole / "page.html").read_bytes(), name
-        if ran(capsys, "reproduce", "tiny", "--out", folder, "--resume"):
+        if run_command(capsys, "reproduce", "tiny", "--out", folder, "--resume"):
             assert_same(folder, whole / "run")
             mended += 1
-            assert ran(capsys, "report", folder, "--save", page), name
+            assert run_command(capsys, "report", folder, "--save", page), name
             assert page.read_bytes() == (whole / "page.html").read_bytes(), name
         else:
             assert pattern in READ or "exchanged" in name, name
@@ -146,12 +146,12 @@ def test_a_run_that_was_stopped_is_mended_or_refused(pattern, whole, tmp_path, c
     pristine, mended = tmp_path / "damaged", 0
     with pytest.raises(KeyboardInterrupt):
         studies.reproduce("tiny", out=pristine, on_row=stop)
-    for name in damaged(pristine, pattern):
+    for name in damage_files(pristine, pattern):
         folder, page = tmp_path / "run", tmp_path / "page.html"
         shutil.copytree(pristine, folder)
-        if ran(capsys, "report", folder, "--save", page):
+        if run_command(capsys, "report", folder, "--save", page):
             assert "This run has not ended" in page.read_text(), name
-        if ran(capsys, "reproduce", "tiny", "--out", folder, "--resume"):
+        if run_command(capsys, "reproduce", "tiny", "--out", folder, "--resume"):
             assert_same(folder, whole / "run")
             mended += 1
         shutil.rmtree(folder)

@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from ncscope.cli import main
 from ncscope.models.networks.catalogue import build
 
-CALL = "measure --data digits --split test --groups nc1 --json"
+CALL = "--split test --groups nc1 --json"
 transformers.utils.logging.disable_progress_bar()
 
 
@@ -45,9 +45,9 @@ def run(capsys, tmp_path, monkeypatch):
 
     def call(*words: str, code: int = 0) -> tuple[str, str]:
         capsys.readouterr()
-        model = [] if "--model" in words else ["--model", "small-resnet", "--layers", "stages.1"]
+        model = [] if words[0].startswith("hf:") else ["small-resnet", "--layers", "stages.1"]
         with pytest.raises(SystemExit) as stopped:
-            main([*CALL.split(), *model, *words])
+            main(["measure-model", *model, *words, "digits", *CALL.split()])
         captured = capsys.readouterr()
         assert stopped.value.code == code, captured.err
         assert code == 0 or captured.err.count("\n") == 1
@@ -240,14 +240,14 @@ def test_the_trainer_of_hugging_face_and_its_own_model(run) -> None:
     trainer_of(model, processing_class=processor).save_model("saved")
     model.save_pretrained("plain")
     processor.save_pretrained("plain")
-    out, err = run("--model", "hf:saved")
-    assert (out, err) == run("--model", "hf:plain")
+    out, err = run("hf:saved")
+    assert (out, err) == run("hf:plain")
     assert "vit.layers.1" in out
     assert err == ""
     trainer_of(model).save_model("alone")
-    _, err = run("--model", "hf:alone", code=2)
+    _, err = run("hf:alone", code=2)
     assert "found none; add it with processor.save_pretrained(FOLDER); or pass --preprocess" in err
-    _, err = run("--model", "hf:alone", "--preprocess", "data", code=2)
+    _, err = run("hf:alone", "--preprocess", "data", code=2)
     assert "expected images that fit the input, found 1 x 8 x 8 with --preprocess data" in err
     assert "; write the image processor of the model's training beside the model" in err
 

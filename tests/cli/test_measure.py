@@ -175,7 +175,7 @@ def bad_inputs(samples):
     yield "missing", ["nowhere.npz"], "nothing at nowhere.npz"
     Path("f.csv").write_text("features, labels")
     yield "kind", ["f.csv"], "an .npz, .safetensors or .pt file, found another kind of file"
-    yield "nothing given", [], "a file of features, or a model, found neither"
+    yield "nothing given", [], "a file of features, found none; for example"
     yield "labels alone", ["--labels", "y.npy"], "both --features and --labels"
     np.save("w.npy", samples["weight"])
     unlabelled = ["--features", "h.npy", "--weight", "w.npy"]
@@ -185,8 +185,9 @@ def bad_inputs(samples):
     write(Path("good.npz"), samples)
     yield "group", ["good.npz", "--groups", "nc9"], "nc9"
     yield "option", ["good.npz", "--prior", "flat"], "flat"
-    idle = "expected --model with --device, found none; leave --device, --workers out"
-    yield "idle", ["good.npz", "--workers", "0", "--device", "auto"], idle
+    yield "an option of models", ["good.npz", "--device", "auto"], "--device"
+    Path("report.json").write_text('{"schema_version": 1}')
+    yield "a report", ["report.json"], "that ncscope wrote (report.json); show it with ncscope"
 
 
 def bad_files(samples):

@@ -1,4 +1,4 @@
-"""The command `ncscope measure --model`: models and images in the files that people have."""
+"""The command `ncscope measure-model`: models and images in the files that people have."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def run(capsys, tmp_path, monkeypatch):
 
     def call(*words):
         with pytest.raises(SystemExit) as stopped:
-            main(["measure", *map(str, words)])
+            main(["measure-model", *map(str, words)])
         captured = capsys.readouterr()
         return stopped.value.code, captured.out, captured.err
 
@@ -78,7 +78,7 @@ def test_a_network_of_the_catalogue_on_a_set_of_the_catalogue(run) -> None:
     model = build("small-resnet", 10, in_channels=1, image_size=8)
     state = {f"module.{name}": value for name, value in model.state_dict().items()}
     torch.save({"epoch": 3, "state_dict": state}, "net.pt")
-    words = "--model small-resnet --weights net.pt --data digits --split test --pool --json"
+    words = "small-resnet digits --weights net.pt --split test --pool --json"
     test = load("digits").test
     pictures = [(test[i][0], test[i][1]) for i in range(len(test))]
     assert_printed(run(*words.split()), by_hand(model, lambda image: image, pictures, pool=True))
@@ -91,14 +91,14 @@ def test_a_model_of_timm_on_photographs(run) -> None:
     save_file(model.state_dict(), "net.safetensors")
     settings = timm.data.resolve_model_data_config(model)
     prepared = timm.data.create_transform(**settings, is_training=False)
-    words = "--model timm:test_resnet --weights net.safetensors --data photos --json"
+    words = "timm:test_resnet photos --weights net.safetensors --json"
     expected = by_hand(model, prepared, pictures, layers=["layer[34].0"])
     assert_printed(run(*words.split(), "--layers", "layer3.*", "--layers", "layer4.0"), expected)
     code, out, _ = run(*words.split()[:-1], "--save", "r.html")
     assert code == 0
     assert "layer1.0" in out
     page = Path("r.html").read_text()
-    for fact in ("timm:test_resnet", "net.safetensors", "photos", "train", "ncscope measure"):
+    for fact in ("timm:test_resnet", "net.safetensors", "photos", "train", "ncscope measure-model"):
         assert re.search(rf"<(li|dd)>{fact}</", page), fact
 
 
@@ -109,7 +109,7 @@ def test_a_model_of_torchvision_prepared_either_way(run) -> None:
     model = torchvision.models.shufflenet_v2_x0_5(num_classes=K)
     torch.save(model.state_dict(), "net.pth")
     prepared = torchvision.models.ShuffleNet_V2_X0_5_Weights.DEFAULT.transforms()
-    words = "--model torchvision:shufflenet_v2_x0_5 --weights net.pth --data photos --split test"
+    words = "torchvision:shufflenet_v2_x0_5 photos --weights net.pth --split test"
     options = {"layers": [], "groups": ["nc1", "nc4"]}
     expected = by_hand(model, prepared, pictures, **options)
     words = [*words.split(), "--layers", "stage2.0", "--groups", "nc1,nc4", "--json"]
@@ -142,7 +142,7 @@ def test_a_model_of_hugging_face_in_a_folder(run) -> None:
         pictures,
         **uniform,
     )
-    words = "--model hf:vit --data photos --json --prior uniform"
+    words = "hf:vit photos --json --prior uniform"
     assert_printed(run(*words.split()), expected)
     (Path("vit") / "preprocessor_config.json").unlink()
     (Path("vit") / "processor_config.json").unlink(missing_ok=True)
@@ -152,34 +152,25 @@ def test_a_model_of_hugging_face_in_a_folder(run) -> None:
 
 
 BAD = {
-    "--model timm:resnet18": "expected --data with --model, found none; name a data set",
-    "--model timm:resnet18 --weights net.pt": "expected --data with --model, found none",
-    "--data digits": "expected --model with --data, found none; ",
-    "--weights net.pt": "expected --model with --weights, found none; ",
-    "--layers a --split test": "expected --model with --layers, found none; ",
-    "f.npz --model timm:resnet18 --data digits": "f.npz with --model; leave out f.npz or --model",
-    "f.npz --weights net.pt": "found f.npz with --weights; leave --weights out: no model runs",
-    "f.npz --layers a --head b": "found f.npz with --layers; leave --layers, --head out",
-    "--features f.npy --labels l.npy --data digits": "found --features with --data; leave --data",
-    "report.json": "a report or a history that ncscope wrote (report.json); show it with ncscope",
-    "--model test_vit --data digits": "'test_vit'; pass timm:test_vit",
-    "--model timm:resnet18 --data digits": "weights of resnet18, found none; pass --weights",
-    "--model timm:resnet1 --data digits": "a model of timm, found 'resnet1'; the nearest is",
-    "--model torchvision:resnet17 --data digits": "'resnet17'; the nearest is resnet1",
-    "--model small-resnt --data digits": "'small-resnt'; the nearest is small-resnet",
-    "--model small-resnet --data digits": "found none; pass --weights FILE",
-    "--model jax:resnet18 --data digits": "a model of torchvision:, timm:, hf: or the catalogue",
-    "--model small-resnet --weights nowhere.pt --data digits": "nothing at nowhere.pt",
-    "--model small-resnet --weights text.bin --data digits": "found another kind of file",
-    "--weights-key model": "expected --model with --weights-key, found none; ",
-    "--model small-resnet --weights odd.pt --data digits": "something else under 'epoch'",
-    "--model small-resnet --weights other.pt --data digits": "found no stages.0",
-    "--model small-resnet --weights other.pt --data nowhere": "found 'nowhere'; pass one of digits",
-    "--model small-resnet --weights other.pt --data empty": "a folder of images for each class",
-    "--model small-resnet --weights other.pt --data half --split test": "found train only",
-    "--model small-resnet --weights other.pt --data flat --split test": "in flat, found neither",
-    "--model small-resnet --weights other.pt --data digits --device tpu": "a device tpu",
-    "--model small-resnet --weights other.pt --data digits --split dev": "dev",
+    "timm:resnet18": "issing argument 'DATA'",
+    "test_vit digits": "'test_vit'; pass timm:test_vit",
+    "timm:resnet18 digits": "weights of resnet18, found none; pass --weights",
+    "timm:resnet1 digits": "a model of timm, found 'resnet1'; the nearest is",
+    "torchvision:resnet17 digits": "'resnet17'; the nearest is resnet1",
+    "small-resnt digits": "'small-resnt'; the nearest is small-resnet",
+    "small-resnet digits": "found none; pass --weights FILE",
+    "jax:resnet18 digits": "a model of torchvision:, timm:, hf: or the catalogue",
+    "small-resnet digits --weights nowhere.pt": "nothing at nowhere.pt",
+    "small-resnet digits --weights text.bin": "found another kind of file",
+    "small-resnet digits --weights-key model": "--weights with --weights-key, found none",
+    "small-resnet digits --weights odd.pt": "something else under 'epoch'",
+    "small-resnet digits --weights other.pt": "found no stages.0",
+    "small-resnet nowhere --weights other.pt": "found 'nowhere'; pass one of digits",
+    "small-resnet empty --weights other.pt": "a folder of images for each class",
+    "small-resnet half --weights other.pt --split test": "found train only",
+    "small-resnet flat --weights other.pt --split test": "in flat, found neither",
+    "small-resnet digits --weights other.pt --device tpu": "a device tpu",
+    "small-resnet digits --weights other.pt --split dev": "dev",
 }
 
 
@@ -187,7 +178,6 @@ def test_bad_input_is_one_line_and_exit_code_two(run) -> None:
     torch.save({"epoch": 1}, "odd.pt")
     torch.save({"weight": torch.zeros(2)}, "other.pt")
     Path("text.bin").write_text("weights")
-    Path("report.json").write_text('{"schema_version": 1}')
     Path("empty").mkdir()
     (Path("half") / "train").mkdir(parents=True)
     photographs("flat")
@@ -203,7 +193,7 @@ def test_the_second_pass_by_its_option(run):
     torch.manual_seed(0)
     photographs("photos")
     save_file(timm.create_model("test_resnet", num_classes=K).state_dict(), "net.safetensors")
-    words = "--model timm:test_resnet --weights net.safetensors --data photos --json"
+    words = "timm:test_resnet photos --weights net.safetensors --json"
     words = (*words.split(), "--layers", "layer4.0", "--groups", "nc4,nc1_quotient")
     stored, again, drawn = (
         json.loads(run(*words, "--second-pass", second)[1])
@@ -215,6 +205,3 @@ def test_the_second_pass_by_its_option(run):
     code, _, said = run(*words, "--second-pass", "twice")
     assert code != 0
     assert "second_pass as 'store' or 'recompute' or an integer" in said
-    code, _, said = run("features.npz", "--second-pass", "recompute")
-    assert code != 0
-    assert "--model" in said

@@ -22,9 +22,9 @@ def run(capsys, tmp_path, monkeypatch):
     """Run the command in a scratch folder; exit code, standard output, standard error."""
     monkeypatch.chdir(tmp_path)
 
-    def call(*words):
+    def call(*words, command="measure"):
         with pytest.raises(SystemExit) as stopped:
-            main(["measure", *map(str, words)])
+            main([command, *map(str, words)])
         captured = capsys.readouterr()
         return stopped.value.code, captured.out, captured.err
 
@@ -89,9 +89,9 @@ def test_images_beside_a_model(run):
     """Coloured images of 16 x 16 pixels get the size, channel and normalisation of the digits."""
     model = build("small-resnet", 10, in_channels=1, image_size=8)
     torch.save(model.state_dict(), "net.pt")
-    words = ["--weights", "net.pt", "--data", "digits", "--split", "test", "--ood", "patterns"]
+    words = ["digits", "--weights", "net.pt", "--split", "test", "--ood", "patterns"]
     options = ["--groups", "ood", "--json", "--no-baseline"]
-    code, out, err = run("--model", "small-resnet", *words, *options)
+    code, out, err = run("small-resnet", *words, *options, command="measure-model")
     assert code == 0, err
     digits, patterns = load("digits").test, load("patterns").test
     pixels = torch.stack([patterns.picture(index) for index in range(len(patterns))])

@@ -37,7 +37,7 @@ def with_halving(monkeypatch):
     monkeypatch.setattr("ncscope.lab.studies.experiment", experiment)
 
 
-def ran(*arguments: object) -> int:
+def run_command(*arguments: object) -> int:
     with pytest.raises(SystemExit) as stopped:
         main([str(argument) for argument in arguments])
     return int(stopped.value.code or 0)
@@ -51,7 +51,7 @@ def test_a_folder_that_is_written_to_is_left_alone(words, with_halving, capsys, 
     with only_writer(folder):
         held = sorted(folder.iterdir())
         for given in ([], again):
-            assert ran(*words.split(), "--out", folder, *given) == 2
+            assert run_command(*words.split(), "--out", folder, *given) == 2
             out, err = capsys.readouterr()
             assert (out, err.count("\n")) == ("", 1)
             assert f"{folder}, where process {os.getpid()} on " in err
@@ -63,16 +63,16 @@ def test_a_run_of_a_sweep_that_is_written_to_fails_alone(with_halving, capsys, t
     taken.mkdir()
     words = ["sweep", "xufm/ufm", "--over", "start=2,4", "--out", tmp_path]
     with only_writer(taken):
-        assert ran(*words) == 1
+        assert run_command(*words) == 1
     assert "start=2.0 failed: expected an output folder that no" in capsys.readouterr().out
     assert (tmp_path / "start=4.0" / "report.html").exists()
-    assert ran(*words, "--resume") == 0
+    assert run_command(*words, "--resume") == 0
 
 
 def test_a_report_needs_no_lock(with_halving, capsys, tmp_path):
-    assert ran("reproduce", "xufm/ufm", "--out", tmp_path / "run") == 0
+    assert run_command("reproduce", "xufm/ufm", "--out", tmp_path / "run") == 0
     with only_writer(tmp_path / "run"):
-        assert ran("report", tmp_path / "run", "--save", tmp_path / "page.html") == 0
+        assert run_command("report", tmp_path / "run", "--save", tmp_path / "page.html") == 0
 
 
 @pytest.mark.slow

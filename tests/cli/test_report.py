@@ -15,20 +15,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("ncscope.cli.report.sections_of_runs", [])
     for name, spread in (("before", 1.0), ("after", 0.1)):
-        report = measured(spread)
+        report = make_report(spread)
         report.class_names = ["cat", "<dog>", "eel"]
         report.save(f"{name}.json")
     for name in ("long", "short"):
         history = ncscope.History(model=name)
         for step in range(3 if name == "long" else 2):
-            history.add(measured(0.5**step), step=step)
+            history.add(make_report(0.5**step), step=step)
         history.save(f"{name}.json")
     Path("run").mkdir()
     history.save("run/history.json")
     return tmp_path
 
 
-def measured(spread: float) -> ncscope.Report:
+def make_report(spread: float) -> ncscope.Report:
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(60) % 3
     noise = spread * torch.randn(60, 5, generator=generator)
@@ -47,7 +47,7 @@ def test_two_reports_stand_side_by_side(capsys: pytest.CaptureFixture[str]) -> N
     assert "1: before" in out
     assert "2 − 1" in out
     values = next(line for line in out.splitlines() if "nc1_quotient" in line).split()
-    one, two = measured(1.0)["nc1_quotient"], measured(0.1)["nc1_quotient"]
+    one, two = make_report(1.0)["nc1_quotient"], make_report(0.1)["nc1_quotient"]
     gap = f"{two - one:.3g}"
     assert values == ["nc1_quotient", "0", "↓", f"{one:.3g}", f"{two:.3g}", gap]
     assert max(map(len, out.split("Report: ")[0].splitlines())) <= 80

@@ -60,7 +60,7 @@ def test_the_list_of_commands_fits_the_screen(capsys) -> None:
     assert "..." not in capsys.readouterr().out.partition("Commands:")[2]
 
 
-def completed(*words: str) -> list[str]:
+def complete_words(*words: str) -> list[str]:
     asked = {
         "_NCSCOPE_COMPLETE": "complete_bash",
         "COMP_WORDS": " ".join(words),
@@ -73,15 +73,19 @@ def completed(*words: str) -> list[str]:
 
 
 def test_the_shell_completes_experiments() -> None:
-    assert completed("ncscope", "reproduce", "pfc/") == ["pfc/mufm", "pfc/demo", "pfc/training"]
-    assert completed("ncscope", "train", "tran") == ["transfer/zoo"]
+    assert complete_words("ncscope", "reproduce", "pfc/") == [
+        "pfc/mufm",
+        "pfc/demo",
+        "pfc/training",
+    ]
+    assert complete_words("ncscope", "train", "tran") == ["transfer/zoo"]
 
 
 @pytest.mark.slow
 def test_the_shell_completes_commands_models_and_options() -> None:
-    assert completed("ncscope", "re") == ["report", "reproduce"]
-    assert completed("ncscope", "simulate", "cen") == ["central-path"]
-    assert completed("ncscope", "measure", "--spl") == ["--split"]
+    assert complete_words("ncscope", "re") == ["report", "reproduce"]
+    assert complete_words("ncscope", "simulate", "cen") == ["central-path"]
+    assert complete_words("ncscope", "measure", "--spl") == ["--split"]
 
 
 def test_doctor_finds_what_is_there_and_says_how_to_get_the_rest(capsys, tmp_path) -> None:
@@ -175,11 +179,11 @@ def test_a_command_that_lacks_a_library_says_how_to_get_it(monkeypatch, capsys) 
     ],
 )
 def test_an_interruption_says_how_to_go_on(words, said, monkeypatch, capsys) -> None:
-    def interrupted(*_: object, **__: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ncscope.lab.studies.reproduce", interrupted)
-    monkeypatch.setattr("ncscope.lab.studies.simulate", interrupted)
+    monkeypatch.setattr("ncscope.lab.studies.reproduce", interrupt)
+    monkeypatch.setattr("ncscope.lab.studies.simulate", interrupt)
     assert run(*words.split()) == 130
     err = capsys.readouterr().err
     assert err.startswith("error: interrupted")

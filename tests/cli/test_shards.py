@@ -13,7 +13,7 @@ import pytest
 
 import ncscope
 from ncscope.cli import main
-from tests.api.shards import cut, farthest, save_npz, saved
+from tests.api.shards import cut, largest_difference, save_npz, save_shards
 from tests.interrupting import heeds_control_c
 
 
@@ -33,33 +33,33 @@ def run(capsys, tmp_path, monkeypatch):
 
 def test_a_pattern_or_several_files_are_measured_as_one(run, tmp_path) -> None:
     samples = cut()
-    files = saved(tmp_path, samples, (".npz", ".safetensors"))
+    files = save_shards(tmp_path, samples, (".npz", ".safetensors"))
     np.savez("head", weight=samples.weight, bias=samples.bias)
     whole = ncscope.measure(*samples.whole, samples.weight, samples.bias)
     for words in (["0*.*"], files, [f"file://{tmp_path}/0*"]):
         code, out, err = run("measure", *words, "--weight", "head.npz", "--json")
         assert (code, err) == (0, "")
         found = json.loads(out)
-        assert farthest(found["metrics"], whole) < 1e-10
+        assert largest_difference(found["metrics"], whole) < 1e-10
         assert found["provenance"]["data"] == "6 files, 00.npz to 05.safetensors"
     assert sorted(map(str, tmp_path.iterdir())) == sorted([*files, str(tmp_path / "head.npz")])
 
 
 def test_the_classifier_of_the_first_file_is_used(run, tmp_path) -> None:
     samples = cut()
-    saved(tmp_path, samples, (".npz",))
+    save_shards(tmp_path, samples, (".npz",))
     features, labels = samples.parts[0]
     np.savez("00.npz", features=features, labels=labels, weight=samples.weight)
     _, out, _ = run("measure", "*.npz", "--json")
     expected = ncscope.measure(*samples.whole, samples.weight)
     found = json.loads(out)["metrics"]
     assert found["accuracy"] == expected["accuracy"]
-    assert farthest(found, expected) < 1e-10
+    assert largest_difference(found, expected) < 1e-10
 
 
 def test_a_single_parquet_file(run, tmp_path) -> None:
     pytest.importorskip("pyarrow")
-    saved(tmp_path, cut((40,)), (".parquet",))
+    save_shards(tmp_path, cut((40,)), (".parquet",))
     code, out, _ = run("measure", "00.parquet", "--work", "kept", "--groups", "nc1")
     assert (code, "nc1_quotient" in out) == (0, True)
     assert len(list(Path("kept").iterdir())) == 1
@@ -75,10 +75,6 @@ REFUSED = {
         ["--features", "x.npy", "--labels", "y.npy", "--cluster", "local"],
         "files for --cluster and --work",
     ),
-    "a model on a cluster": (
-        ["--model", "resnet18", "--data", "digits", "--cluster", "local"],
-        "--cluster with --model; leave out --cluster or --model",
-    ),
     "an address without a cluster": (
         ["0*.npz", "--cluster", "127.0.0.1:1"],
         "a Ray cluster at 127.0.0.1:1, found none",
@@ -91,7 +87,7 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_does_not_fit_is_refused(case: str, run, tmp_path) -> None:
     words, message = REFUSED[case]
-    saved(tmp_path, cut((20, 20)), (".npz",))
+    save_shards(tmp_path, cut((20, 20)), (".npz",))
     code, _, err = run("measure", *words)
     assert code == 2
     *_, last = err.splitlines()

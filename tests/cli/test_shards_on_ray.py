@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import ncscope
-from ncscope.api.shard_work import measure_files
+from ncscope.api.measure_files import measure_files
 from tests.api.shards import cut as cut_of
-from tests.api.shards import farthest, saved
+from tests.api.shards import largest_difference, save_shards
 from tests.processes import alive, descendants, of_ray
 
 pytest.importorskip("ray")
@@ -47,7 +47,7 @@ def lingers(process: int) -> bool:
 
 def test_a_killed_worker_changes_no_byte(tmp_path, monkeypatch) -> None:
     samples = cut_of(SIZES)
-    files = saved(tmp_path, samples, (".parquet",))
+    files = save_shards(tmp_path, samples, (".parquet",))
     head = {"weight": samples.weight, "bias": samples.bias}
     here = measure_files(files, work=tmp_path / "here", **head)
     killed, over = [], threading.Event()
@@ -63,13 +63,13 @@ def test_a_killed_worker_changes_no_byte(tmp_path, monkeypatch) -> None:
     states = [{f.name: f.read_bytes() for f in (tmp_path / p).iterdir()} for p in ("here", "there")]
     assert states[0] == states[1]
     assert len(states[0]) == 2 * len(files)
-    assert farthest(there, ncscope.measure(*samples.whole, **head)) < 1e-10
+    assert largest_difference(there, ncscope.measure(*samples.whole, **head)) < 1e-10
     assert not any(map(alive, of_ray(descendants(os.getpid()))))
 
 
 def test_a_killed_command_goes_on_with_the_finished_shards(tmp_path) -> None:
     samples = cut_of((150_000,) * 8)
-    files = saved(tmp_path, samples, (".parquet",))
+    files = save_shards(tmp_path, samples, (".parquet",))
     np.savez(tmp_path / "head.npz", weight=samples.weight, bias=samples.bias)
     command = [Path(sys.executable).with_name("ncscope"), "measure", "*.parquet", "--json"]
     command += ["--weight", "head.npz", "--cluster", "local"]

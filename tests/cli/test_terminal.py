@@ -109,7 +109,7 @@ def test_only_files_are_written(run: Run) -> None:
     assert Path("pipe.html").is_fifo()
 
 
-def printed(what: object, width: int = 60) -> str:
+def render_text(what: object, width: int = 60) -> str:
     out = StringIO()
     Terminal(file=out, width=width).print(what)
     return out.getvalue()
@@ -120,10 +120,10 @@ def test_all_that_is_printed_passes_one_place() -> None:
     table.add_row(ODD)
     table.add_row(Text.assemble("in ", (ODD, "red"), " styles"))
     for what in (ODD, Text(ODD), table):
-        text = printed(what)
+        text = render_text(what)
         assert SHOWN.replace(" ", "") in re.sub(r"\s+", "", text)
         assert not RAW.search(text)
-    assert printed("two\nlines") == "two\nlines\n"
+    assert render_text("two\nlines") == "two\nlines\n"
 
 
 def live(monkeypatch: pytest.MonkeyPatch, module: object) -> StringIO:

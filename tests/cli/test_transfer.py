@@ -10,21 +10,20 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from ncscope.api.named_checkpoints import rank_models
-from ncscope.api.named_images import ImageOptions, training_and_test_images
+from ncscope.api.named_images import ImageOptions, read_image_splits
 from ncscope.cli import main
-from ncscope.cli.transfer import repeated
+from ncscope.cli.transfer import repeat_option
 from ncscope.data.catalogue import load
-from ncscope.data.downstream_sets import seen_as
+from ncscope.data.downstream_sets import prepare_like
 from ncscope.data.folders import read_folder
 from ncscope.models.forward import features_and_logits
 from ncscope.models.networks.catalogue import build
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.statistics import finish
-from ncscope.transfer import rank_checkpoints
-from ncscope.transfer.empirical_predictions import leep, nce
-from ncscope.transfer.inputs import checked_labelled
-from ncscope.transfer.ranking import hold_out, ranked
-from ncscope.transfer.scoring import moment_scores
+from ncscope.transfer import leep, nce, rank_checkpoints
+from ncscope.transfer.ranking import hold_out, score_checkpoint
+from ncscope.transfer.samples import check_downstream
+from ncscope.transfer.scores.all_scores import moment_scores
 
 timm = pytest.importorskip("timm")
 
@@ -84,7 +83,7 @@ def features_of(model: torch.nn.Module, images) -> torch.Tensor:
         return features_and_logits(model, inputs)[0]
 
 
-def found_in(out: str) -> dict:
+def parse_output(out: str) -> dict:
     return json.loads(out, parse_constant=pytest.fail)
 
 
@@ -98,11 +97,9 @@ def test_networks_of_the_catalogue_see_images_as_those_that_they_were_trained_on
     words = ["--models", *models, "--data", "photos", "--pretraining", "digits"]
     code, out, err = run(*words, "--json")
     assert (code, err) == (0, "")
-    found = found_in(out)
+    found = parse_output(out)
     source = load("digits").train
-    through = seen_as(
-        training_and_test_images(ImageOptions("photos"), seed=0), load("digits")
-    ).train
+    through = prepare_like(read_image_splits(ImageOptions("photos"), seed=0), load("digits")).train
     parts = {part: read_folder(Path("photos", part), "train") for part in ("train", "test", "val")}
     seen = {part: images.through(through.preprocessing) for part, images in parts.items()}
     for each in found["checkpoints"]:
@@ -110,14 +107,14 @@ def test_networks_of_the_catalogue_see_images_as_those_that_they_were_trained_on
         rows = {part: (features_of(model, own), own.labels) for part, own in seen.items()}
         first = ClassMoments(10, rows["train"][0].shape[1])
         first.update(features_of(model, source), source.labels)
-        samples = {part: checked_labelled(*own) for part, own in rows.items()}
+        samples = {part: check_downstream(*own) for part, own in rows.items()}
         given = {"validation": samples["val"], "pretraining": first}
-        known = ranked("", samples["train"], samples["test"], **given)
+        known = score_checkpoint("", samples["train"], samples["test"], **given)
         assert (each["accuracy"], each["strength"]) == (known.accuracy, known.strength)
         # Float32 features of one network move the fit of NLEEP's mixture; NCTI compares networks.
         read = {key: each["scores"][key] for key in known.scores if key != "nleep"}
         assert read == pytest.approx({key: known.scores[key] for key in read}, rel=1e-4, abs=1e-9)
-        both = samples["train"].joined(samples["val"])
+        both = samples["train"].join(samples["val"])
         theta = model.classifier(torch.cat([rows["train"][0], rows["val"][0]])).softmax(1).detach()
         assert each["scores"]["leep"] == pytest.approx(float(leep(both, theta)), rel=1e-4)
         assert each["scores"]["nce"] == pytest.approx(float(nce(both, theta.argmax(1))))
@@ -142,7 +139,7 @@ def test_models_of_timm_on_photographs_with_the_set_they_were_trained_on(run):
     words = ["--models", *names, "--data", "photos", "--pretraining", "first", "--json"]
     code, out, err = run(*words, "--measure", "mean-per-class", "--batch-size", "4")
     assert (code, err) == (0, "")
-    found = found_in(out)
+    found = parse_output(out)
     assert (found["train"], found["test"], found["measure"]) == (18, 6, "mean per class")
     assert_pretraining_is_of_all_images(found["checkpoints"])
 
@@ -197,7 +194,7 @@ def test_weights_in_a_checkpoint_with_an_average(run):
     for key in ([], ["--weights-key", "state_dict"], ["--weights-key", "state_dict_ema"]):
         code, out, err = run("--models", name, *words, *key)
         assert (code, err.splitlines()[-1]) == (0, f"{name}: weights: prefix 'module.' removed")
-        found[" ".join(key)] = found_in(out)["checkpoints"][0]["scores"]
+        found[" ".join(key)] = parse_output(out)["checkpoints"][0]["scores"]
     plain, asked, averaged = found.values()
     assert plain == asked != averaged
 
@@ -217,7 +214,7 @@ def test_features_in_files(run):
     assert (code, err) == (0, "")
     said = (*files, "LogME", "Two checkpoints: any score would", f"Written: {target}")
     assert all(words in out for words in said)
-    found = found_in(Path(target).read_text())
+    found = parse_output(Path(target).read_text())
     labels = samples(0)["labels"]
     known = rank_checkpoints({name: np.load(name)["features"] for name in files}, labels, seed=3)
     assert [each["name"] for each in found["checkpoints"]] == known.order == files[::-1]
@@ -240,7 +237,7 @@ def test_results_on_other_sets_and_source_probabilities_from_files(run):
     assert "Without looking at a set" not in out  # the titles are those of the page
     said = ("Weighted tau", "2 sets and 4 models", "other sets ↑")
     assert all(words in " ".join(out.split()) for words in said)
-    found = found_in(Path("r.json").read_text())
+    found = parse_output(Path("r.json").read_text())
     scores = {each["name"]: each["scores"] for each in found["checkpoints"]}
     high = float(np.sqrt(1.5))  # a alone is counted
     assert [scores[file]["other_sets"] for file in files] == pytest.approx([-high, 0, high])
@@ -250,7 +247,7 @@ def test_results_on_other_sets_and_source_probabilities_from_files(run):
         (1 + 0) / 2
     )
     labels = samples(0)["labels"]
-    train = checked_labelled(np.zeros((60, 1)), labels).subset(~hold_out(torch.tensor(labels), 0))
+    train = check_downstream(np.zeros((60, 1)), labels).select(~hold_out(torch.tensor(labels), 0))
     theta = np.eye(3)[np.append(labels[:-1], 0)][~hold_out(torch.tensor(labels), 0).numpy()]
     assert {each["leep"] for each in scores.values()} == {float(leep(train, theta))}
     assert not {"nleep", "parc"} & scores[files[0]].keys()
@@ -373,4 +370,4 @@ def test_a_model_whose_features_are_not_finite_is_named(run):
 def test_an_option_is_repeated_before_each_of_its_values():
     words = ["--models", "a", "b", "--json", "--models=c", "d", "-h", "e"]
     once = ["--models", "a", "--models", "b", "--json", "--models=c", "--models", "d", "-h", "e"]
-    assert repeated(words, "--models") == once
+    assert repeat_option(words, "--models") == once

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ncscope.data.digits import digits
+from ncscope.data.digits import read_digits
 
 IMAGES, CLASSES = 1797, 10
 
@@ -14,19 +14,19 @@ def rows(tensor: torch.Tensor) -> list[tuple[float, ...]]:
 
 def pixels(split_seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Both halves in the original grey levels, which scaling by the training set hides."""
-    train, test = (part.tensors[0] for part in digits(seed=split_seed))
+    train, test = (part.tensors[0] for part in read_digits(seed=split_seed))
     lowest = train.min()
     scale = 16 / (train.max() - lowest)
     return ((train - lowest) * scale).round(), ((test - lowest) * scale).round()
 
 
 def test_same_seed_same_split() -> None:
-    for first, again in zip(digits(seed=3), digits(seed=3), strict=True):
+    for first, again in zip(read_digits(seed=3), read_digits(seed=3), strict=True):
         assert all(map(torch.equal, first.tensors, again.tensors))
 
 
 def test_another_seed_another_split() -> None:
-    assert not torch.equal(digits(seed=0).test.tensors[1], digits(seed=1).test.tensors[1])
+    assert not torch.equal(read_digits(seed=0).test.tensors[1], read_digits(seed=1).test.tensors[1])
 
 
 def test_every_image_is_in_one_half() -> None:
@@ -38,7 +38,7 @@ def test_every_image_is_in_one_half() -> None:
 
 @pytest.mark.parametrize("share", [0.2, 0.5])
 def test_classes_are_split_alike(share: float) -> None:
-    train, test = digits(share)
+    train, test = read_digits(share)
     held_out = test.tensors[1].bincount(minlength=CLASSES)
     everything = held_out + train.tensors[1].bincount(minlength=CLASSES)
     assert int(everything.sum()) == IMAGES
@@ -47,14 +47,14 @@ def test_classes_are_split_alike(share: float) -> None:
 
 @pytest.mark.parametrize("deviation", [1.0, 0.3])
 def test_pixels_are_scaled_by_the_training_set(deviation: float) -> None:
-    train, test = (part.tensors[0] for part in digits(deviation=deviation))
+    train, test = (part.tensors[0] for part in read_digits(deviation=deviation))
     assert train.mean().item() == pytest.approx(0, abs=1e-5)
     assert train.std().item() == pytest.approx(deviation, rel=1e-5)
     assert test.std().item() != pytest.approx(deviation, rel=1e-5)
 
 
 def test_types_and_shapes() -> None:
-    train, test = digits()
+    train, test = read_digits()
     for part, count in ((train, 1437), (test, 360)):
         images, labels = part.tensors
         assert images.shape == (count, 64)

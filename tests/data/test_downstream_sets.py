@@ -9,7 +9,7 @@ import torch
 from torchvision import datasets
 
 from ncscope.data.catalogue import CATALOGUE, load
-from ncscope.data.downstream_sets import seen_as
+from ncscope.data.downstream_sets import prepare_like
 from ncscope.data.images import ImageData, Images
 from ncscope.errors import InputError
 from ncscope.lab.papers.vci.published import DOWNSTREAM
@@ -161,7 +161,7 @@ def test_small_images_are_enlarged_and_not_padded(tmp_path, monkeypatch) -> None
     written = write_cifar(datasets.CIFAR10, tmp_path, monkeypatch)
     DOWNSTREAM_WRITERS["flowers"](tmp_path, monkeypatch)
     cifar, photographs = load("cifar10", tmp_path), load("flowers", tmp_path, size=48)
-    seen = seen_as(cifar, photographs)
+    seen = prepare_like(cifar, photographs)
     assert seen.shape == seen.train[0][0].shape == (3, 48, 48)
     assert seen.train.preprocessing.traits.mean == photographs.train.preprocessing.traits.mean
     means = levels(seen.train, 0).mean((1, 2)), written.train[0][0].mean((1, 2))
@@ -170,7 +170,7 @@ def test_small_images_are_enlarged_and_not_padded(tmp_path, monkeypatch) -> None
 
 def test_a_network_of_grey_images_sees_the_luma(tmp_path, monkeypatch) -> None:
     written = DOWNSTREAM_WRITERS["flowers"](tmp_path, monkeypatch)
-    seen = seen_as(load("flowers", tmp_path), load("digits", size=40))
+    seen = prepare_like(load("flowers", tmp_path), load("digits", size=40))
     assert seen.validation is not None
     assert seen.shape == (1, 40, 40)
     for part, images in (("train", seen.train), ("validation", seen.validation)):
@@ -183,7 +183,7 @@ def test_a_network_of_grey_images_sees_the_luma(tmp_path, monkeypatch) -> None:
 
 
 def test_batches_are_seen_as_single_images_are() -> None:
-    seen = seen_as(load("digits"), load("patterns"))
+    seen = prepare_like(load("digits"), load("patterns"))
     batch = seen.test.__getitems__([3, 5])
     for (pixels, label), place in zip(batch, (3, 5), strict=True):
         torch.testing.assert_close(pixels, seen.test[place][0])
@@ -194,11 +194,11 @@ def test_batches_are_seen_as_single_images_are() -> None:
 def test_a_part_of_a_set_is_seen_as_that_part() -> None:
     digits = load("digits")
     part = replace(digits, test=digits.test.subset(torch.tensor([7, 2])))
-    whole, few = (seen_as(data, load("patterns")).test for data in (digits, part))
+    whole, few = (prepare_like(data, load("patterns")).test for data in (digits, part))
     assert few.labels.tolist() == digits.test.labels[[7, 2]].tolist()
     assert torch.equal(few[1][0], whole[2][0])
 
 
 def test_images_larger_than_the_network_s_input_are_refused() -> None:
     with pytest.raises(InputError, match=r"at most 8 pixels a side.*found 16 of patterns"):
-        seen_as(load("patterns"), load("digits"))
+        prepare_like(load("patterns"), load("digits"))

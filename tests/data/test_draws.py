@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from ncscope.data.draws import generator, seeded, stream_seed
+from ncscope.data.draws import generator, seed_global_generator, stream_seed
 
 
 def test_nearby_numbers_have_seeds_of_their_own():
@@ -24,7 +24,7 @@ def test_the_global_generator_goes_on_as_before():
     alone = torch.rand(2)
     torch.default_generator.manual_seed(5)
     first = torch.rand(())
-    with seeded(1, 2):
+    with seed_global_generator(1, 2):
         inside = torch.rand(())
     assert torch.equal(torch.stack([first, torch.rand(())]), alone)
     assert torch.equal(inside, torch.rand((), generator=generator(1, 2)))
@@ -32,6 +32,6 @@ def test_the_global_generator_goes_on_as_before():
 
 def test_it_is_restored_after_an_error():
     state = torch.default_generator.get_state()
-    with pytest.raises(RuntimeError), seeded(0):
+    with pytest.raises(RuntimeError), seed_global_generator(0):
         torch.rand(2) @ torch.rand(3)
     assert torch.equal(torch.default_generator.get_state(), state)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ncscope.data.folders import class_names, read_folder, splits_of
+from ncscope.data.folders import list_classes, list_splits, read_folder
 from ncscope.errors import InputError
 
 
@@ -23,8 +23,8 @@ def write(folder: Path, **counts: int) -> None:
 def test_classes_have_one_number_in_all_splits(tmp_path):
     write(tmp_path / "train", a=2, b=1, c=1)
     write(tmp_path / "val", c=1, b=2, d=1)
-    assert splits_of(tmp_path) == ["train", "test"]
-    assert class_names(tmp_path) == ["a", "b", "c", "d"]
+    assert list_splits(tmp_path) == ["train", "test"]
+    assert list_classes(tmp_path) == ["a", "b", "c", "d"]
     assert read_folder(tmp_path, "train").labels.tolist() == [0, 0, 1, 2]
     test = read_folder(tmp_path, "test")
     assert test.labels.tolist() == [1, 1, 2, 3]
@@ -35,16 +35,16 @@ def test_beside_test_images_those_in_val_are_to_validate(tmp_path):
     write(tmp_path / "train", a=1, c=1)
     write(tmp_path / "test", a=1)
     write(tmp_path / "val", b=1, c=2)
-    assert splits_of(tmp_path) == ["train", "test", "validation"]
-    assert class_names(tmp_path) == ["a", "b", "c"]
-    found = {split: read_folder(tmp_path, split).labels.tolist() for split in splits_of(tmp_path)}
+    assert list_splits(tmp_path) == ["train", "test", "validation"]
+    assert list_classes(tmp_path) == ["a", "b", "c"]
+    found = {split: read_folder(tmp_path, split).labels.tolist() for split in list_splits(tmp_path)}
     assert found == {"train": [0, 2], "test": [0], "validation": [1, 2, 2]}
 
 
 def test_classes_in_the_folder_itself_are_every_split(tmp_path):
     write(tmp_path, x=1, y=2)
-    assert splits_of(tmp_path) == []
-    assert class_names(tmp_path) == ["x", "y"]
+    assert list_splits(tmp_path) == []
+    assert list_classes(tmp_path) == ["x", "y"]
     assert read_folder(tmp_path, "test").labels.tolist() == [0, 1, 1]
 
 

@@ -54,13 +54,13 @@ def test_a_subset_of_a_subset_has_the_right_images(images):
 
 
 def test_a_balanced_subset_has_as_many_of_each_class(images):
-    assert images.balanced(50, seed=1).labels.bincount().tolist() == [5] * 10
+    assert images.draw_balanced(50, seed=1).labels.bincount().tolist() == [5] * 10
 
 
 @pytest.mark.parametrize("augmentation", ["none", "crop-flip"])
 @pytest.mark.parametrize("drawn", [False, True])
 def test_a_batch_is_its_items(augmentation, drawn):
-    images = load("patterns", augmentation=augmentation, size=20).train.balanced(30)
+    images = load("patterns", augmentation=augmentation, size=20).train.draw_balanced(30)
     keys = [Draw(0, 2, i) if drawn else i for i in (29, 0, 7)]
     for (image, label), key in zip(images.__getitems__(keys), keys, strict=True):
         assert torch.equal(image, images[key][0])
@@ -69,18 +69,18 @@ def test_a_batch_is_its_items(augmentation, drawn):
 
 def test_a_balanced_training_set_has_equally_many_of_each_class_and_the_same_test_set():
     whole = load("digits")
-    half = whole.balanced(700, seed=3)
+    half = whole.draw_balanced(700, seed=3)
     assert half.train.labels.bincount().tolist() == [70] * 10
     assert half.test is whole.test
     image, label = half.train[5]
     place = int(half.train._positions[5])
     assert torch.equal(image, whole.train[place][0])
     assert label == whole.train[place][1]
-    assert not torch.equal(half.train._positions, whole.balanced(700, seed=4).train._positions)
+    assert not torch.equal(half.train._positions, whole.draw_balanced(700, seed=4).train._positions)
 
 
 @pytest.mark.parametrize("size", [5, 705, 1430])
 def test_a_training_set_that_cannot_be_balanced_is_refused(size):
     whole = load("digits")  # 1,437 images, 139 of an eight
     with pytest.raises(InputError, match=rf"a multiple of 10 up to 1,390 .* found {size:,};"):
-        whole.balanced(size, seed=0)
+        whole.draw_balanced(size, seed=0)

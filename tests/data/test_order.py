@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ncscope.data.draws import Draw
 from ncscope.data.order import (
     EpochBatches,
-    balanced_subset,
+    draw_balanced_subset,
     epoch_order,
     process_share,
 )
@@ -75,7 +75,7 @@ def test_shares_cover_all_once_and_differ_by_one_at_most(count, world):
 def test_subsets_are_as_balanced_as_can_be(data):
     labels = torch.tensor(data.draw(st.lists(st.integers(0, 5), min_size=1, max_size=60)))
     size = data.draw(st.integers(1, len(labels)))
-    chosen = balanced_subset(labels, size, seed=0)
+    chosen = draw_balanced_subset(labels, size, seed=0)
     assert len(chosen.unique()) == len(chosen) == size
     there, taken = labels.bincount(minlength=6), labels[chosen].bincount(minlength=6)
     # No class that has more to give gives less than another by more than one.
@@ -84,11 +84,11 @@ def test_subsets_are_as_balanced_as_can_be(data):
 
 def test_subsets_depend_on_the_seed_alone():
     labels = torch.arange(100) % 10
-    assert torch.equal(balanced_subset(labels, 33, 1), balanced_subset(labels, 33, 1))
-    assert not torch.equal(balanced_subset(labels, 33, 1), balanced_subset(labels, 33, 2))
+    assert torch.equal(draw_balanced_subset(labels, 33, 1), draw_balanced_subset(labels, 33, 1))
+    assert not torch.equal(draw_balanced_subset(labels, 33, 1), draw_balanced_subset(labels, 33, 2))
 
 
 @pytest.mark.parametrize("size", [0, 11])
 def test_subsets_that_cannot_be_are_refused(size):
     with pytest.raises(InputError, match=f"found {size}"):
-        balanced_subset(torch.zeros(10, dtype=torch.int64), size, 0)
+        draw_balanced_subset(torch.zeros(10, dtype=torch.int64), size, 0)

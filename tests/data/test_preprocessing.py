@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 from torchvision.transforms.v2 import AutoAugmentPolicy
 
-from ncscope.data.draws import seeded
+from ncscope.data.draws import seed_global_generator
 from ncscope.data.preprocessing import AUGMENTATIONS, Preprocessing, Traits
 from ncscope.errors import InputError
 
@@ -29,19 +29,19 @@ def grey(image: torch.Tensor) -> torch.Tensor:
 
 
 def trained(augmentation, seed, **kwargs) -> torch.Tensor:
-    with seeded(seed):
-        return grey(Preprocessing(traits(**kwargs), augmentation).trained(picture()))
+    with seed_global_generator(seed):
+        return grey(Preprocessing(traits(**kwargs), augmentation).prepare_random(picture()))
 
 
 def test_pixels_are_centred_and_scaled_by_channel():
-    image = Preprocessing(traits()).measured(picture())
+    image = Preprocessing(traits()).prepare_plain(picture())
     for channel in range(3):
         expected = (picture()[channel] / 255 - MEAN[channel]) / DEVIATION[channel]
         torch.testing.assert_close(image[channel], expected)
 
 
 def test_small_images_are_padded_with_black():
-    image = grey(Preprocessing(traits(size=21)).measured(picture()))
+    image = grey(Preprocessing(traits(size=21)).prepare_plain(picture()))
     assert image.shape == (3, 21, 21)
     assert torch.equal(image[:, 2:18, 2:18], picture().float())
     assert image.sum() == picture().sum()
@@ -50,7 +50,7 @@ def test_small_images_are_padded_with_black():
 def test_photographs_are_resized_and_cropped_at_the_centre():
     array = np.zeros((256, 512, 3), np.uint8)
     array[:, 256:] = 255
-    image = grey(Preprocessing(traits(224, None)).measured(Image.fromarray(array)))
+    image = grey(Preprocessing(traits(224, None)).prepare_plain(Image.fromarray(array)))
     assert image.shape == (3, 224, 224)
     assert image[:, :, :112].max() == 0
     assert image[:, :, 112:].min() == 255
@@ -106,8 +106,8 @@ def test_every_augmentation_works_on_grey_and_colour(augmentation, channels):
     known = Traits(16, 16, MEAN[:channels], DEVIATION[:channels], True, AutoAugmentPolicy.SVHN)
     steps = Preprocessing(known, augmentation)
     for seed in range(15):
-        with seeded(seed):
-            image = steps.trained(picture()[:channels])
+        with seed_global_generator(seed):
+            image = steps.prepare_random(picture()[:channels])
         assert image.shape == (channels, 16, 16)
         assert image.isfinite().all()
 
@@ -115,8 +115,8 @@ def test_every_augmentation_works_on_grey_and_colour(augmentation, channels):
 @pytest.mark.parametrize("augmentation", [a for a in AUGMENTATIONS if a[:3] != "ref"])
 def test_photographs_are_augmented_to_the_input_size(augmentation):
     photograph = Image.fromarray(picture(40).permute(1, 2, 0).numpy())
-    with seeded(0):
-        image = Preprocessing(traits(24, None), augmentation).trained(photograph)
+    with seed_global_generator(0):
+        image = Preprocessing(traits(24, None), augmentation).prepare_random(photograph)
     assert image.shape == (3, 24, 24)
 
 
@@ -140,8 +140,6 @@ def test_unknown_augmentations_are_refused():
 
 def test_autoaugment_mirrors_nothing_that_must_not_be():
     known = traits(mirrored=False)
-    names = [
-        type(step).__name__ for step in Preprocessing(known, "autoaugment")._changed.transforms
-    ]
+    names = [type(step).__name__ for step in Preprocessing(known, "autoaugment")._random.transforms]
     assert "RandomHorizontalFlip" not in names
     assert "AutoAugment" in names

@@ -7,7 +7,7 @@ import pytest
 
 from ncscope.lab.transfer_zoo import Zoo
 from ncscope.lab.zoo.design import networks, targets_of
-from ncscope.transfer.advice import CONDITIONS, evidence
+from ncscope.transfer.advice import CONDITIONS, read_evidence
 from tests.docs.pages import ROOT
 
 sys.path.insert(0, str(ROOT / "docs" / "figures"))
@@ -38,7 +38,7 @@ def test_the_committed_cells_are_a_whole_zoo(zoo):
 
 def test_the_evidence_is_that_of_the_cells(zoo):
     assert json.loads(generator.evidence(zoo)) == json.loads(generator.EVIDENCE.read_text())
-    assert set(evidence()) == set(CONDITIONS)
+    assert set(read_evidence()) == set(CONDITIONS)
 
 
 @pytest.mark.slow
@@ -65,7 +65,7 @@ def test_another_seed_of_the_bootstrap_gives_the_same_verdicts(zoo):
 
 
 def test_numbers_in_the_text_are_those_of_the_evidence():
-    usual, tuned = evidence()["usual"], evidence()["tuned"]
+    usual, tuned = read_evidence()["usual"], read_evidence()["tuned"]
     assert f"is {usual['explained_entropy'].value:.2f}, that of" in PAGE
     assert f"LogME, {usual['log_me'].value:.2f}." in PAGE
     assert f"of ours is {tuned['explained_entropy'].value:.2f}, of LEEP" in PAGE

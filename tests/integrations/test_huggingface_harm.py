@@ -309,7 +309,7 @@ def test_copies_of_the_model_leave_the_callback_behind(tmp_path):
         hooks = each._forward_pre_hooks.values()
         assert [hook.__name__ for hook in hooks] == ["nothing"]
         each.eval()(**inputs)
-    assert callback._given is None
+    assert callback._batch_labels is None
 
 
 def test_a_search_for_hyperparameters_keeps_its_objective(tmp_path):

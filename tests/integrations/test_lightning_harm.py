@@ -14,8 +14,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset
 
 import ncscope
 from ncscope.errors import InputError
-from ncscope.integrations.lightning import NeuralCollapseCallback
-from ncscope.integrations.lightning_loaders import can_be_read_again
+from ncscope.integrations.lightning import NeuralCollapseCallback, can_be_read_again
 from ncscope.integrations.recording import MeasurementWarning
 from ncscope.measurement.naming import HEADLINE, LAYER_HEADLINE
 

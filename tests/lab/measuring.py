@@ -7,7 +7,7 @@ from dataclasses import replace
 from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Event, Heartbeat, Observation, Results
 from ncscope.lab.runs.recipe import Part
-from ncscope.measurement.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import GeodesicRecord, LayerRecord, Measurement, ModelRecord
 from ncscope.report.claims import Claim
 from tests.lab.papers import halving
 from tests.lab.papers.halving import Halving
@@ -30,7 +30,7 @@ def parts(config: Halving) -> list[Part]:
     ]
 
 
-def probe(value: float) -> ProbeRecord:
+def probe(value: float) -> ModelRecord:
     """Two layers, of which one has a value that is undefined and one that is infinite."""
     cosine, size = math.tanh(value), abs(value)
     gram = [[1.0, cosine], [cosine, 1.0]]
@@ -40,7 +40,7 @@ def probe(value: float) -> ProbeRecord:
         LayerRecord("last", {"nc1": size, "nc2": math.inf}, (), 2, 4, 3, spectra, gram),
     )
     line = GeodesicRecord([0.0, 1.0], [value, 0.0], [value, 0.0], [0.5, 1.0], value, value)
-    return ProbeRecord(layers, ("stem", "last"), (0.0, 1.0), line)
+    return ModelRecord(layers, ("stem", "last"), (0.0, 1.0), line)
 
 
 def claims(config: Halving, results: Results) -> list[Claim]:

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from ncscope.lab.observations import Event, Heartbeat, Observation, Results
 from ncscope.lab.runs.recipe import Part, Study
 from ncscope.lab.runs.resources import Resources
-from ncscope.measurement.records import LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
 
 
 def observed(rows: Iterable[Mapping[str, Any]]) -> Results:
@@ -79,13 +79,13 @@ def measurement(
         epoch: Epochs completed.
         layers: Metrics by layer.
         spectra: Eigenvalues of the last layer.
-        given: Further fields of `ProbeRecord`, and of `Measurement`: split and values.
+        given: Further fields of `ModelRecord`, and of `Measurement`: split and values.
     """
     records = [LayerRecord(name, metrics, (), 10, 100, 8) for name, metrics in layers.items()]
     if spectra is not None:
         records[-1] = replace(records[-1], spectra=spectra)
     own = {key: given.pop(key) for key in ("split", "values") if key in given}
-    return Measurement(ProbeRecord(tuple(records), **given), epoch, run=part, **own)
+    return Measurement(ModelRecord(tuple(records), **given), epoch, run=part, **own)
 
 
 def measured(measurements: Iterable[Measurement]) -> Results:

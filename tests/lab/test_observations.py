@@ -17,7 +17,7 @@ from ncscope.lab.observations import (
     plain_event,
     together,
 )
-from ncscope.measurement.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import GeodesicRecord, LayerRecord, Measurement, ModelRecord
 
 NAN, INF = math.nan, math.inf
 ONE = Observation(7, 2, "test", "last", "a part", {"nc1": 0.25, "name": "odd", "count": 3})
@@ -30,7 +30,7 @@ def layer(name: str, **metrics: float) -> LayerRecord:
 
 
 GEODESIC = GeodesicRecord([0.0, 1.0], [2.0, INF], [0.5, NAN], [0.5, 1.0], 1.0, 2.0)
-PROBE = ProbeRecord(
+PROBE = ModelRecord(
     (layer("stem", nc1=2.0), layer("low", nc1=NAN), layer("last", nc1=INF, cdnv=INF)),
     ("low", "last"),
     (0.0, 1.0),
@@ -76,7 +76,7 @@ EVENTS: list[Recorded] = [
     ONE,
     Observation(0, 0, values={"nan": NAN, "inf": INF, "low": -INF}),
     MEASURED,
-    Measurement(ProbeRecord((LayerRecord("only", {}, (), 2, 4, 3),)), 0.5, "test", "run"),
+    Measurement(ModelRecord((LayerRecord("only", {}, (), 2, 4, 3),)), 0.5, "test", "run"),
 ]
 
 

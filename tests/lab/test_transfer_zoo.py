@@ -34,8 +34,8 @@ from ncscope.lab.zoo.results import Cell
 from ncscope.lab.zoo.tables import quality_table
 from ncscope.lab.zoo.values import FEW, Sample, few_of
 from ncscope.lab.zoo.verdicts import PUBLISHED, claims_on
-from ncscope.transfer.explained_entropy import explained_entropy
-from ncscope.transfer.inputs import checked_labelled
+from ncscope.transfer.samples import check_downstream
+from ncscope.transfer.scores.explained_entropy import explained_entropy
 
 pytestmark = [
     pytest.mark.usefixtures("unchecked_signatures_of_module"),  # most of the time, otherwise
@@ -144,7 +144,7 @@ def test_the_kept_features_are_those_that_were_scored(whole, folder):
         assert {"train", "train_labels", "test", "test_labels", "probabilities"} <= set(kept)
         assert (TUNED_ACCURACY in kept) == ((row.part, row.split) in tuned_cells())
         chosen = few_of(kept["train_labels"]) if row[IMAGES] == A_FEW else slice(None)
-        samples = checked_labelled(kept["train"][chosen], kept["train_labels"][chosen])
+        samples = check_downstream(kept["train"][chosen], kept["train_labels"][chosen])
         assert row["explained_entropy"] == pytest.approx(explained_entropy(samples).value)
         assert row["classes"] == len(kept["train_labels"].unique())
         assert row["dim"] == kept["train"].shape[1]

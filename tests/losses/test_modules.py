@@ -34,11 +34,6 @@ CASES = {
         (H, W),
         brute_force.decay(RAW[0], RAW[2], 0.3, 0.1),
     ),
-    "SquaredErrorLoss()": (
-        losses.SquaredErrorLoss(),
-        (Z, Y),
-        brute_force.squared_error(Z.numpy(), RAW[1], 1, 1),
-    ),
     "RescaledSquaredErrorLoss(factor=15.0, target=30.0)": (
         losses.RescaledSquaredErrorLoss(15.0, 30.0),
         (Z, Y),

@@ -11,7 +11,7 @@ from ncscope.losses.pseudo_labels import (
     class_thresholds,
     consistency_loss,
     fairness_loss,
-    trusted,
+    mark_trusted,
 )
 from tests.lab.training.semi_supervised import restated
 
@@ -34,7 +34,7 @@ def test_a_step_is_the_papers_formulas(seed: int) -> None:
     p, h = torch.tensor(state.p), torch.tensor(state.h)
     thresholds = class_thresholds(torch.tensor(state.tau), p.double())
     np.testing.assert_allclose(thresholds, state.thresholds(), rtol=1e-6)
-    ours = trusted(weak.softmax(1), thresholds)
+    ours = mark_trusted(weak.softmax(1), thresholds)
     assert ours.tolist() == mask
     cost = consistency_loss(strong, weak.argmax(1), ours)
     assert float(cost) == pytest.approx(restated.consistency(q, views, mask), rel=1e-12)

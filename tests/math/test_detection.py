@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from ncscope.math.detection import Detection, detection, share_interval
+from ncscope.math.detection import Detection, compare_scores, share_interval
 
 Scores = list[int]
 some_scores = st.lists(st.integers(-3, 3), min_size=1, max_size=45)
@@ -15,7 +15,7 @@ some_scores = st.lists(st.integers(-3, 3), min_size=1, max_size=45)
 
 def of(inside: Scores, outside: Scores, weights: list[float] | None = None) -> Detection:
     each = [torch.tensor([[float(s), 0.0] for s in scores]) for scores in (inside, outside)]
-    return detection(*each, None if weights is None else torch.tensor(weights))
+    return compare_scores(*each, None if weights is None else torch.tensor(weights))
 
 
 @given(some_scores, some_scores)
@@ -44,9 +44,9 @@ def test_all_scores_equal() -> None:
 def test_rounding_does_not_decide_an_order() -> None:
     inside = torch.tensor([[1.0, 1e-15], [2.0, 1e-15]], dtype=torch.float64)
     outside = torch.tensor([[1 + 5e-16, 1e-15], [1 + 9e-16, 1e-15]], dtype=torch.float64)
-    assert detection(inside, outside).auroc == 0.75
+    assert compare_scores(inside, outside).auroc == 0.75
     outside[:, 1] = inside[:, 1] = 0
-    assert detection(inside, outside).auroc == 0.5
+    assert compare_scores(inside, outside).auroc == 0.5
 
 
 @given(some_scores, some_scores, st.data())
@@ -86,7 +86,7 @@ def test_an_interval_of_a_share_is_wilsons_to_second_order() -> None:
 
 
 def test_nan_makes_the_values_undefined() -> None:
-    found = detection(torch.tensor([[torch.nan, 0.0]]), torch.tensor([[1.0, 0.0]]))
+    found = compare_scores(torch.tensor([[torch.nan, 0.0]]), torch.tensor([[1.0, 0.0]]))
     assert np.isnan([found.auroc, found.fpr95, found.standard_error]).all()
 
 
@@ -96,6 +96,6 @@ def test_standard_error_covers_the_spread_over_draws() -> None:
     draws = []
     for _ in range(400):
         both = (rng.normal(1.0, 1.0, 60), rng.normal(0.0, 2.0, 40))
-        draws.append(detection(*(torch.tensor(np.c_[s, 0 * s]) for s in both)))
+        draws.append(compare_scores(*(torch.tensor(np.c_[s, 0 * s]) for s in both)))
     spread = np.std([each.auroc for each in draws])
     assert np.mean([each.standard_error for each in draws]) == pytest.approx(spread, rel=0.1)

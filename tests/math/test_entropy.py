@@ -7,13 +7,12 @@ import torch
 
 from ncscope.math import entropy
 from ncscope.math.entropy import (
-    _Bracket,
-    _estimate,
     _Lanczos,
-    _share_of_entropy,
+    average_probes,
     entropy_of_spectrum,
-    estimated_entropy,
+    estimate_entropy,
     gram_entropy,
+    largest_contribution,
     spectral_entropy,
 )
 
@@ -91,7 +90,7 @@ def test_error_bars_are_honest(name):
     spectrum = SPECTRA[name]
     scores = []
     for seed in range(20):
-        found = estimated_entropy(
+        found = estimate_entropy(
             lambda block: spectrum[:, None] * block,
             300,
             float(spectrum.sum()),
@@ -119,7 +118,7 @@ def test_no_sketch_is_made_where_no_eigenvalue_matters_by_itself(name):
 
         generator = torch.Generator().manual_seed(seed)
         trace = float(SPECTRA[name].sum())
-        found = estimated_entropy(product, 300, trace, 0.06, generator, largest=largest)
+        found = estimate_entropy(product, 300, trace, 0.06, generator, largest=largest)
         return found, sum(columns)
 
     found = [estimate(share, seed) for seed in range(20)]
@@ -146,7 +145,7 @@ def test_few_probes_know_how_little_they_know(count):
     scores = []
     for seed in range(60):
         generator = torch.Generator().manual_seed(seed)
-        found = estimated_entropy(
+        found = estimate_entropy(
             lambda block: matrix @ block, size, 1.0, 0.06, generator, largest=large
         )
         scores.append((found.mean - exact) / found.standard_error)
@@ -171,10 +170,9 @@ PARTS = {  # of the error: sketch's bracket, quadratic forms, their bracket, one
 def test_the_error_of_an_estimate_by_hand(name):
     sketch, forms, width, missed, error = PARTS[name]
     upper, lower = [x + width / 2 for x in forms], [x - width / 2 for x in forms]
-    found = _estimate(_Bracket(*sketch), upper, lower, missed, depth=7, size=90)
-    assert found.mean == pytest.approx(5.0, rel=1e-14)  # 2 of the sketch, 3 of the probes
-    assert found.standard_error == pytest.approx(error, rel=1e-14, abs=1e-15)
-    assert (found.probes, found.depth, found.size) == (5, 7, 90)
+    mean, width = average_probes(sketch, upper, lower, missed)
+    assert mean == pytest.approx(5.0, rel=1e-14)  # 2 of the sketch, 3 of the probes
+    assert width == pytest.approx(error, rel=1e-14, abs=1e-15)
 
 
 @pytest.mark.parametrize(
@@ -182,12 +180,12 @@ def test_the_error_of_an_estimate_by_hand(name):
     [(0.0, 0.0), (0.1, 0.1 * math.log(10)), (math.exp(-1), math.exp(-1)), (1.0, math.exp(-1))],
 )
 def test_the_largest_share_of_one_eigenvalue(largest, most):
-    assert _share_of_entropy(largest) == pytest.approx(most, rel=1e-14)
+    assert largest_contribution(largest) == pytest.approx(most, rel=1e-14)
 
 
 def test_a_single_direction_has_no_entropy_and_leaves_nothing_to_the_probes():
     generator = torch.Generator().manual_seed(0)
-    found = estimated_entropy(lambda block: 3 * block, 1, 3.0, 0.05, generator)
+    found = estimate_entropy(lambda block: 3 * block, 1, 3.0, 0.05, generator)
     assert found.mean == pytest.approx(0, abs=1e-14)
     assert found.standard_error == pytest.approx(0, abs=1e-14)
 
@@ -196,7 +194,7 @@ def test_a_seed_gives_the_same_estimate():
     def estimate(seed):
         spectrum = SPECTRA["linear"]
         generator = torch.Generator().manual_seed(seed)
-        return estimated_entropy(lambda v: spectrum[:, None] * v, 300, 150.0, 0.05, generator)
+        return estimate_entropy(lambda v: spectrum[:, None] * v, 300, 150.0, 0.05, generator)
 
     assert estimate(0) == estimate(0)
     assert estimate(0) != estimate(1)
@@ -208,11 +206,12 @@ def test_the_brackets_of_the_sketch_add_up_to_a_small_share_of_the_error(name, m
 
     def spied(head, *rest):
         heads.append(head)
-        return _estimate(head, *rest)
+        return average_probes(head, *rest)
 
-    monkeypatch.setattr(entropy, "_estimate", spied)
+    monkeypatch.setattr(entropy, "average_probes", spied)
     spectrum, error = SPECTRA[name], 0.01
     generator = torch.Generator().manual_seed(0)
     trace = float(spectrum.sum())
-    estimated_entropy(lambda v: spectrum[:, None] * v, 300, trace, error, generator)
-    assert 0 <= heads[0].high - heads[0].low <= 0.2 * error
+    found = estimate_entropy(lambda v: spectrum[:, None] * v, 300, trace, error, generator)
+    assert 0 <= heads[0][0] - heads[0][1] <= 0.2 * error
+    assert (found.probes, found.size) == (8 * len(heads), 300)

@@ -10,10 +10,10 @@ from ncscope.math.powers import (
     exponent_beyond,
     exponent_of,
     goes_beyond,
-    in_unit,
     largest_magnitude,
-    moderated,
+    rescale_rows,
     times_power,
+    times_power_or_nan,
 )
 
 LEAST = 2.0**-1022  # the smallest normal number
@@ -59,7 +59,7 @@ def test_times_a_power_of_two(value: float, exponent: int, expected: float) -> N
     ],
 )
 def test_a_value_in_another_unit(value: float, exponent: int, expected: float) -> None:
-    assert in_unit(value, exponent) == pytest.approx(expected, rel=0, abs=0, nan_ok=True)
+    assert times_power_or_nan(value, exponent) == pytest.approx(expected, rel=0, abs=0, nan_ok=True)
 
 
 def test_the_largest_magnitude_is_of_either_sign() -> None:
@@ -119,7 +119,7 @@ def rows(*values: list[float]) -> Tensor:
 
 def test_rows_in_range_are_left_alone() -> None:
     kept = rows([3.0, 4.0], [2.0**470, 0.0], [0.0, 2.0**-470])
-    found, length = moderated(kept)
+    found, length = rescale_rows(kept)
     assert found is kept
     assert length.tolist() == [5.0, 2.0**470, 2.0**-470]
 
@@ -127,8 +127,8 @@ def test_rows_in_range_are_left_alone() -> None:
 def test_rows_in_range_are_scaled_without_a_read_on_an_accelerator(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("ncscope.math.powers.reading_waits", lambda device: True)
-    found, length = moderated(rows([3.0, 4.0], [0.0, 0.0]))
+    monkeypatch.setattr("ncscope.math.powers.is_asynchronous", lambda device: True)
+    found, length = rescale_rows(rows([3.0, 4.0], [0.0, 0.0]))
     assert found.tolist() == [[0.375, 0.5], [0.0, 0.0]]
     assert length.tolist() == [0.625, 0.0]
 
@@ -139,13 +139,13 @@ def test_every_row_gets_a_power_of_two_where_one_is_out_of_range() -> None:
         far = rows([3 * 2.0**exponent, 4 * 2.0**exponent], [1, -2], [0, 0])
         if exponent == 1021:
             far[0] /= 2
-        found, length = moderated(far)
+        found, length = rescale_rows(far)
         assert found.tolist() == [[0.375, 0.5], [0.25, -0.5], [0, 0]]
         assert length.tolist() == pytest.approx([0.625, math.sqrt(0.3125), 0], rel=1e-6)
 
 
 def test_a_row_just_out_of_range_is_scaled() -> None:
     for entry in (2.0**470 * (1 + STEP), 2.0**-470 * (1 - STEP)):
-        found, length = moderated(rows([entry, 0.0], [3.0, 4.0]))
+        found, length = rescale_rows(rows([entry, 0.0], [3.0, 4.0]))
         assert 0.5 <= float(found[0, 0]) == float(length[0]) < 1
         assert found[1].tolist() == [0.375, 0.5]

@@ -9,7 +9,7 @@ from torch import Tensor
 from ncscope.math import scores
 from ncscope.math.scores import (
     LinearScores,
-    _Bounds,
+    find_float32_bounds,
     float32_centre,
     head_scores,
     nearest_mean_scores,
@@ -30,13 +30,13 @@ def zeros(*shape: int) -> Tensor:
 @pytest.fixture
 def doubtful(monkeypatch: pytest.MonkeyPatch) -> list[list[float]]:
     """The rows that are scored in float64."""
-    rows, exact = [], LinearScores._exact
+    rows, exact = [], LinearScores._decide_in_float64
 
     def spied(scorer: LinearScores, chunk: Tensor) -> Tensor:
         rows.extend(chunk.tolist())
         return exact(scorer, chunk)
 
-    monkeypatch.setattr(LinearScores, "_exact", spied)
+    monkeypatch.setattr(LinearScores, "_decide_in_float64", spied)
     return rows
 
 
@@ -94,11 +94,10 @@ def test_one_class_always_wins() -> None:
 def test_the_bounds_of_four_dimensions_by_hand(
     longest: float, largest: float, relative: float, absolute: float
 ) -> None:
-    found = _Bounds.of(longest, largest, 4)
-    assert found.relative == pytest.approx(relative, rel=1e-14, abs=0)
-    assert found.absolute == pytest.approx(absolute, rel=1e-14, abs=0)
-    assert found.longest == longest
-    assert found.largest_product == pytest.approx(MOST / 4 - largest, rel=1e-14)
+    bounds = find_float32_bounds(longest, largest, 4)
+    assert bounds[0] == pytest.approx(relative, rel=1e-14, abs=0)
+    assert bounds[1] == pytest.approx(absolute, rel=1e-14, abs=0)
+    assert bounds[2] == pytest.approx(MOST / 4 - largest, rel=1e-14)
 
 
 def test_the_bounds_know_the_longest_weight_and_the_largest_offset(
@@ -108,14 +107,14 @@ def test_the_bounds_know_the_longest_weight_and_the_largest_offset(
     weight = torch.tensor([[0.25, 0], [0, 0.5], [0.0, 0.125]], dtype=torch.float64)
     offset = torch.tensor([0.0, 1.0, 5.0], dtype=torch.float64)  # 2 is taken off
     for dtype in (torch.float64, torch.float32):
-        kept, offsets, bounds = LinearScores(weight.to(dtype), offset, zeros(2))._in_float32
-        assert bounds == _Bounds.of(0.5, 3.0, 2)
-        assert (kept.dtype, offsets.tolist()) == (torch.float32, [-2, -1, 3])
-        assert torch.equal(kept, weight.float())
+        narrow, offsets, bounds = LinearScores(weight.to(dtype), offset, zeros(2))._float32_form
+        assert bounds == find_float32_bounds(0.5, 3.0, 2)
+        assert (narrow.dtype, offsets.tolist()) == (torch.float32, [-2, -1, 3])
+        assert torch.equal(narrow, weight.float())
     shift = torch.tensor([0.0, 1.0], dtype=torch.float64)
-    moved, _, bounds = LinearScores(weight.float(), offset, zeros(2), shift)._in_float32
-    assert torch.equal(moved, (weight - shift).float())
-    assert bounds.longest == math.hypot(0.25, 1)
+    scorer = LinearScores(weight.float(), offset, zeros(2), shift)
+    assert torch.equal(scorer._float32_form[0], (weight - shift).float())
+    assert scorer._longest == math.hypot(0.25, 1)
 
 
 def test_scores_further_apart_than_twice_the_bound_are_float32s(doubtful: list) -> None:

@@ -4,9 +4,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from ncscope.math import scores, screening
-from ncscope.math.scores import LinearScores, float32_centre, head_scores, nearest_mean_scores
-from ncscope.math.screening import Screen
+from ncscope.math import scores
+from ncscope.math.scores import (
+    LinearScores,
+    Screen,
+    float32_centre,
+    head_scores,
+    nearest_mean_scores,
+)
 
 from ..stats.test_decisions import in_float64, near_ties
 
@@ -16,19 +21,19 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def _forced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(screening, "pays", lambda device, num_classes, dim: True)
+    monkeypatch.setattr(scores, "should_screen", lambda device, num_classes, dim: True)
 
 
 @pytest.fixture
 def rescored(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Numbers of rows that float32 decided."""
-    counts, quick = [], LinearScores._quick
+    counts, quick = [], LinearScores._decide_in_float32
 
     def spied(scorer: LinearScores, chunk: Tensor, space: Tensor) -> Tensor:
         counts.append(len(chunk))
         return quick(scorer, chunk, space)
 
-    monkeypatch.setattr(LinearScores, "_quick", spied)
+    monkeypatch.setattr(LinearScores, "_decide_in_float32", spied)
     return counts
 
 
@@ -79,7 +84,7 @@ def test_too_many_candidates_are_decided_in_float32(rescored: list[int]) -> None
     scorer = head_scores(weight, None, torch.zeros(8).double())
     assert torch.equal(scorer.argmax(rows), (rows.double() @ weight.T).argmax(1))
     assert sum(rescored) >= 600 - 256
-    assert not scorer._screening
+    assert not scorer._may_screen
 
 
 @pytest.mark.parametrize("scale", [1e-45, 1e-30, 1e-8, 1e8, 1e18, 1e30])
@@ -101,17 +106,17 @@ def test_the_bound_holds_for_every_score(dim: int, offset_by: float) -> None:
     screen = Screen(300, dim, offset)
     screen.add(0, weight[:200])
     screen.add(200, weight[200:])
-    found = screen.candidates(rows)
+    of_row, classes, holds = screen.find_candidates(rows)
     exact = rows.double() @ weight.T + offset
-    assert bool(found.screened.all())
-    assert int(found.classes.max()) < 300  # no class of the last group is made up
-    kept = torch.zeros(200, 300, dtype=torch.bool)
-    kept[found.rows, found.classes] = True
-    few = kept.any(1)
+    assert bool(holds.all())
+    assert int(classes.max()) < 300  # no class of the last group is made up
+    candidate = torch.zeros(200, 300, dtype=torch.bool)
+    candidate[of_row, classes] = True
+    few = candidate.any(1)
     assert float(few.double().mean()) > 0.9
-    assert bool(kept[few, exact.argmax(1)[few]].all())
+    assert bool(candidate[few, exact.argmax(1)[few]].all())
     low = (rows.bfloat16() @ weight.bfloat16().T).double() + offset
-    assert bool(kept[few, low.argmax(1)[few]].all())
+    assert bool(candidate[few, low.argmax(1)[few]].all())
 
 
 def test_it_is_used_for_many_classes_on_processors_with_bfloat16_only(
@@ -119,16 +124,18 @@ def test_it_is_used_for_many_classes_on_processors_with_bfloat16_only(
 ) -> None:
     monkeypatch.undo()
     for fast in (True, False):
-        monkeypatch.setattr(screening, "_fast_bfloat16", lambda device, fast=fast: fast)
-        assert screening.pays(CPU, 50_000, 1024) == screening.pays(CPU, 512, 512) == fast
-        assert not screening.pays(CPU, 100, 10_000)
-        assert not screening.pays(CPU, 1000, 16)
-    assert not screening._fast_bfloat16(torch.device("meta"))
+        monkeypatch.setattr(scores, "_has_fast_bfloat16", lambda device, fast=fast: fast)
+        assert (
+            scores.should_screen(CPU, 50_000, 1024) == scores.should_screen(CPU, 512, 512) == fast
+        )
+        assert not scores.should_screen(CPU, 100, 10_000)
+        assert not scores.should_screen(CPU, 1000, 16)
+    assert not scores._has_fast_bfloat16(torch.device("meta"))
 
 
 def test_screening_is_left_out_where_it_does_not_pay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(screening, "pays", lambda device, num_classes, dim: False)
-    monkeypatch.setattr(LinearScores, "_screened", None)
+    monkeypatch.setattr(scores, "should_screen", lambda device, num_classes, dim: False)
+    monkeypatch.setattr(LinearScores, "_decide_by_screening", None)
     scorer = LinearScores(normal(40, 8), torch.zeros(40).double(), torch.zeros(8).double())
     assert len(scorer.argmax(normal(10, 8).float())) == 10
 
@@ -151,7 +158,7 @@ def test_near_ties_on_a_gpu(seed: int) -> None:
 def test_both_layouts_of_the_float32_product(
     k: int, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(screening, "pays", lambda device, num_classes, dim: False)
+    monkeypatch.setattr(scores, "should_screen", lambda device, num_classes, dim: False)
     monkeypatch.setattr(scores, "_FEW_CLASSES", few)
     weight, bias, rows = normal(k, 20), normal(k, seed=1), normal(300, 20, seed=2).float()
     centre = float32_centre(weight)

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from ncscope.measurement.model import probe_model
+from ncscope.measurement.model import measure_layers
 from tests.measurement.test_ranks import OPTIONS, batches, network, plain
 
 
@@ -17,7 +17,7 @@ def main(folder: Path) -> None:
     rank, measuring = dist.get_rank(), max(1, dist.get_world_size() - 1)
     ends = [60 * part // measuring for part in range(measuring + 1)] + [60]
     own = batches(slice(ends[rank], ends[rank + 1]), 7)
-    record = probe_model(network(), own, OPTIONS).record
+    record = measure_layers(network(), own, OPTIONS).record
     (folder / f"{rank}.json").write_text(json.dumps(plain(record)))
     dist.destroy_process_group()
 

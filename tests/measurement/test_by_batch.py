@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 import ncscope
-from ncscope.measurement.by_batch import estimated_by_batch
-from ncscope.measurement.model import probe_model
-from ncscope.measurement.plans import ProbeOptions
+from ncscope.measurement.evaluation import estimate_by_batch
+from ncscope.measurement.model import measure_layers
+from ncscope.measurement.options import Options
 
 DRAWS = torch.Generator().manual_seed(0)
 LABELS = torch.arange(150) % 3
@@ -22,8 +22,8 @@ def model() -> nn.Sequential:
 
 def test_it_stands_beside_the_exact_values_of_the_last_layer() -> None:
     net = model()
-    options = ProbeOptions(layers=["0"], groups=("information",), information_batch=32)
-    *before, last = probe_model(net, LOADER, options).record.layers
+    options = Options(layers=["0"], groups=("information",), information_batch=32)
+    *before, last = measure_layers(net, LOADER, options).record.layers
     features = net[:2](INPUTS).detach()
     expected = ncscope.batch_information(features, LABELS, net[2].weight.detach(), batch_size=32)
     exact = ncscope.measure(features, LABELS, net[2].weight.detach(), groups=["information"])
@@ -38,15 +38,15 @@ def test_it_stands_beside_the_exact_values_of_the_last_layer() -> None:
 
 def test_only_where_it_is_asked_for() -> None:
     for options in (
-        ProbeOptions(groups=("information",)),
-        ProbeOptions(groups=("nc4",), information_batch=32),
+        Options(groups=("information",)),
+        Options(groups=("nc4",), information_batch=32),
     ):
-        assert "mir_batch" not in probe_model(model(), LOADER, options).record.layers[-1].metrics
+        assert "mir_batch" not in measure_layers(model(), LOADER, options).record.layers[-1].metrics
 
 
 def test_means_of_no_batch_and_spreads_of_one_are_nan() -> None:
-    one = estimated_by_batch(INPUTS, LABELS, torch.eye(3), 100)
+    one = estimate_by_batch(INPUTS, LABELS, torch.eye(3), 100)
     assert one["mir_batch"] > 0
     assert torch.tensor([one["mir_batch_spread"], one["hdr_batch_spread"]]).isnan().all()
-    none = estimated_by_batch(INPUTS, LABELS, torch.eye(3), 200)
+    none = estimate_by_batch(INPUTS, LABELS, torch.eye(3), 200)
     assert torch.tensor(list(none.values())).isnan().all()

@@ -13,8 +13,8 @@ from torch.utils.data import DataLoader, TensorDataset
 import ncscope
 from ncscope import InputError
 from ncscope.measurement.evaluation import LINE
-from ncscope.measurement.model import probe_model
-from ncscope.measurement.plans import ProbeOptions
+from ncscope.measurement.model import measure_layers
+from ncscope.measurement.options import Options
 from ncscope.models.networks.residual import ResidualNet
 
 from ..closeness import assert_agree, assert_arrays_agree
@@ -427,7 +427,7 @@ def test_a_failing_loader_leaves_them_too() -> None:
 
 def test_probe_and_front_door_are_the_same() -> None:
     model = residual_net()
-    probed = probe_model(model, loader(), ProbeOptions(memory=0, by_class=True))
+    probed = measure_layers(model, loader(), Options(memory=0, by_class=True))
     assert probed.record == measured(model, loader()).probe
     assert list(probed.statistics) == [record.layer for record in probed.record.layers]
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import ncscope
+from ncscope.arrays import IGNORED
 from ncscope.errors import InputError
-from ncscope.measurement.batches import IGNORED
 from ncscope.metrics.registry import METRICS
 from ncscope.models.networks.residual import ResidualNet
 

@@ -7,17 +7,17 @@ import pytest
 import torch
 
 import ncscope
-from ncscope.measurement.model import probe_model
-from ncscope.measurement.plans import ProbeOptions
+from ncscope.measurement.model import measure_layers
+from ncscope.measurement.options import Options
 from ncscope.measurement.records import ClassTable
 
 from .test_ranks import LABELS, assert_same, batches, flat, network, on_ranks
 
-OPTIONS = ProbeOptions(groups=["per_class", "nc4"], layer_groups=["per_class"])
+OPTIONS = Options(groups=["per_class", "nc4"], layer_groups=["per_class"])
 
 
-def tables(rows: slice, options: ProbeOptions = OPTIONS, size: int = 16) -> list[ClassTable]:
-    record = probe_model(network(), batches(rows, size), options).record
+def tables(rows: slice, options: Options = OPTIONS, size: int = 16) -> list[ClassTable]:
+    record = measure_layers(network(), batches(rows, size), options).record
     return [layer.per_class for layer in record.layers]
 
 
@@ -39,7 +39,7 @@ def test_processes_count_together(shares: tuple[slice, ...], tmp_path: Path) -> 
 
 def test_recomputed_samples_are_counted_as_stored_ones() -> None:
     stored, again = (
-        tables(slice(60), ProbeOptions(groups=["per_class"], second_pass=second))
+        tables(slice(60), Options(groups=["per_class"], second_pass=second))
         for second in ("store", "recompute")
     )
     assert stored == again
@@ -47,8 +47,8 @@ def test_recomputed_samples_are_counted_as_stored_ones() -> None:
 
 
 def test_of_a_random_sample_only_the_logits_are_counted_by_class() -> None:
-    record = probe_model(
-        network(), batches(slice(60)), ProbeOptions(groups=["per_class"], second_pass=20)
+    record = measure_layers(
+        network(), batches(slice(60)), Options(groups=["per_class"], second_pass=20)
     ).record.layers[-1]
     whole = tables(slice(60))[-1]
     assert record.per_class.ncc_accuracy is None
@@ -57,9 +57,9 @@ def test_of_a_random_sample_only_the_logits_are_counted_by_class() -> None:
 
 
 def test_a_random_sample_of_all_samples_counts_as_all() -> None:
-    options = ProbeOptions(groups=["per_class"], second_pass=60)
-    record = probe_model(network(), batches(slice(60)), options).record.layers[-1]
-    assert record.per_class == tables(slice(60), ProbeOptions(groups=["per_class"]))[-1]
+    options = Options(groups=["per_class"], second_pass=60)
+    record = measure_layers(network(), batches(slice(60)), options).record.layers[-1]
+    assert record.per_class == tables(slice(60), Options(groups=["per_class"]))[-1]
     assert not [note for note in record.notes if "random sample" in note]
 
 
@@ -97,7 +97,7 @@ def test_reference_means_decide_and_own_means_are_described() -> None:
 
 
 def test_unasked_for_in_the_front_door_only() -> None:
-    record = probe_model(network(), batches(slice(60)), ProbeOptions()).record
+    record = measure_layers(network(), batches(slice(60)), Options()).record
     assert record.layers[-1].per_class is None
     report = ncscope.measure_model(network(), batches(slice(60)), progress=False)
     assert report.per_class is not None

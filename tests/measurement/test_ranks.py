@@ -24,8 +24,8 @@ import ncscope
 from ncscope.errors import InputError
 from ncscope.integrations.recording import Recorder
 from ncscope.lab.papers.xufm.between_class import between_class_metrics
-from ncscope.measurement.model import probe_model
-from ncscope.measurement.plans import ProbeOptions
+from ncscope.measurement.model import measure_layers
+from ncscope.measurement.options import Options
 from ncscope.measurement.watching import Watch
 from ncscope.models.networks.residual import ResidualNet
 
@@ -36,10 +36,10 @@ LABELS = torch.arange(60) % 4
 INPUTS = torch.randn(60, 6, generator=torch.Generator().manual_seed(0)).double()
 INPUTS = INPUTS + 2 * torch.eye(6)[LABELS]
 GROUPS = ("nc1", "nc2", "nc3", "nc4", "pfc", "mse", "information")
-OPTIONS = ProbeOptions(
+OPTIONS = Options(
     layers=["stem", "blocks.*"], groups=GROUPS, layer_groups=("nc1", "pfc"), information_batch=20
 )
-LIGHT = ProbeOptions(layers=["stem", "blocks.0"], groups=("nc1", "nc4"), layer_groups=("nc4",))
+LIGHT = Options(layers=["stem", "blocks.0"], groups=("nc1", "nc4"), layer_groups=("nc4",))
 Batches = list[tuple[Tensor, Tensor]]
 
 
@@ -83,9 +83,9 @@ def assert_same(found: list[dict[str, float]], expected: dict[str, float]) -> No
 )
 def test_samples_may_be_shared_out_in_any_way(shares: tuple[slice, ...], tmp_path: Path) -> None:
     def program(rank: int) -> Any:
-        return plain(probe_model(network(), batches(shares[rank], 5 + rank), OPTIONS).record)
+        return plain(measure_layers(network(), batches(shares[rank], 5 + rank), OPTIONS).record)
 
-    expected = probe_model(network(), batches(slice(60)), OPTIONS).record
+    expected = measure_layers(network(), batches(slice(60)), OPTIONS).record
     assert_same(on_ranks(len(shares), tmp_path, program), plain(expected))
 
 
@@ -123,14 +123,14 @@ class Tokens(nn.Module):
 
 def test_a_process_may_have_tokens_none_of_which_is_measured(tmp_path: Path) -> None:
     ids = torch.randint(5, (8, 7), generator=torch.Generator().manual_seed(3))
-    options = ProbeOptions(layers=["embed"], next_token=True, memory=0, groups=("nc4", "nc1"))
+    options = Options(layers=["embed"], next_token=True, memory=0, groups=("nc4", "nc1"))
 
     def program(rank: int) -> Any:
         labels = ids if rank == 1 else torch.full_like(ids, -100)
         batch = {"input_ids": ids, "labels": labels}
-        return plain(probe_model(Tokens(), [batch], options).record)
+        return plain(measure_layers(Tokens(), [batch], options).record)
 
-    expected = probe_model(Tokens(), [{"input_ids": ids, "labels": ids}], options).record
+    expected = measure_layers(Tokens(), [{"input_ids": ids, "labels": ids}], options).record
     assert_same(on_ranks(2, tmp_path, program), plain(expected))
 
 
@@ -145,9 +145,9 @@ def test_a_watch_that_has_seen_nothing_joins_in_with_the_head_as_it_is_by_now(
                     model(inputs)
                     seen.labels(labels)
                 model.classifier.weight.data += moved
-                found.append(plain(seen.probed().record))
+                found.append(plain(seen.measure().record))
             with pytest.raises(InputError, match="expected forward passes"):
-                seen.probed()
+                seen.measure()
         return found
 
     def program(rank: int) -> Any:
@@ -173,12 +173,15 @@ def test_layers_of_any_width_are_measured_by_a_process_without_samples(tmp_path:
 def measured_in_a_group(rank: int) -> Any:
     """What ranks 0 and 2 measure, watch and record in a group, and what rank 1 is told."""
     group, own = dist.new_group([0, 2]), batches(slice(rank // 2 * 20, rank // 2 * 40 + 20))
-    options = {"layers": ["stem"], "groups": ["nc1", "nc4"], "group": group}
+    options = {"layers": ["stem"], "groups": ["nc1", "nc4"], "process_group": group}
     if rank == 1:
-        said = [said_of(network(), own, ProbeOptions(group=group))]
-        for refused in (ncscope.watch, lambda _, group: Recorder(**PLAIN, group=group)):
+        said = [said_of(network(), own, Options(process_group=group))]
+        for refused in (
+            ncscope.watch,
+            lambda _, process_group: Recorder(**PLAIN, process_group=process_group),
+        ):
             with pytest.raises(InputError, match="found a group without rank 1") as error:
-                refused(network(), group=group)
+                refused(network(), process_group=group)
             said.append(f"InputError: {error.value}")
         return said
     report = ncscope.measure_model(network(), own, progress=False, **options)
@@ -189,11 +192,15 @@ def measured_in_a_group(rank: int) -> Any:
             seen.labels(labels)
         watched = seen.report()
     recorder = Recorder(**PLAIN, **options)
-    recorder.together(lambda: recorder.add(probe_model(model, own, recorder.options), 1, "val"))
-    wrong = said_of(network(), mislabelled(own) if rank else own, replace(LIGHT, group=group))
+    recorder.run_in_all(
+        lambda: recorder.add(measure_layers(model, own, recorder.options), 1, "val")
+    )
+    wrong = said_of(
+        network(), mislabelled(own) if rank else own, replace(LIGHT, process_group=group)
+    )
     records = [plain(each) for each in (report.probe, watched.probe, recorder.latest["val"])]
     try:
-        recorder.together(lambda: 1 // 0 if rank else recorder.leave_out(["a name"]))
+        recorder.run_in_all(lambda: 1 // 0 if rank else recorder.leave_out(["a name"]))
         apart = ""
     except Exception as error:
         apart = str(error)
@@ -211,8 +218,8 @@ PLAIN: dict[str, Any] = {
 
 def test_a_group_measures_without_the_other_processes(tmp_path: Path) -> None:
     first, outside, second = on_ranks(3, tmp_path, measured_in_a_group)
-    options = ProbeOptions(layers=["stem"], groups=["nc1", "nc4"])
-    expected = plain(probe_model(network(), batches(slice(60)), options).record)
+    options = Options(layers=["stem"], groups=["nc1", "nc4"])
+    expected = plain(measure_layers(network(), batches(slice(60)), options).record)
     assert_same([*first[:3], *second[:3]], expected)
     assert (first[3], second[3]) == (0, 1)
     assert "2 processes, found on rank 2: expected labels in 0..3" in first[4]
@@ -253,12 +260,10 @@ def mislabelled(whole: Batches) -> Batches:
     return [(inputs, labels + 2) for inputs, labels in whole]
 
 
-def said_of(
-    model: nn.Module, loader: Iterable[Any], options: ProbeOptions = LIGHT, **more: Any
-) -> str:
+def said_of(model: nn.Module, loader: Iterable[Any], options: Options = LIGHT, **more: Any) -> str:
     """What a measurement says when it fails; nothing if it does not."""
     try:
-        probe_model(model, loader, options, **more)
+        measure_layers(model, loader, options, **more)
     except BaseException as error:
         return f"{type(error).__name__}: {error}"
     return ""
@@ -269,10 +274,10 @@ def scenarios(rank: int) -> list[str]:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     own = batches(slice(rank * 20, rank * 20 + 20), 6)
     one, empty = rank == 1, batches(slice(0))
-    known = probe_model(network(), own, LIGHT).statistics
+    known = measure_layers(network(), own, LIGHT).statistics
     less = {name: found for name, found in known.items() if name != "stem"}
-    fewer = ProbeOptions(layers=LIGHT.layers, groups=("nc1",))
-    only = ProbeOptions(layers=["stem"], groups=LIGHT.groups)
+    fewer = Options(layers=LIGHT.layers, groups=("nc1",))
+    only = Options(layers=["stem"], groups=LIGHT.groups)
     return [
         said_of(network(), breaking(own) if one else own),
         said_of(network(), mislabelled(own) if one else own),
@@ -346,7 +351,7 @@ STEPS = (
     "second_pass.FeatureStore.__iter__",
     "gather.nearest_hits_on_line",
     "evaluation.dataset_information",
-    "evaluation.with_batch_estimate",
+    "evaluation.add_batch_estimate",
     "evaluation.layer_record",
     "evaluation.geodesic",
     "resampling.evaluate",
@@ -354,11 +359,11 @@ STEPS = (
     "evaluation.relative_position",
     "evaluation._geodesic_record",
     "gather.finish",
-    "model.LayerwiseProbe._join",
-    "model.unwrapped",
-    "model.LayerwiseProbe._begin_empty",
+    "model.LayerwiseMeasurement._join",
+    "model.unwrap",
+    "model.LayerwiseMeasurement._begin_empty",
 )
-AGAIN = ("_check_size", "estimated", "leave_one_out", "no_better_than_chance")
+AGAIN = ("_check_size", "estimate_errors", "leave_one_out", "no_better_than_chance")
 """Steps of measuring the same samples again."""
 
 
@@ -366,7 +371,7 @@ def broken_steps(rank: int) -> list[str]:
     """What a measurement says where a step after the pass over the loader fails on rank 1."""
     options = replace(LIGHT, groups=("nc4", "information"), information_batch=6, baseline=True)
     light = replace(LIGHT, layers=[], groups=("nc1",), baseline=True, uncertainty=True)
-    shares = {"model.LayerwiseProbe._begin_empty": 0} if rank == 1 else {}
+    shares = {"model.LayerwiseMeasurement._begin_empty": 0} if rank == 1 else {}
     steps = [(step, options, shares.get(step, 20)) for step in STEPS]
     steps += [(f"resampling.{step}", light, 60) for step in AGAIN]
     said = []
@@ -437,4 +442,4 @@ def test_processes_of_torchs_own_launcher_measure_what_one_does(count: int, tmp_
     command += ["tests.measurement.launched", str(tmp_path)]
     subprocess.run(command, check=True, timeout=300, capture_output=True)
     found = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(count)]
-    assert_same(found, plain(probe_model(network(), batches(slice(60)), OPTIONS).record))
+    assert_same(found, plain(measure_layers(network(), batches(slice(60)), OPTIONS).record))

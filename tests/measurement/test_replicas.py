@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 import ncscope
 from ncscope.errors import InputError
 from ncscope.integrations.torchmetrics import NeuralCollapse
-from ncscope.models.replicas import digests
+from ncscope.models.replicas import digest_tensors
 
 from ..ranks import joined_ranks
 
@@ -146,8 +146,8 @@ def test_a_metric_of_torchmetrics_refuses_heads_that_differ(tmp_path: Path) -> N
 def test_digests_tell_tensors_apart(dtype: torch.dtype) -> None:
     rows = torch.arange(12).remainder(2).reshape(3, 4).to(dtype)
     turned = rows.T.contiguous().T
-    assert digests({"a": rows}) == digests({"a": turned})
+    assert digest_tensors({"a": rows}) == digest_tensors({"a": turned})
     other = rows.clone()
     other[1, 2] = other[1, 2].logical_not()
     for changed in (other, rows[:, [1, 0, 2, 3]], rows.reshape(4, 3), rows.to(torch.float32)):
-        assert digests({"a": rows}) != digests({"a": changed})
+        assert digest_tensors({"a": rows}) != digest_tensors({"a": changed})

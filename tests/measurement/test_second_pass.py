@@ -14,9 +14,9 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 import ncscope
 from ncscope import InputError
 from ncscope.integrations.recording import Recorder
-from ncscope.measurement.evaluation import Probed
-from ncscope.measurement.model import probe_model
-from ncscope.measurement.plans import ProbeOptions
+from ncscope.measurement.evaluation import ModelResult
+from ncscope.measurement.model import measure_layers
+from ncscope.measurement.options import Options
 from ncscope.metrics.registry import METRICS
 from ncscope.models.networks.residual import ResidualNet
 from ncscope.stats.store import FeatureStore
@@ -37,10 +37,10 @@ def network() -> nn.Module:
     return ResidualNet(in_features=D, width=8, depth=3, num_classes=K)
 
 
-def probed(options: ProbeOptions | None = None, loader: Any = None, **fields: Any) -> Probed:
-    options = replace(options or ProbeOptions(groups=GROUPS), **fields)
+def probed(options: Options | None = None, loader: Any = None, **fields: Any) -> ModelResult:
+    options = replace(options or Options(groups=GROUPS), **fields)
     loader = DataLoader(DATA, batch_size=64) if loader is None else loader
-    return probe_model(network(), loader, options)
+    return measure_layers(network(), loader, options)
 
 
 def test_recomputing_is_storing_to_the_last_count() -> None:
@@ -65,7 +65,7 @@ def test_recomputing_in_another_order(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_entropies_by_recomputing() -> None:
-    options = ProbeOptions(groups=("information",), layers=[])
+    options = Options(groups=("information",), layers=[])
     for n in (35, N):  # from samples, which are read twice in one order, and from moments
         data = TensorDataset(INPUTS[:n], LABELS[:n])
         loader = DataLoader(data, batch_size=16, shuffle=True)
@@ -152,15 +152,15 @@ class Narrow:
 
 
 def test_rounding_in_16_bits_is_no_augmentation() -> None:
-    options = ProbeOptions(groups=("nc4",), second_pass="recompute")
+    options = Options(groups=("nc4",), second_pass="recompute")
     other = DataLoader(Augmented(INPUTS, LABELS), 64)
     same = DataLoader(DATA, 64, shuffle=True)
-    probe_model(network().bfloat16(), Narrow(same), options)
+    measure_layers(network().bfloat16(), Narrow(same), options)
     with pytest.raises(InputError, match="changed by"):
-        probe_model(network().bfloat16(), Narrow(other), options)
+        measure_layers(network().bfloat16(), Narrow(other), options)
 
 
-def shares_of(found: Probed) -> dict[str, float]:
+def shares_of(found: ModelResult) -> dict[str, float]:
     return {key: found.record.layers[-1].metrics[key] for key in SHARES}
 
 
@@ -174,7 +174,7 @@ def test_a_drawn_sample_is_unbiased_and_knows_its_error() -> None:
     n, runs = 60, 30
     exact = probed().record
     everything = asdict(exact.layers[-1])["metrics"]
-    options = ProbeOptions(groups=("nc4",), layers=[], second_pass=n)
+    options = Options(groups=("nc4",), layers=[], second_pass=n)
     layers = [probed(options, sample_seed=seed).record.layers[-1] for seed in range(runs)]
     for key in SHARES:
         p = everything[key]
@@ -263,7 +263,7 @@ def test_watching_draws_a_sample() -> None:
             seen.labels(labels)
         watched = seen.report().probe
     found = probed(second_pass=100).record
-    assert shares_of(Probed(watched, {})) == shares_of(Probed(found, {}))
+    assert shares_of(ModelResult(watched, {})) == shares_of(ModelResult(found, {}))
     # The accuracy is that of the head at the time of the report, so it is of the sample too.
     assert watched.layers[-1].standard_errors.keys() == {*SHARES, "pfc3", "accuracy"}
 
@@ -331,7 +331,7 @@ def test_the_accuracy_of_the_logits_needs_no_second_pass(monkeypatch: pytest.Mon
 
     expected = probed().record.layers[-1].metrics["accuracy"]
     monkeypatch.setattr(FeatureStore, "append", refuse)
-    options = ProbeOptions(groups=("nc2", "accuracy"), layer_groups=("nc1_quotient",))
+    options = Options(groups=("nc2", "accuracy"), layer_groups=("nc1_quotient",))
     record = probed(options).record
     assert record.layers[-1].metrics["accuracy"] == expected
     with torch.no_grad():
@@ -353,7 +353,7 @@ class Spoiling(nn.Module):
 
 
 def note_on(model: nn.Module, loader: Any) -> str:
-    record = probe_model(model.eval(), loader, ProbeOptions(groups=["accuracy"])).record
+    record = measure_layers(model.eval(), loader, Options(groups=["accuracy"])).record
     return " ".join(record.layers[-1].notes)
 
 
@@ -383,8 +383,8 @@ class Scaled(nn.Module):
 
 
 def test_a_head_whose_outputs_are_changed_decides_by_itself() -> None:
-    options = ProbeOptions(groups=("nc4",), head="net.classifier")
-    found = probe_model(Scaled(), [(INPUTS, LABELS)], options).record.layers[-1].metrics
+    options = Options(groups=("nc4",), head="net.classifier")
+    found = measure_layers(Scaled(), [(INPUTS, LABELS)], options).record.layers[-1].metrics
     assert found["accuracy"] == probed().record.layers[-1].metrics["accuracy"]
 
 
@@ -404,8 +404,8 @@ def test_the_accuracy_of_tokens_is_that_of_those_measured() -> None:
     ids = torch.randint(K, (8, 15), generator=torch.Generator().manual_seed(2))
     labels = ids.where(torch.rand(8, 15, generator=torch.Generator().manual_seed(3)) > 0.3, -100)
     batch = {"input_ids": ids, "labels": labels}
-    options = ProbeOptions(groups=("accuracy",), layers=[], next_token=True)
-    found = probe_model(Tokens(), [batch], options).record.layers[-1]
+    options = Options(groups=("accuracy",), layers=[], next_token=True)
+    found = measure_layers(Tokens(), [batch], options).record.layers[-1]
     predicted, wanted = Tokens()(ids).argmax(2)[:, :-1], labels[:, 1:]
     kept = wanted != -100
     assert found.num_samples == int(kept.sum())

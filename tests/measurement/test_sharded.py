@@ -22,20 +22,20 @@ from torch.distributed.tensor.parallel import (
 )
 
 from ncscope.errors import InputError
-from ncscope.measurement.model import probe_model
-from ncscope.measurement.plans import ProbeOptions
+from ncscope.measurement.model import measure_layers
+from ncscope.measurement.options import Options
 from ncscope.measurement.watching import Watch
-from ncscope.models.forward import predicted_classes
+from ncscope.models.evaluation_mode import evaluation_mode
+from ncscope.models.forward import predict_classes
 from ncscope.models.heads import find_head
-from ncscope.models.measuring import measuring
 from ncscope.models.replicas import data_group
-from ncscope.models.sharding import gathered, is_sharded
+from ncscope.models.sharding import gather_shards, is_sharded
 
 from .test_ranks import assert_same, on_ranks, plain
 
 K, D, N, T = 8, 12, 48, 4
 GROUPS = ("nc1", "nc2", "nc3", "nc4", "mse")
-OPTIONS = ProbeOptions(groups=GROUPS, layer_groups=("nc1", "pfc"))
+OPTIONS = Options(groups=GROUPS, layer_groups=("nc1", "pfc"))
 
 
 class Block(nn.Module):
@@ -161,18 +161,18 @@ def watched(model: nn.Module, loader: list[tuple[Tensor, Tensor]]) -> Any:
         for inputs, labels in loader:
             model(inputs)
             seen.labels(labels)
-        return seen.probed().record
+        return seen.measure().record
 
 
 def measured(model: nn.Module, loader: list[tuple[Tensor, Tensor]]) -> list[dict[str, float]]:
     names = [name for name, _ in model.named_parameters()]
-    records = [probe_model(model, loader, OPTIONS).record, watched(model, loader)]
+    records = [measure_layers(model, loader, OPTIONS).record, watched(model, loader)]
     assert [name for name, _ in model.named_parameters()] == names
     return [plain(record) for record in records]
 
 
 def expected(kind: str) -> dict[str, float]:
-    return plain(probe_model(Model(), batches(kind), OPTIONS).record)
+    return plain(measure_layers(Model(), batches(kind), OPTIONS).record)
 
 
 def assert_all_same(found: list[dict[str, Any]]) -> None:
@@ -209,14 +209,14 @@ def without_the_wrapper(rank: int) -> list[str]:
     for use_orig_params in (True, False):
         model = fsdp1(None, use_orig_params=use_orig_params, apart=False).eval()
         with pytest.raises(InputError) as error:
-            probe_model(model.module, loader, OPTIONS)
+            measure_layers(model.module, loader, OPTIONS)
         said.append(str(error.value))
     model = fsdp1(None, use_orig_params=True, apart=False).eval()
     with torch.no_grad(), Watch(model.module, OPTIONS) as seen:
         model(loader[0][0])
         seen.labels(loader[0][1])
         with pytest.raises(InputError) as error:
-            seen.probed()
+            seen.measure()
     return [*said, str(error.value)]
 
 
@@ -260,16 +260,16 @@ def sharded_vocabulary(rank: int) -> dict[str, Any]:
     sizes = []
 
     def counted(tensor: Tensor) -> Tensor:
-        whole = gathered(tensor)
+        whole = gather_shards(tensor)
         sizes.append(whole.numel() if is_sharded(tensor) else 0)
         return whole
 
-    with measuring(model), patch("ncscope.models.sharding.gathered", counted):
+    with evaluation_mode(model), patch("ncscope.models.sharding.gather_shards", counted):
         head = find_head(model, TOKENS)
         logits = model(TOKENS)
         assert logits.to_local().shape[-1] == K // 2
-        classes = predicted_classes(logits)
-        tied = predicted_classes(torch.zeros_like(logits))
+        classes = predict_classes(logits)
+        tied = predict_classes(torch.zeros_like(logits))
     plan = {"head": ColwiseParallel(output_layouts=Shard(-1))}
     with pytest.raises(InputError) as error:
         find_head(parallelize_module(Model(), mesh, plan), TOKENS)
@@ -285,7 +285,7 @@ def sharded_vocabulary(rank: int) -> dict[str, Any]:
 
 def refusal(model: nn.Module, loader: list[tuple[Tensor, Tensor]]) -> str:
     with pytest.raises(InputError) as error:
-        probe_model(model, loader, OPTIONS)
+        measure_layers(model, loader, OPTIONS)
     return str(error.value)
 
 

@@ -9,8 +9,8 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import ncscope
+from ncscope.arrays import IGNORED
 from ncscope.errors import InputError
-from ncscope.measurement.batches import IGNORED
 from ncscope.models.networks.residual import ResidualNet
 
 from ..ranks import joined_ranks
@@ -183,7 +183,7 @@ def test_bad_input(monkeypatch) -> None:
         compared(nn.Sequential(nn.Linear(12, 3)), loader(), layers=[])
     with pytest.raises(InputError, match="batches to measure"):
         compared(model, [])
-    monkeypatch.setattr("ncscope.stats.cka_moments._CHECKED", 0)
+    monkeypatch.setattr("ncscope.stats.cka_moments._SMALL_STATE", 0)
     monkeypatch.setattr("ncscope.memory.available_memory", lambda: 100)
     with pytest.raises(InputError, match=r"6 pairs of sets of up to 8 features.*pool=True"):
         compared(model, loader())

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 
 import ncscope
+from ncscope.arrays import IGNORED
 from ncscope.errors import InputError
-from ncscope.measurement.batches import IGNORED
 
 from ..closeness import assert_agree
 

@@ -7,8 +7,8 @@ from torch.utils.checkpoint import checkpoint
 
 import ncscope
 from ncscope.errors import InputError
-from ncscope.measurement.model import probe_model
-from ncscope.measurement.plans import ProbeOptions
+from ncscope.measurement.model import measure_layers
+from ncscope.measurement.options import Options
 from ncscope.measurement.watching import Watch
 from ncscope.models.networks.residual import ResidualNet
 
@@ -17,7 +17,7 @@ LABELS = torch.arange(50) % 4
 INPUTS = torch.randn(50, 6, generator=GENERATOR) + 2 * torch.eye(6)[LABELS]
 LOADER = list(zip(INPUTS.split(16), LABELS.split(16), strict=True))
 MODES = (torch.inference_mode, torch.no_grad, torch.enable_grad, torch.inference_mode)
-HEAD = ProbeOptions(layers=(), groups=("nc1", "nc3"))
+HEAD = Options(layers=(), groups=("nc1", "nc3"))
 
 
 def network() -> ResidualNet:
@@ -41,39 +41,39 @@ class MaskedMean(nn.Module):
 
 def test_what_is_watched_is_what_is_probed():
     model = network().eval()
-    expected = probe_model(model, LOADER)
+    expected = measure_layers(model, LOADER)
     with Watch(model) as seen:
         for mode, (inputs, labels) in zip(MODES, LOADER, strict=True):
             with mode():
                 model(inputs)
                 seen.labels(labels.tolist())
-        probed = seen.probed()
+        probed = seen.measure()
     assert probed.record == expected.record
     last = [list(found.statistics.values())[-1].means for found in (probed, expected)]
     torch.testing.assert_close(*last, rtol=0, atol=0)
 
 
 def test_nothing_is_computed_in_the_precision_of_the_passes():
-    model, options = network().eval(), ProbeOptions(groups=("nc4",), layer_groups=("nc4",))
+    model, options = network().eval(), Options(groups=("nc4",), layer_groups=("nc4",))
     inputs, labels = torch.randn(4000, 6, generator=GENERATOR), torch.arange(4000) % 4
-    expected = probe_model(model, [(inputs, labels)], options)
+    expected = measure_layers(model, [(inputs, labels)], options)
     with Watch(model, options) as seen:
         model(inputs)
         with torch.autocast("cpu", torch.bfloat16):
             seen.labels(labels)
-            assert seen.probed().record == expected.record
+            assert seen.measure().record == expected.record
 
 
 def test_the_first_pass_is_read_with_its_mask():
-    model, options = MaskedMean().eval(), ProbeOptions(layers=["tokens"], pool=True)
+    model, options = MaskedMean().eval(), Options(layers=["tokens"], pool=True)
     ids = torch.randint(9, (12, 4), generator=torch.Generator().manual_seed(1))
     mask = (torch.arange(4) < torch.arange(12)[:, None] % 4 + 1).long()
     labels = torch.arange(12) % 3
-    expected = probe_model(model, [({"ids": ids, "attention_mask": mask}, labels)], options)
+    expected = measure_layers(model, [({"ids": ids, "attention_mask": mask}, labels)], options)
     with Watch(model, options) as seen:
         model(ids, attention_mask=mask)  # one by position, one by name
         seen.labels(labels)
-        probed = seen.probed()
+        probed = seen.measure()
     assert probed.record == expected.record
     plain, pooled = probed.record.layers[0].metrics, probed.record.layers[-1].metrics
     assert plain["pfc1"] == pytest.approx(pooled["pfc1"])  # the head's input is the same average
@@ -102,13 +102,13 @@ class SequenceFirst(nn.Module):
 @pytest.mark.parametrize("checkpointed", [False, True])
 def test_sequence_first_layers_of_as_many_tokens_as_samples(checkpointed: bool):
     inputs, labels = torch.randn(8, 8, 6, generator=GENERATOR), torch.arange(8) % 4
-    options = ProbeOptions(layers=["block"], groups=("nc1",))
-    expected = probe_model(SequenceFirst(), [(inputs, labels)], options)
+    options = Options(layers=["block"], groups=("nc1",))
+    expected = measure_layers(SequenceFirst(), [(inputs, labels)], options)
     model = SequenceFirst(checkpointed)
     with Watch(model, options) as seen:
         model(inputs).sum().backward()
         seen.labels(labels)
-        probed = seen.probed()
+        probed = seen.measure()
     assert [layer.layer for layer in probed.record.layers] == ["block", "block#2", "head input"]
     assert probed.record == expected.record
 
@@ -122,7 +122,7 @@ def test_passes_without_labels_do_not_count():
             model(inputs)
             seen.labels(labels)
             model(inputs)
-        assert seen.probed().record == probe_model(model, LOADER, HEAD).record
+        assert seen.measure().record == measure_layers(model, LOADER, HEAD).record
 
 
 def test_every_result_is_of_what_came_since_the_last():
@@ -132,9 +132,9 @@ def test_every_result_is_of_what_came_since_the_last():
             for inputs, labels in LOADER[:count]:
                 model(inputs)
                 seen.labels(labels)
-            assert seen.probed().record == probe_model(model, LOADER[:count], HEAD).record
+            assert seen.measure().record == measure_layers(model, LOADER[:count], HEAD).record
         with pytest.raises(InputError, match=r"expected forward passes .* found none"):
-            seen.probed()
+            seen.measure()
 
 
 @pytest.mark.usefixtures("unchecked_signatures")
@@ -185,7 +185,7 @@ def trained(watched: bool) -> tuple[nn.Module, float | None]:
         optimiser.step()
         optimiser.zero_grad()
     seen.detach()
-    found = seen.probed().record.layers[-1].metrics["nc3_self_duality"] if watched else None
+    found = seen.measure().record.layers[-1].metrics["nc3_self_duality"] if watched else None
     return model, found
 
 
@@ -205,8 +205,8 @@ def test_the_head_is_taken_as_it_is_when_asked_for():
             seen.labels(labels)
         with torch.no_grad():
             model.classifier.weight.normal_()
-        probed = seen.probed()
-    assert probed.record == probe_model(model, LOADER, HEAD).record
+        probed = seen.measure()
+    assert probed.record == measure_layers(model, LOADER, HEAD).record
 
 
 class Apart(nn.Module):
@@ -225,7 +225,7 @@ class Apart(nn.Module):
 def test_parts_are_measured_as_the_whole():
     model = Apart().eval()
     loader = [(inputs.double(), labels) for inputs, labels in LOADER]
-    expected = probe_model(model, loader)
+    expected = measure_layers(model, loader)
     assert len(expected.record.layers) == 2
     with Watch(model) as seen:
         for number, (inputs, labels) in enumerate(loader):
@@ -236,8 +236,8 @@ def test_parts_are_measured_as_the_whole():
                 seen.detach()
                 model.head(model.backbone(inputs))
                 seen.attach()
-        assert seen.called_whole is False
-        probed = seen.probed()
+        assert seen.calls_model is False
+        probed = seen.measure()
     with Watch(model) as seen:
         model.head(model.backbone(loader[0][0]))
     seen.labels(loader[0][1])
@@ -252,7 +252,7 @@ def test_parts_in_training_with_weights_that_move(checkpointed: bool):
     model = nn.ModuleDict({"block": block, "head": head})
     optimiser = torch.optim.SGD(model.parameters(), lr=1.0)
     kept = []
-    with Watch(model, ProbeOptions(layers=["block"], groups=("nc1",))) as seen:
+    with Watch(model, Options(layers=["block"], groups=("nc1",))) as seen:
         for inputs, labels in LOADER:
             rows = inputs.clone().requires_grad_()
             hidden = checkpoint(block, rows, use_reentrant=True) if checkpointed else block(rows)
@@ -261,7 +261,7 @@ def test_parts_in_training_with_weights_that_move(checkpointed: bool):
             optimiser.step()
             optimiser.zero_grad()
             seen.labels(labels)
-        (layer,) = seen.probed().record.layers
+        (layer,) = seen.measure().record.layers
     expected = ncscope.measure(*map(torch.cat, zip(*kept, strict=True)), groups=("nc1",))
     assert (layer.layer, layer.num_samples) == ("block", 50)
     assert layer.metrics["nc1"] == pytest.approx(expected["nc1"], rel=1e-6)
@@ -279,13 +279,13 @@ def test_a_model_that_returns_features_for_a_head_outside_is_no_whole():
         for inputs, labels in loader:
             model.head(model(inputs))
             seen.labels(labels)
-        assert seen.probed().record == probe_model(whole, loader).record
+        assert seen.measure().record == measure_layers(whole, loader).record
 
 
 @pytest.mark.usefixtures("unchecked_signatures")
 def test_an_error_in_a_hook_waits_for_the_labels():
     model = MaskedMean()
-    with Watch(model, ProbeOptions(layers=["embed"])) as seen:
+    with Watch(model, Options(layers=["embed"])) as seen:
         ids = torch.randint(9, (12, 4))
         out = [model(ids, attention_mask=torch.ones(12, 4)), model.head(torch.randn(12, 5))]
         out += [model(ids, attention_mask=torch.ones(12, 4)) for _ in range(2)]
@@ -325,8 +325,8 @@ def test_a_compiled_model_is_measured(part: str):
     blocks = nn.Sequential(*(nn.Sequential(nn.Linear(6, 6), nn.Tanh()) for _ in range(2)))
     plain = nn.Sequential()
     plain.blocks, plain.head = blocks, nn.Linear(6, 4)
-    options = ProbeOptions(layers=["blocks.*"])
-    expected = probe_model(plain, LOADER, options)
+    options = Options(layers=["blocks.*"])
+    expected = measure_layers(plain, LOADER, options)
     model: nn.Module = plain
     if part == "model":
         model = torch.compile(plain, backend="eager")
@@ -337,4 +337,4 @@ def test_a_compiled_model_is_measured(part: str):
         for inputs, labels in LOADER:
             model(inputs)
             seen.labels(labels)
-        assert seen.probed().record == expected.record
+        assert seen.measure().record == expected.record

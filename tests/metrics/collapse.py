@@ -1,10 +1,18 @@
-"""The metrics of spec 1, which the slow reference knows: all but the information group."""
+"""The metrics of spec 1, which the slow reference knows: all but the information group.
+
+`ON_REQUEST` are those that only their keys select.
+"""
 
 from collections.abc import Mapping
 
 from ncscope.metrics.registry import METRICS
 
-COLLAPSE = {key: row for key, row in METRICS.items() if row.group not in ("information", "ood")}
+ON_REQUEST = [key for key, row in METRICS.items() if row.on_request]
+COLLAPSE = {
+    key: row
+    for key, row in METRICS.items()
+    if row.group not in ("information", "ood") and not row.on_request
+}
 ALIASES = {alias: row.key for row in COLLAPSE.values() for alias in row.aliases}
 
 

@@ -1,5 +1,6 @@
 """Every row of the metric table, on every named instance, against the slow reference."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -9,15 +10,21 @@ import pytest
 import torch
 
 import ncscope
+from ncscope.metrics.metric import metrics_of_module
 from ncscope.metrics.registry import GROUPS, METRICS
 from ncscope.metrics.sources import Sources
 from ncscope.stats.decisions import Decider
 from ncscope.stats.statistics import finish
 
 from ..closeness import assert_agree, assert_arrays_agree, mismatches
-from ..reference.collapse import reference_metrics, reference_mse, reference_spectra
+from ..reference.collapse import (
+    reference_metrics,
+    reference_mse,
+    reference_on_request,
+    reference_spectra,
+)
 from ..reference.instances import CLOSED_FORMS, CLOSED_SPECTRA, INSTANCES, Instance
-from .collapse import ALIASES, COLLAPSE, collapse_of
+from .collapse import ALIASES, COLLAPSE, ON_REQUEST, collapse_of
 from .degenerate import DEGENERATE
 
 each_instance = pytest.mark.parametrize("name", INSTANCES)
@@ -41,6 +48,11 @@ def expected(instance: Instance) -> dict[str, float]:
     )
 
 
+def with_requested(instance: Instance) -> dict[str, float]:
+    """All metrics, also those that are measured on request only."""
+    return {**measured(instance), **measured(instance, groups=ON_REQUEST)}
+
+
 @cache
 def report_of(name: str) -> ncscope.Report:
     return measured(INSTANCES[name]())
@@ -59,24 +71,35 @@ def test_equals_the_reference(name: str, key: str) -> None:
 
 
 @each_instance
+def test_equals_the_reference_on_request(name: str) -> None:
+    instance = INSTANCES[name]()
+    options = {"num_classes": instance.num_classes, "prior": instance.prior}
+    wanted = reference_on_request(instance.features, instance.labels, instance.weight, **options)
+    assert set(wanted) == set(ON_REQUEST)
+    assert_agree(measured(instance, groups=ON_REQUEST), wanted, rel=1e-9)
+
+
+@each_instance
 def test_reports_every_key_and_every_alias(name: str) -> None:
     report = report_of(name)
     assert set(collapse_of(report)) == set(reference_of(name)) == set(COLLAPSE) | set(ALIASES)
-    assert {key for key, row in METRICS.items() if row.group != "ood"} <= set(report)
+    default = {key for key, row in METRICS.items() if row.group != "ood" and not row.on_request}
+    assert default <= set(report)
+    assert not set(report) & set(ON_REQUEST)
     assert {alias: report[alias] for alias in ALIASES} == {a: report[k] for a, k in ALIASES.items()}
 
 
 @each_instance
 def test_keeps_to_the_range(name: str) -> None:
-    assert_in_range(report_of(name))
+    assert_in_range(with_requested(INSTANCES[name]()))
 
 
 @each_closed_form
 def test_keeps_to_the_range_at_collapse(name: str) -> None:
-    assert_in_range(measured(CLOSED_FORMS[name][0]()))
+    assert_in_range(with_requested(CLOSED_FORMS[name][0]()))
 
 
-def assert_in_range(report: ncscope.Report) -> None:
+def assert_in_range(report: Mapping[str, float]) -> None:
     """Where it is defined: see the test after this one."""
     rows = [METRICS[k] for k, value in report.items() if k in METRICS and not np.isnan(value)]
     outside = {r.key: report[r.key] for r in rows if not r.low <= report[r.key] <= r.high}
@@ -97,7 +120,7 @@ def test_nan_where_a_note_says_so(name: str) -> None:
 
 @pytest.mark.parametrize("name", DEGENERATE)
 def test_keeps_to_the_range_of_degenerate_features(name: str) -> None:
-    assert_in_range(measured(DEGENERATE[name]()))
+    assert_in_range(with_requested(DEGENERATE[name]()))
 
 
 # the reference does not take features that are all zero
@@ -116,7 +139,7 @@ def test_degenerate_features_equal_the_reference_where_defined(name: str) -> Non
 @each_closed_form
 def test_closed_forms(name: str) -> None:
     build, wanted = CLOSED_FORMS[name]
-    report = measured(build())
+    report = with_requested(build())
     assert_agree({key: report[key] for key in wanted}, wanted, rel=1e-13, abs_tol=1e-15)
 
 
@@ -310,7 +333,7 @@ def moments_of(instance: Instance, batches: int = 1, **options) -> ncscope.Class
     return moments
 
 
-@pytest.mark.parametrize("key", COLLAPSE)
+@pytest.mark.parametrize("key", [*COLLAPSE, *ON_REQUEST])
 def test_needs_no_more_than_it_names(key: str) -> None:
     instance, row = INSTANCES["imbalanced"](), METRICS[key]
     gather = row.needs & {"scatter", "directions"}
@@ -327,15 +350,16 @@ def test_needs_no_more_than_it_names(key: str) -> None:
         hits=decisions.hits if "hits" in row.needs else None,
         one_logit="outputs" not in row.needs,
     )
-    assert sources.gathered == row.needs
-    assert float(row.compute(sources)) == pytest.approx(
-        report_of("imbalanced")[key], rel=1e-12, abs=0
-    )
+    assert sources.available == row.needs
+    wanted = measured(instance, groups=[f"key:{key}"])[key]
+    assert float(row.compute(sources)) == pytest.approx(wanted, rel=1e-12, abs=0)
 
 
 def test_the_table_is_consistent() -> None:
     aliases = [alias for row in METRICS.values() for alias in row.aliases]
     assert len({*METRICS, *aliases}) == len(METRICS) + len(aliases)
+    modules = {row.function.__module__ for row in METRICS.values()}
+    assert sum(len(metrics_of_module(name)) for name in modules) == len(METRICS)  # no key twice
     for key, row in METRICS.items():
         assert row.key == key
         assert {row.group, *row.also} <= set(GROUPS)

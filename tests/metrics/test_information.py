@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import ncscope
-from ncscope.math.entropy import EntropyEstimate, estimated_entropy
+from ncscope.math.entropy import EntropyEstimate, estimate_entropy
 from ncscope.math.frames import orthogonal_frame, simplex_etf
 from ncscope.metrics import information
 from ncscope.metrics.batch_information import BatchInformation, batch_entropies, batch_estimate
@@ -244,9 +244,9 @@ def test_the_bound_on_the_largest_eigenvalue_holds(monkeypatch, moment_bytes):
 
     def spied(product, size, trace, error, generator, dominant, largest):
         told.append(largest)
-        return estimated_entropy(product, size, trace, error, generator, dominant, largest)
+        return estimate_entropy(product, size, trace, error, generator, dominant, largest)
 
-    monkeypatch.setattr(information, "estimated_entropy", spied)
+    monkeypatch.setattr(information, "estimate_entropy", spied)
     monkeypatch.setattr(information, "DENSE_LIMIT", 10)
     monkeypatch.setattr(information, "MOMENT_BYTES", moment_bytes)
     features, labels, weight = gaussian(300, 12, 9, 0.5, 6)

@@ -10,7 +10,7 @@ import ncscope
 from ncscope.errors import InputError
 from ncscope.math.symmetric import spectrum_of
 from ncscope.metrics.discriminants import Discriminants, discriminants
-from ncscope.metrics.mse import _units
+from ncscope.metrics.mse import ridge_units
 from ncscope.metrics.variability import (
     cdnv,
     class_separation,
@@ -86,7 +86,7 @@ def test_with_decay_the_units_are_those_of_the_features_if_these_vary_alike() ->
         shift + CROSS[[0, 1, 0, 1, 0, 1]], torch.arange(3).repeat_interleave(2)
     )
     assert found.scales is not None
-    units = _units(stats, found, has_bias=False, decay=0.01)
+    units = ridge_units(stats, found, has_bias=False, decay=0.01)
     assert units.scales is None
     assert units.shift == 0.01
     torch.testing.assert_close(units.within, stats.within, rtol=1e-14, atol=0)

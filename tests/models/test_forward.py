@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from ncscope.errors import InputError
-from ncscope.models.forward import forward
-from ncscope.models.outputs import first_tensor, logits_of
+from ncscope.models.forward import first_tensor, forward, logits_of
 
 ROWS = torch.arange(6.0).reshape(2, 3)
 

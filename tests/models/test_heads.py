@@ -208,7 +208,7 @@ def test_inplace_change_of_the_output_is_not_mistaken_for_the_logits() -> None:
     with torch.no_grad():
         model.head.bias += 200
         model.head.bias[0] -= 200
-    assert find_head(model, batch()).step.kind == "ReLU"
+    assert find_head(model, batch()).last_step.kind == "ReLU"
 
 
 def test_cosine_head_is_refused() -> None:

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from ncscope.models.evaluation_mode import evaluation_mode
 from ncscope.models.forward import forward
 from ncscope.models.heads import Rows
-from ncscope.models.layers import residual_blocks
-from ncscope.models.measuring import measuring
+from ncscope.models.layers import find_repeated_blocks
 from ncscope.models.taps import HEAD_INPUT, Taps
 from ncscope.models.tracing import trace
 
@@ -145,10 +145,10 @@ def test_the_head_is_found(
 ) -> None:
     """Traced features times the head are the logits to 1e-5, and the blocks have as many rows."""
     model, batch = make().train(), inputs()
-    found, blocks = trace(model, batch), residual_blocks(model)
+    found, blocks = trace(model, batch), find_repeated_blocks(model)
     head = found.head
     assert (head.name, head.rows, head.gives_logits) == (name, rows, True)
-    with measuring(model), found.taps(model) as taps:
+    with evaluation_mode(model), found.taps(model) as taps:
         logits = forward(model, batch).logits
     assert torch.equal(taps.logits, logits)
     assert len(blocks) > 1
@@ -167,9 +167,12 @@ def test_the_last_token_before_the_padding_is_chosen(side: str) -> None:
     if side == "left":
         batch = {name: value.flip(1) for name, value in batch.items()}
         last = torch.full((N,), 8)
-    with measuring(model), Taps(model, ["transformer.h.1"], "score", rows="chosen token") as taps:
+    with (
+        evaluation_mode(model),
+        Taps(model, ["transformer.h.1"], "score", rows="chosen token") as taps,
+    ):
         model(**batch)
-    with measuring(model):
+    with evaluation_mode(model):
         states = model.transformer(**batch).last_hidden_state
         before = model.transformer.ln_f(taps.features["transformer.h.1"])
     assert torch.equal(taps.features[HEAD_INPUT], states[range(N), last])
@@ -216,7 +219,7 @@ def test_default_layers_are_the_hidden_states(
     model = make()
     batch = {name: value[:, :tokens] for name, value in sentences().items()}
     found = trace(model, batch, pool=False)
-    with measuring(model), found.taps(model, pool=False) as taps:
+    with evaluation_mode(model), found.taps(model, pool=False) as taps:
         states = forward(model, batch | {"output_hidden_states": True}).hidden_states
     assert list(taps.features) == [*layers, HEAD_INPUT]
     # Perceiver repeats a state between its blocks of layers.

@@ -1,18 +1,20 @@
 """Finding the head of a language model keeps a few rows of its activations, not sequences."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.nn.utils import parametrizations
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from ncscope.models.evaluation_mode import evaluation_mode
 from ncscope.models.heads import find_head
-from ncscope.models.measuring import measuring
-from ncscope.models.parts import PartsObserver
+from ncscope.models.parts_observer import PartsObserver
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.models.tracing import BatchAxis, trace
 
@@ -88,7 +90,7 @@ def rows_of(model: nn.Module, inputs: Any, find: Callable[[], Any]) -> float:
     """How many rows of the greatest width are alive at once beyond those of a pass alone."""
 
     def passes() -> None:
-        with measuring(model):
+        with evaluation_mode(model):
             model(inputs)
 
     return (peak(find) - peak(passes)) / (4 * VOCABULARY)
@@ -115,12 +117,23 @@ def test_nothing_of_the_layers_is_kept(layers: list[str]) -> None:
 def observed(model: nn.Module, inputs: Tensor) -> None:
     with PartsObserver(model, []) as seen:
         model(inputs)
-    assert seen.called_whole
+    assert seen.is_whole
 
 
 def test_nor_while_a_loop_is_observed() -> None:
     model, inputs = Language().eval().requires_grad_(False), ids(2, 4096)
     assert rows_of(model, inputs, lambda: observed(model, inputs)) < 64
+
+
+def test_observing_makes_no_step_of_spectral_normalisation() -> None:
+    def train(observe: bool) -> dict[str, Tensor]:
+        torch.manual_seed(0)
+        model = nn.Sequential(parametrizations.spectral_norm(nn.Linear(4, 4)), nn.Linear(4, 3))
+        with PartsObserver(model, []) if observe else nullcontext():
+            model(torch.randn(5, 4))
+        return model.state_dict()
+
+    torch.testing.assert_close(train(True), train(False), rtol=0, atol=0)
 
 
 def last(logits: Tensor) -> Tensor:

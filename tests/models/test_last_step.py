@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ncscope.models.last_step import LastStep, agrees, find_last_step, leads
+from ncscope.models.last_step import LastStep, find_last_step, step_agrees, step_leads
 
 STEPS: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
     "nothing": (lambda z: z, "none"),
@@ -61,8 +61,8 @@ def test_steps_are_found_and_lead_from_no_other_outputs(
     found = find_last_step(rows, step(rows))
     assert found is not None
     assert found.kind == kind
-    assert leads(found, rows, step(rows))
-    assert bool(agrees(found, rows, step(rows)))
+    assert step_leads(found, rows, step(rows))
+    assert bool(step_agrees(found, rows, step(rows)))
     assert find_last_step(other, step(rows)) is None
 
 
@@ -111,9 +111,9 @@ def test_broken_rows_are_passed_over() -> None:
     returned = rows.log_softmax(1)
     returned[2] = torch.nan
     assert find_last_step(rows, returned) is None
-    assert bool(agrees(LastStep("log-softmax"), rows, returned))
+    assert bool(step_agrees(LastStep("log-softmax"), rows, returned))
     returned[3] += 1e-2
-    assert not bool(agrees(LastStep("log-softmax"), rows, returned))
+    assert not bool(step_agrees(LastStep("log-softmax"), rows, returned))
 
 
 @pytest.mark.parametrize("bias", [None, torch.tensor([1.0, -1.0])])
@@ -124,7 +124,7 @@ def test_weight_and_bias_hold_scale_and_shift(bias: Tensor | None) -> None:
         LastStep("affine", -2.0),
         LastStep("affine", torch.tensor([1.0, 3]), torch.ones(2)),
     ):
-        scaled, offset = step.of_affine(weight, bias)
+        scaled, offset = step.apply_to_affine(weight, bias)
         made = features @ scaled.T + (0 if offset is None else offset)
         torch.testing.assert_close(made, step(plain))
-    assert LastStep("softmax").of_affine(weight, bias) == (weight, bias)
+    assert LastStep("softmax").apply_to_affine(weight, bias) == (weight, bias)

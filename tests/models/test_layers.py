@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
-from ncscope.models.layers import match_layers, named_layer, residual_blocks
+from ncscope.models.layers import find_layer, find_repeated_blocks, match_layers
 from ncscope.models.networks.residual import ResidualNet
 
 
@@ -39,8 +39,8 @@ def test_pattern_that_matches_nothing() -> None:
 def test_named_layer_knows_aliases() -> None:
     model = nn.Module()
     model.one = model.two = nn.Linear(2, 2)
-    assert named_layer(model, "two") is model.one
-    assert named_layer(model, "") is model
+    assert find_layer(model, "two") is model.one
+    assert find_layer(model, "") is model
 
 
 class Block(nn.Module):
@@ -103,7 +103,7 @@ class Nested(nn.Module):
     ids=["plain", "mixed", "stages", "staged", "encoder", "attributes", "nested", "one", "ours"],
 )
 def test_blocks(model: nn.Module, expected: list[str]) -> None:
-    assert residual_blocks(model) == expected
+    assert find_repeated_blocks(model) == expected
 
 
 def shared(times: int) -> nn.Module:
@@ -121,7 +121,7 @@ def two_names() -> nn.Module:
 
 def test_a_module_of_two_names_is_one_block() -> None:
     model = two_names()
-    assert residual_blocks(model) == ["one.0", "two.1"]
+    assert find_repeated_blocks(model) == ["one.0", "two.1"]
     assert match_layers(model, ["*.0"]) == ["one.0"]
     assert match_layers(model, ["two.*"]) == ["two.0", "two.1"]
 
@@ -129,17 +129,17 @@ def test_a_module_of_two_names_is_one_block() -> None:
 def test_a_block_that_is_called_several_times_is_repeated() -> None:
     model = shared(times=3)
     calls = dict.fromkeys(model.modules(), 3)
-    assert residual_blocks(model) == []
-    assert residual_blocks(model, calls) == ["0.layers.0"]
-    assert residual_blocks(model, dict.fromkeys(calls, 1)) == []
+    assert find_repeated_blocks(model) == []
+    assert find_repeated_blocks(model, calls) == ["0.layers.0"]
+    assert find_repeated_blocks(model, dict.fromkeys(calls, 1)) == []
 
 
 def test_modules_that_are_never_called_are_looked_through() -> None:
     model = nn.Sequential(Stage(1), Stage(1))
     blocks = [stage.blocks[0] for stage in model]
     called = dict.fromkeys([*blocks, *(stage.downsample for stage in model)], 1)
-    assert residual_blocks(model, called) == ["0.blocks.0", "1.blocks.0"]
-    assert residual_blocks(nn.Sequential(Block(), Block()), {}) == []
+    assert find_repeated_blocks(model, called) == ["0.blocks.0", "1.blocks.0"]
+    assert find_repeated_blocks(nn.Sequential(Block(), Block()), {}) == []
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_torchvision(arch: str, count: int, first: str | None) -> None:
     models = pytest.importorskip("torchvision.models")
     with torch.device("meta"):
         model = getattr(models, arch)(weights=None)
-    found = residual_blocks(model)
+    found = find_repeated_blocks(model)
     assert len(found) == count
     assert found[:1] == ([first] if first else [])
 
@@ -182,6 +182,6 @@ def test_timm(arch: str, count: int, first: str | None) -> None:
     timm = pytest.importorskip("timm")
     with torch.device("meta"):
         model = timm.create_model(arch, pretrained=False)
-    found = residual_blocks(model)
+    found = find_repeated_blocks(model)
     assert len(found) == count
     assert found[:1] == ([first] if first else [])

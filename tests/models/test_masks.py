@@ -212,10 +212,10 @@ class Around(nn.Module):
 def test_what_a_mask_keeps(mask: Tensor | None, kept: list[bool] | None) -> None:
     model = Around()
     masks = PassMasks(model, ["layer"])
-    with masks.recorded():
+    with masks.record():
         model(torch.zeros(1, 3, 2), mask)
-    found = masks.of("layer")
+    found = masks.mask_of("layer")
     assert (None if found is None else found[0].tolist()) == kept
-    assert masks.any == (mask is not None)
+    assert masks.has_any == (mask is not None)
     masks.forget()
-    assert masks.of("layer") is None
+    assert masks.mask_of("layer") is None

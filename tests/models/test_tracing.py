@@ -1,5 +1,6 @@
 """The batch axis of every layer is found by running another number of samples."""
 
+from collections import namedtuple
 from collections.abc import Callable
 
 import pytest
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 import ncscope
 from ncscope.errors import InputError
 from ncscope.models.taps import HEAD_INPUT
-from ncscope.models.tracing import BatchAxis, trace
+from ncscope.models.tracing import BatchAxis, repeat_first_sample, trace
 
 N, T, D, K = 8, 8, 6, 3
 Inputs = Tensor | dict[str, object] | list[object]
@@ -354,3 +355,47 @@ def test_every_call_of_a_shared_module_is_a_layer(
         second = model.alias(model.act(model.alias(x)))
     by_hand = ncscope.measure(second, torch.arange(N) % K, groups=["pfc"])
     assert report.layers[f"{block}#2"]["pfc1"] == pytest.approx(by_hand["pfc1"], rel=1e-6)
+
+
+Pair = namedtuple("Pair", ["ids", "mask"])
+
+
+def test_every_structure_is_kept() -> None:
+    ids, mask = torch.arange(6).reshape(3, 2), torch.ones(3, 2, dtype=torch.bool)
+    inputs = {"pair": Pair(ids, mask), "lengths": [2, 1, 1], "more": (None, {"scale": 2.0}, "on")}
+    (found,) = repeat_first_sample(inputs, 3, times=2)
+    assert torch.equal(found["pair"].ids, ids[[0, 0]])
+    assert torch.equal(found["pair"].mask, mask[[0, 0]])
+    assert found["lengths"] == [2, 2]
+    assert found["more"] == (None, {"scale": 2.0}, "on")
+
+
+def test_first_axes_come_first_and_second_ones_may_be_positions() -> None:
+    square, positions = torch.rand(3, 3, 1), torch.rand(1, 3)
+    shapes = [
+        (tuple(a.shape), tuple(b.shape))
+        for a, b in repeat_first_sample([square, positions], 3, times=2)
+    ]
+    first, second = (2, 3, 1), (3, 2, 1)
+    assert shapes == [(first, (1, 2)), (first, (1, 3)), (second, (1, 2)), (second, (1, 3))]
+
+
+def test_inputs_without_the_samples_cannot_be_cut() -> None:
+    assert list(repeat_first_sample([torch.rand(4, 4), 3, []], 3, times=2)) == []
+
+
+class WithLoss(nn.Module):
+    """Computes its loss at the end of the forward pass, and fails there without labels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block, self.head = nn.Linear(4, 4), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor, labels: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        logits = self.head(self.block(x))
+        return nn.functional.cross_entropy(logits, labels), logits
+
+
+def test_a_pass_that_fails_without_labels_is_not_counted() -> None:
+    seen = trace(WithLoss(), torch.randn(6, 4), ["block"], labels=torch.arange(6) % 3)
+    assert (seen.layers, seen.label_argument) == (("block",), "labels")

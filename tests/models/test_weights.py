@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ncscope.errors import InputError
-from ncscope.models.weights import find_weights, fit_names, weights_notes
+from ncscope.models.weights import find_weights, match_names, weights_notes
 
 W, V = torch.ones(2, 3), torch.zeros(2)
 NET = {"fc.weight": W, "fc.bias": V}
@@ -79,18 +79,18 @@ def test_named_tensors_are_not_passed_over_for_what_is_beside_them() -> None:
 
 @pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "model._orig_mod.", "module." * 99])
 def test_a_prefix_is_removed(prefix: str) -> None:
-    fitted = fit_names({prefix + name: value for name, value in NET.items()}, list(NET))
+    fitted = match_names({prefix + name: value for name, value in NET.items()}, list(NET))
     assert list(fitted.tensors) == list(NET)
     assert fitted.unused == ()
-    assert fitted.prefix + ("_orig_mod." if fitted.wrapped else "") == prefix
+    assert fitted.prefix + ("_orig_mod." if fitted.had_wrappers else "") == prefix
 
 
 def test_names_inside_a_plain_file_are_kept() -> None:
     """Nothing is left out of a larger model of the same names, so that it is refused later."""
     larger = NET | {"block.fc.weight": W, "block.fc.bias": V, "train_accuracy.total": V}
-    fitted = fit_names(larger, list(NET))
+    fitted = match_names(larger, list(NET))
     assert (fitted.tensors, fitted.prefix, fitted.unused) == (larger, "", ())
-    assert fit_names({"conv.weight": W}, list(NET)).tensors == {"conv.weight": W}
+    assert match_names({"conv.weight": W}, list(NET)).tensors == {"conv.weight": W}
 
 
 def prefixed(*prefixes: str) -> dict[str, torch.Tensor]:
@@ -98,17 +98,17 @@ def prefixed(*prefixes: str) -> dict[str, torch.Tensor]:
 
 
 def test_one_prefix_of_several() -> None:
-    assert fit_names(prefixed("model.", "model_ema.module."), list(NET)).prefix == "model."
-    assert fit_names(prefixed("ema."), list(NET)).prefix == "ema."
-    assert fit_names(prefixed("model.") | {"old.fc.bias": V}, list(NET)).prefix == "model."
+    assert match_names(prefixed("model.", "model_ema.module."), list(NET)).prefix == "model."
+    assert match_names(prefixed("ema."), list(NET)).prefix == "ema."
+    assert match_names(prefixed("model.") | {"old.fc.bias": V}, list(NET)).prefix == "model."
     with pytest.raises(InputError, match="weights under 'student', 'teacher'; choose one with"):
-        fit_names(prefixed("student.", "teacher."), list(NET))
+        match_names(prefixed("student.", "teacher."), list(NET))
 
 
 def test_notes() -> None:
     def notes(content: dict[str, Any]) -> tuple[str, ...]:
         saved = find_weights(content, "a.pt")
-        return weights_notes(saved, fit_names(saved.tensors, list(NET)))
+        return weights_notes(saved, match_names(saved.tensors, list(NET)))
 
     assert notes({"state_dict": NET}) == ()
     assert notes(prefixed("ema.")) == (

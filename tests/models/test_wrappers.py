@@ -7,14 +7,14 @@ from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoi
 
 import ncscope
 from ncscope.errors import InputError
-from ncscope.models.layers import match_layers, named_layer, residual_blocks
+from ncscope.models.layers import find_layer, find_repeated_blocks, match_layers
 from ncscope.models.networks.residual import ResidualNet
 from ncscope.models.replicas import data_group
 from ncscope.models.wrappers import (
     check_measurable,
-    inner,
-    named_modules,
-    own_parameters,
+    parameter_shapes,
+    unwrap_fully,
+    walk_modules,
 )
 
 
@@ -68,12 +68,16 @@ def checkpointed() -> nn.Module:
 def test_names_are_those_without_wrappers() -> None:
     torch.manual_seed(0)
     plain, wrapped = ResidualNet(6, 8, 3, 4), checkpointed()
-    assert [n for n, _ in named_modules(wrapped)] == [n for n, _ in plain.named_modules()]
+    assert [n for n, _ in walk_modules(wrapped)] == [n for n, _ in plain.named_modules()]
     assert match_layers(wrapped, ["blocks.*"]) == match_layers(plain, ["blocks.*"])
     assert (
-        residual_blocks(wrapped) == residual_blocks(plain) == ["blocks.0", "blocks.1", "blocks.2"]
+        find_repeated_blocks(wrapped)
+        == find_repeated_blocks(plain)
+        == ["blocks.0", "blocks.1", "blocks.2"]
     )
-    assert named_layer(wrapped, "blocks.2") is inner(wrapped.blocks[2]) is not wrapped.blocks[2]
+    assert (
+        find_layer(wrapped, "blocks.2") is unwrap_fully(wrapped.blocks[2]) is not wrapped.blocks[2]
+    )
 
 
 def batches() -> list[tuple[Tensor, Tensor]]:
@@ -93,7 +97,7 @@ def test_a_wrapped_model_is_measured_under_the_same_names() -> None:
 def test_a_shared_parameter_counts_once() -> None:
     model = nn.ModuleList([nn.Linear(3, 2), nn.Linear(3, 2)])
     model[1].weight = model[0].weight
-    own = own_parameters(model)
+    own = parameter_shapes(model)
     assert len({key for shapes in own.values() for key in shapes}) == 3
 
 

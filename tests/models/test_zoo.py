@@ -5,9 +5,9 @@ import torch
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
+from ncscope.models.evaluation_mode import evaluation_mode
 from ncscope.models.heads import find_head
-from ncscope.models.layers import residual_blocks
-from ncscope.models.measuring import measuring
+from ncscope.models.layers import find_repeated_blocks
 from ncscope.models.taps import HEAD_INPUT, Taps
 from ncscope.models.tracing import trace
 
@@ -85,11 +85,11 @@ def check_backbone(model: nn.Module, x: Tensor, name: str) -> None:
     # Some heads start at zero, which would make every comparison true.
     nn.init.normal_(model.get_submodule(name).weight)
     before = {key: value.clone() for key, value in model.state_dict().items()}
-    found, blocks = trace(model, x), residual_blocks(model)
+    found, blocks = trace(model, x), find_repeated_blocks(model)
     head = found.head
     assert head.name == name
     assert head.gives_logits
-    with measuring(model), found.taps(model) as taps:
+    with evaluation_mode(model), found.taps(model) as taps:
         logits = model(x)
     assert all(module.training for module in model.modules())
     assert found.layers == tuple(blocks)
@@ -119,7 +119,7 @@ def test_modules_that_layers_share() -> None:
     """Convolutional encodings of positions, which the blocks of a stage have in common."""
     model, x = from_timm("coat_tiny"), images(224)
     found = trace(model, x)
-    with measuring(model), found.taps(model) as taps:
+    with evaluation_mode(model), found.taps(model) as taps:
         model(x)
     assert {"crpe1", "crpe1#2", "crpe2#4"} < set(taps.features)
     assert set(taps.features) == set(found.axes)
@@ -130,7 +130,7 @@ def test_layers_that_return_parts_of_samples_beside_samples() -> None:
     """TNT's blocks return the pixels of 2 x 196 patches, and then the patches of 2 images."""
     model, x = from_timm("tnt_s_patch16_224"), images(224)
     found = trace(model, x)
-    with measuring(model), found.taps(model) as taps:
+    with evaluation_mode(model), found.taps(model) as taps:
         model(x)
     assert found.layers == tuple(f"blocks.{i}" for i in range(12))
     assert {axis.tensor for axis in found.axes.values()} == {0, 1}
@@ -151,7 +151,7 @@ def test_distilled(arch: str, size: int, options: dict, heads: tuple[str, str]) 
         find_head(model, x)
     chosen = find_head(model, x, heads[0])
     assert not chosen.gives_logits
-    with measuring(model), Taps(model, [heads[0]], heads[0]) as taps:
+    with evaluation_mode(model), Taps(model, [heads[0]], heads[0]) as taps:
         model(x)
     outputs = nn.functional.linear(taps.features[HEAD_INPUT], chosen.weight, chosen.bias)
     torch.testing.assert_close(outputs, taps.features[heads[0]], rtol=0, atol=1e-5)

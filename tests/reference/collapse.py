@@ -40,7 +40,7 @@ from .exact import (
 )
 from .imbalance import gram_distance, minority_cosine, powers
 from .moments import count_classes, gather, inverse_of_between, inverse_of_total
-from .spectra import spectral_metrics
+from .spectra import lidar, spectral_metrics
 from .uniformity import lognorm_spread, row_sums, uniform_duality, uniformity
 
 
@@ -255,6 +255,12 @@ def decisions(classes, centres, weight, bias):
         result["accuracy"] = average(a == b for a, b in zip(voted, truth, strict=True))
         result["nc4_disagreement"] = average(a != b for a, b in zip(voted, near, strict=True))
     return result
+
+
+def reference_on_request(features, labels, weight=None, *, num_classes=None, prior="empirical"):
+    """Every key that is measured on request only; see `reference_metrics`."""
+    classes = gather(vectors(features), labels, count_classes(labels, weight, num_classes), prior)
+    return {"lidar": float(lidar(classes))}
 
 
 def reference_metrics(

@@ -220,6 +220,7 @@ ETF_MEANS = {
     "pfc2": 0.0,
 }
 THREE_ALIKE = {
+    "lidar": 3.0,
     "effective_rank_features": 3.0,
     "participation_ratio": 3.0,
     "alpha_req": 0.0,

@@ -37,6 +37,14 @@ def power_law(eigenvalues):
     return -slope, mp.nan if equal else 1 - missed / spread
 
 
+def lidar(classes):
+    """Rank of discriminant analysis with a ridge of 1e-4, from the inverse root of the scatter."""
+    values, vectors = symmetric_eigen(classes.within)
+    inverse_root = outer_sum([1 / mp.sqrt(w + mp.mpf(1e-4)) for w in values], vectors)
+    eigenvalues = symmetric_eigen(inverse_root * classes.between * inverse_root)[0]
+    return exponential_entropy(positive(eigenvalues, ROUNDING * max(eigenvalues)))
+
+
 def spectral_metrics(weights, points):
     """The rows of the group `spectra` of points that are weighted by shares of one."""
     zero_below = ROUNDING * max(squared_norm(x) for x in points)

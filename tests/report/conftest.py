@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ncscope.measurement.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import GeodesicRecord, LayerRecord, Measurement, ModelRecord
 
 CLASSES, PER_CLASS = 6, 20
 DIMS = (48, 48, 32, 32, 32, 32)
@@ -28,25 +28,25 @@ def epochs() -> tuple[int, ...]:
 
 
 @pytest.fixture(scope="session")
-def single_layer() -> ProbeRecord:
+def single_layer() -> ModelRecord:
     """One layer with everything; some of it undefined."""
     layer = probe(40, "train").layers[-1]
     metrics = {**layer.metrics, "novel_metric": float("nan")}
     spectra = {**layer.spectra, "snr_singular_values": [*[9.0] * 4, float("inf")]}
     notes = ("novel_metric is undefined: it has no value",)
     record = LayerRecord("features", metrics, notes, CLASSES, 120, 32, spectra, layer.gram)
-    return ProbeRecord(layers=(record,))
+    return ModelRecord(layers=(record,))
 
 
 @pytest.fixture(scope="session")
-def bare() -> ProbeRecord:
+def bare() -> ModelRecord:
     """One layer with two numbers and nothing else."""
     metrics = {"nc1_quotient": float("nan"), "ncc_accuracy": 0.5}
     notes = ("nc1_quotient is undefined: all class means coincide",)
-    return ProbeRecord(layers=(LayerRecord("<script>alert(1)</script>", metrics, notes, 2, 4, 1),))
+    return ModelRecord(layers=(LayerRecord("<script>alert(1)</script>", metrics, notes, 2, 4, 1),))
 
 
-def probe(epoch: int, split: str) -> ProbeRecord:
+def probe(epoch: int, split: str) -> ModelRecord:
     """All layers at one epoch."""
     generator = np.random.default_rng([epoch, len(split)])
     features = [
@@ -58,7 +58,7 @@ def probe(epoch: int, split: str) -> ProbeRecord:
         for index, own in enumerate(features)
     )
     comparable = tuple(record.layer for record in layers if record.dim == DIMS[-1])
-    return ProbeRecord(
+    return ModelRecord(
         layers, comparable, (0.0, 0.3, 0.62, 1.0), geodesic(features[2], features[-1])
     )
 

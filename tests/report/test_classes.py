@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from playwright.sync_api import Browser, Page
 
 import ncscope
-from ncscope.report.class_figure import plot_classes
-from ncscope.report.classes import CHARTED, SHOWN
+from ncscope.report.classes import MOST_CHARTED, MOST_LISTED
+from ncscope.report.figures import plot_classes
 
 NAMES = ("cat", "dog", "<b>bird</b>", "a class with a very long name indeed")
 CHARTS = ("classes-overlap", "classes-spread", "classes-accuracy")
@@ -78,8 +78,8 @@ def test_charts_and_table_have_the_worst_class_first_by_name(show: Open) -> None
 def test_many_classes_fit_the_page(show: Open, width: int) -> None:
     page = show(report(60), width)
     assert page.evaluate("document.documentElement.scrollWidth") == width
-    assert page.locator(".classes tbody tr").count() == SHOWN
-    assert len(page.evaluate(TICKS, CHARTS[0])) == CHARTED
+    assert page.locator(".classes tbody tr").count() == MOST_LISTED
+    assert len(page.evaluate(TICKS, CHARTS[0])) == MOST_CHARTED
     boxes = [page.locator(f"#{chart}").bounding_box() for chart in CHARTS]
     below = [later["y"] >= box["y"] + box["height"] for box, later in pairwise(boxes)]
     assert below == [width < 760] * 2
@@ -141,4 +141,4 @@ def test_figure() -> None:
     assert {text.get_text() for text in overlap.get_yticklabels()[:2]} == {"cat", "dog"}
     assert len(overlap.lines) == 4
     assert [line.get_label() for line in accuracy.lines] == ["nearest mean", "head"]
-    assert len(plot_classes(report(40, head=False).record.per_class).axes[0].lines) == CHARTED
+    assert len(plot_classes(report(40, head=False).record.per_class).axes[0].lines) == MOST_CHARTED

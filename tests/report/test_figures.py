@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import ncscope
-from ncscope.measurement.records import LayerRecord, Measurement, ProbeRecord
-from ncscope.report.figures import metric_figure, plot_probe, run_figure
+from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
+from ncscope.report.figures import plot_metric, plot_probe, plot_run
 
 
 def titles(figure: Figure) -> list[str]:
@@ -22,12 +22,12 @@ def titles(figure: Figure) -> list[str]:
 @pytest.mark.parametrize("form", ["svg", "pdf", "png"])
 def test_run_figure_can_be_written(measurements: list[Measurement], form: str) -> None:
     target = io.BytesIO()
-    run_figure(measurements).savefig(target, format=form)
+    plot_run(measurements).savefig(target, format=form)
     assert len(target.getvalue()) > 1000
 
 
 def test_run_figure_shows_history_layers_and_class_means(measurements: list[Measurement]) -> None:
-    figure = run_figure(measurements)
+    figure = plot_run(measurements)
     assert titles(figure) == [
         "Last layer over training",
         "PFC1 from layer to layer",
@@ -43,8 +43,8 @@ def test_run_figure_shows_history_layers_and_class_means(measurements: list[Meas
     ]
 
 
-def test_run_figure_of_one_snapshot_without_gram(bare: ProbeRecord) -> None:
-    figure = run_figure([Measurement(bare, 0)])
+def test_run_figure_of_one_snapshot_without_gram(bare: ModelRecord) -> None:
+    figure = plot_run([Measurement(bare, 0)])
     figure.savefig(io.BytesIO(), format="png")
     assert len(figure.subfigs) == 2
 
@@ -57,14 +57,14 @@ def test_many_layers_are_drawn_against_position(measurements: list[Measurement])
 
 
 def test_layers_without_positions_are_drawn_in_order(measurements: list[Measurement]) -> None:
-    figure = plot_probe(ProbeRecord(measurements[-2].probe.layers))
+    figure = plot_probe(ModelRecord(measurements[-2].probe.layers))
     assert [axes.get_xlabel() for axes in figure.axes] == ["layer"] * 3
     names = [text.get_text() for text in figure.axes[0].get_xticklabels()]
     assert names[-1] == "stage3.block1"
 
 
 def test_one_layer_is_drawn_as_far_as_it_was_measured(
-    single_layer: ProbeRecord, bare: ProbeRecord
+    single_layer: ModelRecord, bare: ModelRecord
 ) -> None:
     figure = plot_probe(single_layer)
     assert titles(figure) == ["Covariance eigenvalues", "Cosines of class means", "Key metrics"]
@@ -74,8 +74,8 @@ def test_one_layer_is_drawn_as_far_as_it_was_measured(
 
 
 def test_labels_of_an_axis_do_not_overlap(measurements: list[Measurement]) -> None:
-    figures = [plot_probe(ProbeRecord(each.probe.layers[-1:])) for each in measurements]
-    figures += [plot_probe(measurements[0].probe), run_figure(measurements)]
+    figures = [plot_probe(ModelRecord(each.probe.layers[-1:])) for each in measurements]
+    figures += [plot_probe(measurements[0].probe), plot_run(measurements)]
     for figure in figures:
         figure.canvas.draw()
         for axes in (*figure.axes, *(a for part in figure.subfigs for a in part.axes)):
@@ -103,7 +103,7 @@ def test_logarithmic_axis_is_marked_at_few_round_values(
     low: float, high: float, names: list[str]
 ) -> None:
     record = LayerRecord("l", {"nc1_quotient": high, "vci": low}, (), 2, 4, 3)
-    axes = plot_probe(ProbeRecord((record,))).axes[0]
+    axes = plot_probe(ModelRecord((record,))).axes[0]
     assert [label.get_text() for label in axes.get_xticklabels()] == names
 
 
@@ -117,34 +117,34 @@ def test_a_value_of_0_has_its_place_on_every_logarithmic_axis() -> None:
             LayerRecord(f"l{index}", {"nc1_quotient": value, "pfc1": value}, (), 2, 4, 3)
             for index, value in enumerate(values)
         )
-        return Measurement(ProbeRecord(layers), step)
+        return Measurement(ModelRecord(layers), step)
 
     run = [measured(0, 2.0, 0.5), measured(1, 1e-3, 0.0)]
-    over_time, layers = (part.axes[0] for part in run_figure(run).subfigs)
-    by_metric = metric_figure(run, "nc1_quotient").axes[0]
+    over_time, layers = (part.axes[0] for part in plot_run(run).subfigs)
+    by_metric = plot_metric(run, "nc1_quotient").axes[0]
     for axes, line, least in ((over_time, 0, 0.5), (layers, 1, 1e-3), (by_metric, 1, 1e-3)):
         zero = float(axes.lines[line].get_ydata()[-1])
         assert least / 100 < zero < 0.8 * least
         assert axes.get_yticks()[0] == zero
         assert vertical_marks(axes)[0] == "0"
         assert axes.get_ylim()[0] < zero
-    of_zeros = metric_figure([measured(0, 0.0), measured(1, 0.0)], "nc1_quotient")
+    of_zeros = plot_metric([measured(0, 0.0), measured(1, 0.0)], "nc1_quotient")
     of_zeros.savefig(io.BytesIO(), format="png")
     record = LayerRecord("l", {"nc1_quotient": 0.0, "vci": 0.2, "cdnv": 3.0}, (), 2, 4, 3)
-    (dots,) = plot_probe(ProbeRecord((record,))).axes
+    (dots,) = plot_probe(ModelRecord((record,))).axes
     assert [label.get_text() for label in dots.get_xticklabels()] == ["0", "0.5", "1", "2"]
     assert float(dots.lines[0].get_xdata()[0]) == dots.get_xticks()[0]
 
 
 def test_global_settings_stay_as_they_are(measurements: list[Measurement]) -> None:
     before = dict(mpl.rcParams)
-    run_figure(measurements)
+    plot_run(measurements)
     assert dict(mpl.rcParams) == before
 
 
 def test_figure_of_no_run_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one measurement"):
-        run_figure([])
+        plot_run([])
 
 
 @pytest.mark.parametrize("factor", [0.0, 2.0**-600, 2.0**-500, 2.0**511, 2.0**512, 2.0**600])

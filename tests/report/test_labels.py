@@ -7,8 +7,9 @@ import torch
 
 import ncscope
 from ncscope.math.frames import simplex_etf
+from ncscope.metrics.evaluate import select
 from ncscope.metrics.registry import METRICS
-from ncscope.report.labels import collapsed_at
+from ncscope.report.labels import value_at_collapse
 
 SIMPLEX = [key for key in METRICS if key.startswith("nc2_")] + [
     "nc3_etf", "mir", "mir_centered", "mir_means", "entropy_features", "effective_rank"
@@ -23,11 +24,11 @@ def test_every_metric_is_at_its_value_for_a_collapsed_simplex(classes: int, dim:
     bias = torch.full((classes,), 1 / classes, dtype=torch.float64)
     labels = torch.arange(classes).repeat(12)
     report = ncscope.measure(etf.repeat(12, 1), labels, weight, bias)
-    assert {key for key, row in METRICS.items() if row.group != "ood"} <= report.keys()
+    assert {row.key for row in select(None) if row.group != "ood"} <= report.keys()
     balanced = {"minority_cosine_means", "minority_cosine_weights"}  # none is below the median
     for key in set(report) - balanced:
         value = report[key]
-        expected = collapsed_at(key, classes, dim)
+        expected = value_at_collapse(key, classes, dim)
         known = math.nan if expected is None else expected
         assert value == pytest.approx(known, abs=1e-7, nan_ok=True), key
 
@@ -37,12 +38,12 @@ def test_minority_cosines_are_at_their_value_for_a_collapsed_simplex() -> None:
     etf = simplex_etf(5, dim=6).double()
     report = ncscope.measure(etf[labels], labels, etf)
     for key in ("minority_cosine_means", "minority_cosine_weights"):
-        assert report[key] == pytest.approx(collapsed_at(key, 5, 6), rel=1e-12)
+        assert report[key] == pytest.approx(value_at_collapse(key, 5, 6), rel=1e-12)
 
 
 def test_without_a_simplex_its_metrics_have_no_value() -> None:
-    assert {collapsed_at(key, 10, 8) for key in SIMPLEX} == {None}
-    assert collapsed_at("nc1", 10, 8) == 0
-    assert collapsed_at("ncc_accuracy", 10, 8) == 1
-    assert collapsed_at("mir", 9, 8) is not None
-    assert collapsed_at("loss", 10, 512) is None
+    assert {value_at_collapse(key, 10, 8) for key in SIMPLEX} == {None}
+    assert value_at_collapse("nc1", 10, 8) == 0
+    assert value_at_collapse("ncc_accuracy", 10, 8) == 1
+    assert value_at_collapse("mir", 9, 8) is not None
+    assert value_at_collapse("loss", 10, 512) is None

@@ -19,13 +19,12 @@ from ncscope.api.tables import csv_text
 from ncscope.api.writable import write_figure
 from ncscope.lab.report.rows import rows_table
 from ncscope.lab.report.sweep import SweptRun, printed_sweep, sweep_table
-from ncscope.measurement.records import Measurement, ProbeRecord
-from ncscope.report.figures import metric_figure, plot_probe, run_figure
-from ncscope.report.latex import classes_latex
-from ncscope.report.names import figure_text
-from ncscope.report.page import history_page, probe_page
-from ncscope.report.summary import Summary, summary_table
-from ncscope.report.tables import probe_table, run_table
+from ncscope.measurement.records import Measurement, ModelRecord
+from ncscope.report.figures import plot_metric, plot_probe, plot_run
+from ncscope.report.latex import write_classes_latex
+from ncscope.report.page import render_history_page, render_probe_page
+from ncscope.report.tables import Summary, build_probe_table, build_run_table, build_summary_table
+from ncscope.report.wording import write_figure_text
 from tests.lab.observed import observed
 
 NAMES = (
@@ -44,7 +43,7 @@ def test_layers_named_by_numbers_are_quoted(measurements: list[Measurement]) -> 
     numbered = [replace(one, layer=f"{i}") for i, one in enumerate(probe.layers)]
     numbered[-1] = replace(numbered[-1], warnings=("few samples",))
     named = tuple(record.layer for record in numbered[2:])
-    page = probe_page("Numbers", replace(probe, layers=tuple(numbered), comparable=named))
+    page = render_probe_page("Numbers", replace(probe, layers=tuple(numbered), comparable=named))
     assert "<li>layer &#39;5&#39;: few samples</li>" in page
     assert "At the last layer, layer &#39;5&#39;" in page
     assert "from layer '2' to layer '5'" in page
@@ -56,7 +55,7 @@ def odd(measurements: list[Measurement]) -> list[Measurement]:
     return [replace(each, probe=renamed(each.probe)) for each in measurements]
 
 
-def renamed(probe: ProbeRecord) -> ProbeRecord:
+def renamed(probe: ModelRecord) -> ModelRecord:
     new = dict(zip([record.layer for record in probe.layers], NAMES, strict=True))
     layers = tuple(
         replace(record, layer=new[record.layer], notes=(f"note of {new[record.layer]}",))
@@ -72,7 +71,7 @@ def shown(table: object) -> str:
 
 
 def test_tables_show_them(odd: list[Measurement]) -> None:
-    for table in (probe_table(odd[-1].probe), run_table(odd)):
+    for table in (build_probe_table(odd[-1].probe), build_run_table(odd)):
         text = shown(table)
         assert not RAW.search(text)
         for name in ("\\x1b[31mred", "two\\nlines", "\\u202ereversed", "[/] [red] :warning:"):
@@ -86,7 +85,7 @@ def test_tables_of_runs_show_them() -> None:
     rows = observed({"part": name, "layer": name, "step": 1, "pfc1": 0.5} for name in NAMES)
     runs = [SweptRun(name, {"seed": 0}, rows=rows[:1]) for name in NAMES]
     tables = (
-        summary_table(Summary("", ["one", "two"], cells)),
+        build_summary_table(Summary("", ["one", "two"], cells)),
         rows_table(rows, ["pfc1"]),
         printed_sweep(sweep_table(runs, ["pfc1"])),
     )
@@ -98,7 +97,7 @@ def test_tables_of_runs_show_them() -> None:
 
 
 def test_pages_show_them(odd: list[Measurement]) -> None:
-    for page in (history_page(NAMES[0], odd), probe_page(NAMES[3], odd[-1].probe)):
+    for page in (render_history_page(NAMES[0], odd), render_probe_page(NAMES[3], odd[-1].probe)):
         page.encode()
         own = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
         assert not RAW.search(own)
@@ -130,24 +129,31 @@ def test_figures_show_them(odd: list[Measurement]) -> None:
 
 
 def test_a_long_name_is_cut_in_the_middle() -> None:
-    assert figure_text("a" * 30 + "b" * 30) == "a" * 19 + "…" + "b" * 20
-    assert figure_text("a" * 40) == "a" * 40
-    assert figure_text("$" * 41, 60) == r"\$" * 41
+    assert write_figure_text("a" * 30 + "b" * 30) == "a" * 19 + "…" + "b" * 20
+    assert write_figure_text("a" * 40) == "a" * 40
+    assert write_figure_text("$" * 41, 60) == r"\$" * 41
 
 
 @pytest.mark.parametrize("name", [*NAMES, "$$", "cost $\\x$", "_hidden", "x" * 5000])
 def test_units_runs_and_splits_are_no_formulas(name: str, odd: list[Measurement]) -> None:
     named = [replace(each, run=name, split=name) for each in odd]
-    figures = [run_figure(named, name), metric_figure(named, "nc1_quotient", name)]
-    for figure in figures:
-        xml.dom.minidom.parseString(saved(figure, "svg"))
-    legend = figures[0].subfigs[1].axes[0].get_legend_handles_labels()[1]
-    assert len(legend) == 4  # Matplotlib hides labels that begin with an underscore
+    figure = plot_metric(named, "nc1_quotient", name)
+    xml.dom.minidom.parseString(saved(figure, "svg"))
+    # One line a layer: Matplotlib hides labels that begin with an underscore.
+    assert len(figure.axes[0].get_legend_handles_labels()[1]) == len(NAMES)
+
+
+def test_the_figure_of_a_run_has_all_lines_and_no_formulas(odd: list[Measurement]) -> None:
+    name = "_hidden $$ of cost $\\x$"
+    named = [replace(each, run=name, split=name) for each in odd]
+    figure = plot_run(named, name)
+    xml.dom.minidom.parseString(saved(figure, "svg"))
+    assert len(figure.subfigs[1].axes[0].get_legend_handles_labels()[1]) == 4
 
 
 def test_figures_use_no_tex_of_the_user(odd: list[Measurement], tmp_path: Path) -> None:
     with mpl.rc_context({"text.usetex": True}):
-        figure = run_figure(odd, "cost_x")
+        figure = plot_run(odd, "cost_x")
         assert not any(text.get_usetex() for text in figure.findobj(Text))
         write_figure(tmp_path / "a.svg", figure)
 
@@ -156,7 +162,7 @@ def test_figures_use_no_tex_of_the_user(odd: list[Measurement], tmp_path: Path) 
 def test_a_row_of_latex_begins_with_no_argument(name: str) -> None:
     table = ncscope.measure([[0.0], [1.0], [4.0], [6.0]], [0, 0, 1, 1]).record.per_class
     assert table is not None
-    rows = classes_latex(table, [name] * 2).splitlines()
+    rows = write_classes_latex(table, [name] * 2).splitlines()
     assert not any(row.startswith(("[", "*")) for row in rows)
     assert sum(f"{{{name[0]}}}{name[1:]}" in row for row in rows) > 1
 

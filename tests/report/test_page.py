@@ -15,19 +15,25 @@ import pytest
 from playwright.sync_api import Browser, Page, Request
 
 from ncscope.measurement.provenance import Provenance
-from ncscope.measurement.records import LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
 from ncscope.metrics.registry import METRICS
 from ncscope.report.claims import Claim
-from ncscope.report.comparison import Compared, comparison_page
+from ncscope.report.comparison import ComparisonSource, render_comparison_page
+from ncscope.report.curves import describe_layers
 from ncscope.report.formulas import formula
-from ncscope.report.layer_order import reading
 from ncscope.report.overview import (
-    changes_by_run,
-    details_by_run,
-    flat_config,
-    history_facts,
+    build_details,
+    compare_ends,
+    describe_history,
+    flatten_config,
+    select_last,
 )
-from ncscope.report.page import history_page, history_view, probe_page, rendered_page
+from ncscope.report.page import (
+    build_history_view,
+    render_history_page,
+    render_page,
+    render_probe_page,
+)
 
 CLAIMS = [
     Claim(
@@ -144,15 +150,18 @@ def foreign(request: Request) -> list[str]:
 def run_html(measurements: list[Measurement]) -> str:
     run = {"name": "", "claims": CLAIMS, "tables": (), "images": (), "config": {}}
     run |= {"ended": True, "columns": (), "table": {}}
-    return rendered_page(
+    return render_page(
         title="A run",
         lead="What it is about.",
-        facts=history_facts(measurements, "epoch"),
-        history=history_view(measurements, "epoch"),
-        changes=changes_by_run(measurements),
-        details=details_by_run(measurements, "epoch"),
+        facts=describe_history(measurements, "epoch"),
+        history=build_history_view(measurements, "epoch"),
+        changes=compare_ends(measurements),
+        details=[
+            build_details(probe, caption)
+            for caption, probe in select_last(measurements, "epoch").items()
+        ],
         runs=[run],
-        config=flat_config(CONFIG),
+        config=flatten_config(CONFIG),
     )
 
 
@@ -274,9 +283,9 @@ def test_zero_has_its_place_below_the_logarithmic_scale(show: Open) -> None:
             LayerRecord(name, {"nc1_quotient": value, "pfc1": value}, (), 2, 4, 3)
             for name, value in zip(("first", "last"), values, strict=True)
         )
-        return Measurement(ProbeRecord(layers), epoch)
+        return Measurement(ModelRecord(layers), epoch)
 
-    page = show(history_page("Zeros", [measured(0, 2.0, 0.5), measured(1, 1e-3, 0.0)]))
+    page = show(render_history_page("Zeros", [measured(0, 2.0, 0.5), measured(1, 1e-3, 0.0)]))
     for chart in ("history-chart", "layers-pfc1"):
         traces = drawn(page, chart)
         zero = traces[-1]["y"][-1]  # type: ignore[index]
@@ -293,8 +302,8 @@ def test_zero_has_its_place_below_the_logarithmic_scale(show: Open) -> None:
 @pytest.mark.slow
 def test_an_axis_of_zeros_alone_says_0(show: Open) -> None:
     layer = LayerRecord("only", {"nc1_quotient": 0.0}, (), 2, 4, 3)
-    measurements = [Measurement(ProbeRecord((layer,)), step) for step in (0, 1)]
-    page = show(history_page("Zeros", measurements))
+    measurements = [Measurement(ModelRecord((layer,)), step) for step in (0, 1)]
+    page = show(render_history_page("Zeros", measurements))
     assert page.locator("#history-chart .yaxislayer-above text").all_text_contents() == ["0"]
     assert len(drawn(page, "history-chart")) == 1
 
@@ -432,7 +441,7 @@ def test_plots_follow_the_dark_scheme(run: Page) -> None:
 
 @pytest.mark.slow
 def test_probe_page_of_many_layers(show: Open, measurements: list[Measurement]) -> None:
-    page = show(probe_page("Many layers", measurements[-1].probe))
+    page = show(render_probe_page("Many layers", measurements[-1].probe))
     assert page.locator(".chart").count() == 8
     assert page.locator(".frame-time").count() == 0
     assert page.locator("table.details").count() == 1
@@ -440,11 +449,11 @@ def test_probe_page_of_many_layers(show: Open, measurements: list[Measurement]) 
 
 
 @pytest.mark.slow
-def test_probe_page_chooses_the_layer(show: Open, single_layer: ProbeRecord) -> None:
+def test_probe_page_chooses_the_layer(show: Open, single_layer: ModelRecord) -> None:
     last = single_layer.layers[0]
     flat = [[1.0 if row == column else 0.0 for column in range(6)] for row in range(6)]
     first = LayerRecord("early", last.metrics, (), 6, 120, 32, last.spectra, flat)
-    page = show(probe_page("Two layers", ProbeRecord((first, last))))
+    page = show(render_probe_page("Two layers", ModelRecord((first, last))))
     with changes(page, "gram-measured"):
         page.locator("#gram .frame-layer").select_option("0")
     assert drawn(page, "gram-measured")[0]["z"] == flat
@@ -452,9 +461,9 @@ def test_probe_page_chooses_the_layer(show: Open, single_layer: ProbeRecord) -> 
 
 @pytest.mark.slow
 def test_probe_page_of_one_layer_names_what_is_undefined(
-    show: Open, single_layer: ProbeRecord
+    show: Open, single_layer: ModelRecord
 ) -> None:
-    page = show(probe_page("One layer", single_layer))
+    page = show(render_probe_page("One layer", single_layer))
     assert page.locator("#layers").count() == 0
     assert page.locator("#gram, #spectra").count() == 2
     row = page.locator("table.details tr", has_text="Novel metric")
@@ -465,9 +474,9 @@ def test_probe_page_of_one_layer_names_what_is_undefined(
 
 
 @pytest.mark.slow
-def test_probe_page_without_data_has_no_figures(show: Open, bare: ProbeRecord) -> None:
+def test_probe_page_without_data_has_no_figures(show: Open, bare: ModelRecord) -> None:
     title = "<b>a_rather_long_file_name_without_any_space_in_it</b>.npz"
-    page = show(probe_page(title, bare))
+    page = show(render_probe_page(title, bare))
     assert page.locator("h1").inner_text() == title
     assert page.locator("figure, .chart").count() == 0
     assert "<script>alert(1)</script>" in page.locator("table.details").inner_text()
@@ -480,21 +489,21 @@ def test_runs_of_one_measurement_of_nothing_defined_and_of_steps(
     show: Open, measurements: list[Measurement]
 ) -> None:
     probe = measurements[0].probe
-    page = show(history_page("One", [Measurement(probe, 0)]))
+    page = show(render_history_page("One", [Measurement(probe, 0)]))
     assert page.locator(".frame-time, .history-split").count() == 0
     undefined = LayerRecord("a", {"accuracy": float("nan")}, ("undefined: why",), 2, 4, 1)
-    page = show(history_page("NaN", [Measurement(ProbeRecord((undefined,)), 0)]))
+    page = show(render_history_page("NaN", [Measurement(ModelRecord((undefined,)), 0)]))
     assert "nothing to draw" in page.locator("#history .reading").inner_text()
     twice = [Measurement(measurements[step // 10].probe, step) for step in (0, 50)]
-    page = show(history_page("Steps", twice, unit="step"))
+    page = show(render_history_page("Steps", twice, unit="step"))
     assert "step t" in page.locator("#history-chart .xtitle").text_content()
 
 
 def test_pages_of_nothing_are_refused() -> None:
     with pytest.raises(ValueError, match="at least one measurement"):
-        history_page("Nothing", [])
+        render_history_page("Nothing", [])
     with pytest.raises(ValueError, match="at least one layer"):
-        probe_page("Nothing", ProbeRecord(layers=()))
+        render_probe_page("Nothing", ModelRecord(layers=()))
 
 
 def test_a_page_says_what_was_measured_warns_first_and_leaves_out_what_does_not_apply(
@@ -517,7 +526,7 @@ def test_a_page_says_what_was_measured_warns_first_and_leaves_out_what_does_not_
     )
     names = ("cat", "<dog>", "eel", "fox", "gnu", "hen")
     origin = Provenance(model="resnet", weights="best.pt", data="pets", class_names=names)
-    page = show(probe_page("My <title>", two, origin))
+    page = show(render_probe_page("My <title>", two, origin))
     assert page.locator("h1").inner_text() == "My <title>"
     assert page.locator(".facts li").all_inner_texts()[:3] == ["resnet", "best.pt", "pets"]
     assert "best.pt" in page.locator("section", has_text="Provenance").last.inner_text()
@@ -542,36 +551,40 @@ def test_a_page_says_what_was_measured_warns_first_and_leaves_out_what_does_not_
     assert re.search("Closest to each other: .* and .*, with", page.locator("#gram").inner_text())
 
 
-def test_nothing_is_said_of_a_plot_that_is_not_there(show: Open, single_layer: ProbeRecord) -> None:
+def test_nothing_is_said_of_a_plot_that_is_not_there(show: Open, single_layer: ModelRecord) -> None:
     spectra = {**single_layer.layers[0].spectra, "snr_singular_values": [math.inf] * 9}
     record = replace(single_layer.layers[0], spectra=spectra)
-    page = show(probe_page("One", ProbeRecord((record,))))
+    page = show(render_probe_page("One", ModelRecord((record,))))
     assert page.locator("#spectra-snr").count() == 0
     assert "9 infinite" not in page.locator("#spectra").inner_text()
 
 
 @pytest.mark.slow
 def test_intervals_stand_below_the_values_that_are_compared(
-    show: Open, single_layer: ProbeRecord
+    show: Open, single_layer: ModelRecord
 ) -> None:
     record = replace(single_layer.layers[0], baseline={"nc1_quotient": 7.5})
-    one = [Measurement(ProbeRecord((record,)), 0)]
-    page = show(comparison_page("Two", [Compared(n, one, "", Provenance()) for n in "ab"]))
+    one = [Measurement(ModelRecord((record,)), 0)]
+    page = show(
+        render_comparison_page("Two", [ComparisonSource(n, one, "", Provenance()) for n in "ab"])
+    )
     cell = page.locator(".compared tr", has_text="nc1_quotient").locator("td").nth(1)
     assert cell.inner_text().splitlines()[1:] == ["chance 7.5"]
 
 
-def test_keys_stand_beside_titles(show: Open, single_layer: ProbeRecord) -> None:
+def test_keys_stand_beside_titles(show: Open, single_layer: ModelRecord) -> None:
     one = [Measurement(single_layer, 0)]
-    compared = comparison_page("Two", [Compared(n, one, "", Provenance()) for n in "ab"])
-    for markup in (probe_page("One", single_layer), compared):
+    compared = render_comparison_page(
+        "Two", [ComparisonSource(n, one, "", Provenance()) for n in "ab"]
+    )
+    for markup in (render_probe_page("One", single_layer), compared):
         keys = show(markup).locator("table tbody th .key").all_text_contents()
         assert set(single_layer.layers[0].metrics) - {"pfc1", "pfc2", "pfc3"} <= set(keys)
 
 
 def test_the_layers_that_are_compared_are_named(measurements: list[Measurement]) -> None:
     probe = measurements[-2].probe
-    said = " ".join(reading(probe))
+    said = " ".join(describe_layers(probe))
     dim = probe.layers[-1].dim
     chain = f"the 4 layers of one dimension (d = {dim}) from stage2.block0 to stage3.block1"
     assert f"compare {chain}; without a relative position: stage1.block0 (d = 48)" in said
@@ -585,11 +598,11 @@ def test_a_comparison_draws_every_run_and_all_in_one(
 ) -> None:
     other = [replace(each, step=each.step + 1) for each in measurements]
     compared = [
-        Compared("one <b>", measurements, "epoch", Provenance(model="A", data="set")),
-        Compared("two", other, "epoch", Provenance(model="B", data="set")),
-        Compared("single", measurements[:1], "", Provenance()),
+        ComparisonSource("one <b>", measurements, "epoch", Provenance(model="A", data="set")),
+        ComparisonSource("two", other, "epoch", Provenance(model="B", data="set")),
+        ComparisonSource("single", measurements[:1], "", Provenance()),
     ]
-    page = show(comparison_page("All", compared))
+    page = show(render_comparison_page("All", compared))
     names = [trace["name"] for trace in drawn(page, "history-chart")]
     assert names == ["one <b>, train", "two, train", "one <b>, test", "two, test"]
     assert page.locator("#run option").all_inner_texts() == [

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from ncscope.lab.observations import Results
 from ncscope.lab.report.study_page import RunView, study_page
-from ncscope.report.summary import Summary, summary_table
+from ncscope.report.tables import Summary, build_summary_table
 
 TABLE = Summary("Errors, <mean>", ["10 labels", "40 labels"], {"plain": ["2.0 ± 0.1", "1.0"]})
 
@@ -22,7 +22,7 @@ def test_the_page_shows_the_table_with_its_caption() -> None:
 
 def test_the_terminal_shows_the_table_with_its_caption() -> None:
     out = io.StringIO()
-    Console(file=out, width=60).print(summary_table(TABLE))
+    Console(file=out, width=60).print(build_summary_table(TABLE))
     lines = [line.split() for line in out.getvalue().splitlines()]
     assert ["10", "labels", "40", "labels"] in lines
     assert ["plain", "2.0", "±", "0.1", "1.0"] in lines

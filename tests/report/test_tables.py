@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console, RenderableType
 
-from ncscope.measurement.records import LayerRecord, Measurement, ProbeRecord
-from ncscope.report.tables import probe_table, run_table
+from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
+from ncscope.report.tables import build_probe_table, build_run_table
 
 
 def shown(table: RenderableType, width: int = 80) -> str:
@@ -19,7 +19,7 @@ def shown(table: RenderableType, width: int = 80) -> str:
 
 
 def test_run_table_has_a_row_a_layer_and_the_test_accuracy(measurements: list[Measurement]) -> None:
-    text = shown(run_table(measurements))
+    text = shown(build_run_table(measurements))
     train = [each for each in measurements if each.split == "train"][-1]
     test = [each for each in measurements if each.split == "test"][-1]
     assert "train samples, epoch 40" in text
@@ -31,23 +31,23 @@ def test_run_table_has_a_row_a_layer_and_the_test_accuracy(measurements: list[Me
 
 
 def test_order_of_measurements_does_not_matter(measurements: list[Measurement]) -> None:
-    assert shown(run_table(measurements[::-1])) == shown(run_table(measurements))
+    assert shown(build_run_table(measurements[::-1])) == shown(build_run_table(measurements))
 
 
 def test_eighty_columns_hold_every_number(measurements: list[Measurement]) -> None:
-    for table in (run_table(measurements), probe_table(measurements[-1].probe)):
+    for table in (build_run_table(measurements), build_probe_table(measurements[-1].probe)):
         lines = shown(table).splitlines()
         assert max(map(len, lines)) <= 80
         assert "…" not in "".join(lines)
 
 
 def test_numbers_end_in_one_column(measurements: list[Measurement]) -> None:
-    lines = [line for line in shown(run_table(measurements)).splitlines() if "stage" in line]
+    lines = [line for line in shown(build_run_table(measurements)).splitlines() if "stage" in line]
     assert len({len(line.rstrip()) for line in lines}) == 1
 
 
-def test_table_of_one_layer_tells_the_value_at_collapse(single_layer: ProbeRecord) -> None:
-    text = shown(probe_table(single_layer))
+def test_table_of_one_layer_tells_the_value_at_collapse(single_layer: ModelRecord) -> None:
+    text = shown(build_probe_table(single_layer))
     assert "undefined" in text
     lines = {line.split()[0]: line.split()[2:] for line in text.splitlines() if line.strip()}
     assert lines["nc1_quotient"] == ["0", "↓"]
@@ -68,10 +68,10 @@ def trusted(record: LayerRecord) -> LayerRecord:
 
 
 def test_chance_and_intervals_stand_beside_the_value_and_warnings_come_first(
-    single_layer: ProbeRecord,
+    single_layer: ModelRecord,
 ) -> None:
     record = trusted(single_layer.layers[0])
-    text = shown(probe_table(ProbeRecord((record,))))
+    text = shown(build_probe_table(ModelRecord((record,))))
     assert text.startswith("warning: n < 5 d")
     line = next(line for line in text.splitlines() if "nc1_quotient" in line)
     assert "± 0.01" in line
@@ -91,7 +91,7 @@ def test_a_table_of_layers_ends_with_what_to_judge_the_last_by(
 ) -> None:
     probe = measurements[-1].probe
     last = trusted(probe.layers[-1])
-    text = shown(probe_table(replace(probe, layers=(*probe.layers[:-1], last))))
+    text = shown(build_probe_table(replace(probe, layers=(*probe.layers[:-1], last))))
     rows = {line.strip()[:9].strip(): line.split() for line in text.splitlines()}
     assert rows["collapsed"][2:] == ["0↓", "0↓", "0↓", "0↓", "1↑", "1↑"]
     assert "7.5" in rows["by chance"]
@@ -100,11 +100,11 @@ def test_a_table_of_layers_ends_with_what_to_judge_the_last_by(
     assert text.startswith(f"warning: {last.layer}: n < 5 d")
 
 
-def test_table_of_bare_record(bare: ProbeRecord) -> None:
+def test_table_of_bare_record(bare: ModelRecord) -> None:
     assert math.isnan(bare.layers[0].metrics["nc1_quotient"])
-    assert "undefined" in shown(probe_table(bare))
+    assert "undefined" in shown(build_probe_table(bare))
 
 
 def test_table_of_no_run_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one measurement"):
-        run_table([])
+        build_run_table([])

@@ -4,27 +4,26 @@ import json
 import math
 from dataclasses import replace
 
-from ncscope.measurement.records import LayerRecord, Measurement, ProbeRecord
-from ncscope.report.layer_order import reading
-from ncscope.report.numbers import compact, listed, plain, typeset
-from ncscope.report.overview import details, flat_config, shared_config
-from ncscope.report.payload import GRAM_CLASSES, as_json, gram_frame, history_payload
-from ncscope.report.spectra import drawable
+from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
+from ncscope.report.curves import describe_layers, select_drawable
+from ncscope.report.overview import build_details, flatten_config, split_config
+from ncscope.report.payload import GRAM_CLASSES, build_gram_frame, build_history_payload, write_json
+from ncscope.report.wording import join_words, round_for_json, typeset, write_plain
 
 
 def test_numbers() -> None:
-    assert compact(math.nan) is None
-    assert compact(-math.inf) is None
-    assert compact(1 / 3) == 0.333333
-    assert [plain(v) for v in (math.nan, 0.123456, 1e-9)] == ["undefined", "0.1235", "1e-09"]
+    assert round_for_json(math.nan) is None
+    assert round_for_json(-math.inf) is None
+    assert round_for_json(1 / 3) == 0.333333
+    assert [write_plain(v) for v in (math.nan, 0.123456, 1e-9)] == ["undefined", "0.1235", "1e-09"]
     assert [typeset(v) for v in (math.nan, -1.5, -math.inf)] == ["undefined", "−1.5", "−∞"]
     assert typeset(1.25e-7) == "1.25 × 10⁻⁷"
-    assert [listed(words) for words in ([], ["a"], ["a", "b", "c"])] == ["", "a", "a, b and c"]
+    assert [join_words(words) for words in ([], ["a"], ["a", "b", "c"])] == ["", "a", "a, b and c"]
 
 
-def layers(*values: tuple[float, float, float]) -> ProbeRecord:
+def layers(*values: tuple[float, float, float]) -> ModelRecord:
     keys = ("pfc1", "pfc2", "pfc3")
-    return ProbeRecord(
+    return ModelRecord(
         tuple(
             LayerRecord(f"l{index}", dict(zip(keys, own, strict=True)), (), 2, 4, 3)
             for index, own in enumerate(values)
@@ -33,7 +32,7 @@ def layers(*values: tuple[float, float, float]) -> ProbeRecord:
 
 
 def test_orderly_layers_are_said_to_be_so() -> None:
-    assert reading(layers((3, 0.5, 0.8), (1, 0.4, 0.995), (0.1, 0.1, 1))) == [
+    assert describe_layers(layers((3, 0.5, 0.8), (1, 0.4, 0.995), (0.1, 0.1, 1))) == [
         "Effective depth (NCC error at most 0.01): l1, layer 2 of 3.",
         "PFC1 never rises from one layer to the next.",
         "PFC2 never rises from one layer to the next.",
@@ -42,7 +41,7 @@ def test_orderly_layers_are_said_to_be_so() -> None:
 
 
 def test_breaks_of_the_order_are_named() -> None:
-    assert reading(layers((1, 0.4, 0.9), (3, 0.4, 0.8), (2.5, 0.3, 0.9))) == [
+    assert describe_layers(layers((1, 0.4, 0.9), (3, 0.4, 0.8), (2.5, 0.3, 0.9))) == [
         "No layer reaches the effective depth (NCC error at most 0.01).",
         "PFC1 breaks the order: it rises from l0 to l1 (by 2).",
         "PFC2 never rises from one layer to the next.",
@@ -55,58 +54,60 @@ def test_straightness_is_said_of_the_layers_that_have_positions() -> None:
     chain = replace(
         found, comparable=("l0", "l1", "l2"), relative_position=(0.0, 0.5, 1.0), straightness=0.8768
     )
-    assert reading(chain)[-2:] == [
+    assert describe_layers(chain)[-2:] == [
         "Relative position and geodesic compare the 3 layers of one dimension (d = 3) from l0 to "
         "l2.",
         "Straightness 0.877: the distance from the first of these layers to the last over the "
         "length of the samples’ path, 1 for a straight line.",
     ]
     still = replace(chain, straightness=math.nan)
-    assert "Straightness" not in " ".join(reading(still))
+    assert "Straightness" not in " ".join(describe_layers(still))
 
 
 def test_only_the_largest_breaks_are_spelled_out() -> None:
     rising = layers(*((float(index**2), 0.4, 0.9) for index in range(5)))
-    assert reading(rising)[1] == (
+    assert describe_layers(rising)[1] == (
         "PFC1 breaks the order: it rises from l3 to l4 (by 7), from l2 to l3 (by 5), "
         "from l1 to l2 (by 3) and at 1 smaller step."
     )
 
 
 def test_one_layer_has_no_order_to_speak_of() -> None:
-    assert reading(layers((1, 0.4, 0.9))) == []
+    assert describe_layers(layers((1, 0.4, 0.9))) == []
 
 
 def test_spectrum_leaves_out_what_a_logarithm_cannot_show() -> None:
-    curve = drawable("within", [2.0, 1.0, 1e-13, 0.0, -1e-18, math.nan, math.inf])
-    assert (curve.index, curve.values) == ([1, 2], [2.0, 1.0])
-    assert curve.omitted == (
+    values = [2.0, 1.0, 1e-13, 0.0, -1e-18, math.nan, math.inf]
+    index, drawable, omission = select_drawable("within", values)
+    assert (index, drawable) == ([1, 2], [2.0, 1.0])
+    assert omission == (
         "Not drawn of the 7 values of “within classes”: 3 at or below 10⁻¹² of the largest, "
         "zero to rounding, 1 infinite, 1 undefined."
     )
 
 
 def test_spectrum_leaves_out_what_has_no_room_for_a_margin() -> None:
-    curve = drawable("total", [1e305, 1e295])
-    assert curve.values == [1e295]
-    assert curve.omitted == "Not drawn of the 2 values of “total”: 1 above 10³⁰⁰."
+    _, drawable, omission = select_drawable("total", [1e305, 1e295])
+    assert drawable == [1e295]
+    assert omission == "Not drawn of the 2 values of “total”: 1 above 10³⁰⁰."
 
 
 def test_long_spectrum_is_thinned_and_keeps_its_ends() -> None:
-    curve = drawable("total", [1 / index for index in range(1, 5001)])
-    assert len(curve.index) <= 240
-    assert (curve.index[:3], curve.index[-1]) == ([1, 2, 3], 5000)
-    assert curve.values[-1] == 1 / 5000
+    index, drawable, _ = select_drawable("total", [1 / place for place in range(1, 5001)])
+    assert len(index) <= 240
+    assert (index[:3], index[-1]) == ([1, 2, 3], 5000)
+    assert drawable[-1] == 1 / 5000
 
 
 def test_spectrum_of_nothing_but_zeros() -> None:
-    assert drawable("between", [0.0, 0.0]).values == []
+    _, drawable, _ = select_drawable("between", [0.0, 0.0])
+    assert drawable == []
 
 
 def test_large_gram_is_cut_and_says_so() -> None:
     count = GRAM_CLASSES + 6
     gram = [[1.0 if row == column else 0.0 for column in range(count)] for row in range(count)]
-    frame = gram_frame(LayerRecord("l", {}, (), count, count, 3, {}, gram))
+    frame = build_gram_frame(LayerRecord("l", {}, (), count, count, 3, {}, gram))
     assert frame is not None
     assert len(frame["cosines"]) == GRAM_CLASSES
     assert frame["reading"][-1] == f"Drawn: the first {GRAM_CLASSES} of {count} classes."
@@ -114,32 +115,36 @@ def test_large_gram_is_cut_and_says_so() -> None:
 
 def test_payload_is_strict_json_that_cannot_end_its_script(measurements: list[Measurement]) -> None:
     record = LayerRecord("</script><!--", {"nc1_quotient": math.nan}, (), 2, 4, 3)
-    payload = history_payload([Measurement(ProbeRecord((record,)), 0)], "epoch")["runs"][""]
-    text = as_json(payload)
+    payload = build_history_payload([Measurement(ModelRecord((record,)), 0)], "epoch")["runs"][""]
+    text = write_json(payload)
     assert "<" not in text
     assert json.loads(text)["layers"] == ["</script><!--"]
     assert (
-        json.loads(as_json(history_payload(measurements, "epoch")))["runs"][""]["unit"] == "epoch"
+        json.loads(write_json(build_history_payload(measurements, "epoch")))["runs"][""]["unit"]
+        == "epoch"
     )
 
 
 def test_aliases_are_one_metric(measurements: list[Measurement]) -> None:
-    keys = [entry["key"] for entry in history_payload(measurements, "epoch")["runs"][""]["metrics"]]
+    keys = [
+        entry["key"]
+        for entry in build_history_payload(measurements, "epoch")["runs"][""]["metrics"]
+    ]
     assert "nc1_quotient" in keys
     assert "pfc1" not in keys
 
 
 def test_note_is_written_once_with_its_layers() -> None:
     records = tuple(LayerRecord(n, {}, ("odd",) * (n != "c"), 2, 4, 3) for n in "abc")
-    assert details(ProbeRecord(records), "").notes == ["a and b: odd"]
+    assert build_details(ModelRecord(records), "").notes == ["a and b: odd"]
 
 
 def test_nested_configuration_becomes_dotted_names() -> None:
-    assert flat_config({"a": {"b": 1}, "c": [1, 2]}) == {"a.b": "1", "c": "1, 2"}
+    assert flatten_config({"a": {"b": 1}, "c": [1, 2]}) == {"a.b": "1", "c": "1, 2"}
 
 
 def test_what_runs_have_alike_is_said_once() -> None:
-    alike, own = shared_config([{"a": {"b": 1}, "c": 2}, {"a": {"b": 1}, "c": 3}, {"a": {"b": 1}}])
+    alike, own = split_config([{"a": {"b": 1}, "c": 2}, {"a": {"b": 1}, "c": 3}, {"a": {"b": 1}}])
     assert alike == {"a.b": "1"}
     assert own == [{"c": "2"}, {"c": "3"}, {}]
-    assert shared_config([{"a": 1}]) == ({"a": "1"}, [{}])
+    assert split_config([{"a": 1}]) == ({"a": "1"}, [{}])

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import ncscope
+from ncscope.arrays import as_tensor, check_labels
 from ncscope.errors import InputError
-from ncscope.stats.batch import as_tensor, check_labels
 
 MASKED = np.ma.masked_equal([1.0, 2.0, 2.0], 2.0)
 

@@ -9,9 +9,8 @@ from torch import Tensor, nn
 
 import ncscope
 from ncscope.errors import InputError
-from ncscope.integrations.packing import Packing
 from ncscope.integrations.recording import Recorder
-from ncscope.integrations.torchmetrics import NeuralCollapse
+from ncscope.integrations.torchmetrics import NeuralCollapse, Packing
 from ncscope.math import symmetric
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.statistics import finish

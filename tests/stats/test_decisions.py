@@ -73,13 +73,13 @@ def test_float64_decides_the_doubtful_rows_or_all_where_float32_is_reduced(
     features, means, weight, bias = near_ties(5, 10.0)
     plain = torch.randn(4000, D, generator=torch.Generator().manual_seed(0)) + 10
     rows: list[int] = []
-    exact = LinearScores._exact
+    exact = LinearScores._decide_in_float64
 
     def counted(scorer: LinearScores, chunk: Tensor) -> Tensor:
         rows.append(len(chunk))
         return exact(scorer, chunk)
 
-    monkeypatch.setattr(LinearScores, "_exact", counted)
+    monkeypatch.setattr(LinearScores, "_decide_in_float64", counted)
     decide = Decider(torch.arange(K), means, weight, bias)
     decide(plain, torch.zeros(4000, dtype=torch.int64))
     if matmul_precision == "highest":

@@ -49,9 +49,9 @@ def test_a_product_by_parts_is_the_whole_one(data, monkeypatch, at_once):
     widths = []
 
     class Spied(RowProduct):
-        def _within_classes(self, by_class):
+        def _multiply_within(self, by_class):
             widths.append(by_class.shape[2])
-            return super()._within_classes(by_class)
+            return super()._multiply_within(by_class)
 
     found = Spied([(rows, labels)], heads, 4, None)(block)
     torch.testing.assert_close(found, explicit(rows, labels, heads) @ block)

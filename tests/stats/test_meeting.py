@@ -15,7 +15,7 @@ from ncscope.errors import InputError
 from ncscope.stats import processes
 from ncscope.stats.merging import merge_across_processes
 from ncscope.stats.moments import ClassMoments
-from ncscope.stats.processes import ALL, Processes, common_description
+from ncscope.stats.processes import ALL, Processes, compare_descriptions
 
 from .states import with_means
 
@@ -110,13 +110,13 @@ def test_one_process_alone_is_not_several(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_values_of_any_length_are_known_to_all(meet: Meet) -> None:
     values = [None, {"a": [1, 2.5, "long enough to be padded"]}, 7]
-    found = meet(*(lambda value=value: ALL.values(value) for value in values))
+    found = meet(*(lambda value=value: ALL.gather(value) for value in values))
     assert found == [values] * 3
 
 
 def step(error: BaseException | None) -> Callable[[], str]:
     def work() -> str:
-        with ALL.ending_together():
+        with ALL.fail_together():
             if error is not None:
                 raise error
         return "done"
@@ -147,9 +147,9 @@ def test_a_step_that_one_process_fails_ends_on_all(meet: Meet) -> None:
 
 def test_the_description_that_all_share() -> None:
     one = {"classes": 3, "layers": ["a", "b"]}
-    assert common_description([None, one, None, dict(one)]) == one
-    assert common_description([None, one]) == one
-    assert common_description([None, None]) is None
+    assert compare_descriptions([None, one, None, dict(one)]) == one
+    assert compare_descriptions([None, one]) == one
+    assert compare_descriptions([None, None]) is None
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_the_description_that_all_share() -> None:
 def test_the_first_difference_of_two_descriptions_is_named(other: dict, difference: str) -> None:
     one = {"classes": 3, "layers": ["a", "b"]}
     with pytest.raises(InputError, match=difference):
-        common_description([None, one, dict(one), other])
+        compare_descriptions([None, one, dict(one), other])
 
 
 @pytest.mark.parametrize("prior", ["empirical", "uniform"])
@@ -207,9 +207,9 @@ def test_alone_everything_is_left_as_it_is() -> None:
     value = torch.ones(2)
     ALL.send([value])
     assert ALL.sum(value) is value
-    assert ALL.values("own") == ["own"]
+    assert ALL.gather("own") == ["own"]
     batches = [(value[:, None], torch.tensor([0, 1]))]
-    assert ALL.batches(batches, CPU) == batches
+    assert ALL.gather_batches(batches, CPU) == batches
 
 
 def batch(first: int, count: int) -> tuple[Tensor, Tensor]:
@@ -220,7 +220,7 @@ def batch(first: int, count: int) -> tuple[Tensor, Tensor]:
 def test_batches_of_all_processes_come_in_order_of_rank(meet: Meet) -> None:
     """Three samples in two batches, none, one, and none but an empty batch."""
     given = [[batch(0, 2), batch(2, 1)], [], [batch(3, 1)], [batch(0, 0)]]
-    works = [lambda own=own: ALL.batches(iter(own), CPU) for own in given]
+    works = [lambda own=own: ALL.gather_batches(iter(own), CPU) for own in given]
     for order in (works, works[::-1]):
         for found in meet(*order):
             expected = [batch(0, 3), batch(3, 1)][:: 1 if order is works else -1]
@@ -241,13 +241,13 @@ def test_batches_that_do_not_fit_together_are_refused(meet: Meet) -> None:
         "expected batches to measure, found none in any process": [[], []],
     }
     for said, given in cases.items():
-        for error in meet(*(lambda own=own: ALL.batches(own, CPU) for own in given)):
+        for error in meet(*(lambda own=own: ALL.gather_batches(own, CPU) for own in given)):
             assert isinstance(error, InputError)
             assert said in str(error)
 
 
 def test_one_process_without_a_batch_is_told_so() -> None:
-    assert "expected batches to measure, found none;" in str(ALL.nothing_to_measure())
+    assert "expected batches to measure, found none;" in str(ALL.no_samples_error())
 
 
 def test_the_device_to_meet_on_is_the_cpu_unless_there_is_nccl_alone(

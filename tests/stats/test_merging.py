@@ -168,7 +168,7 @@ def interrupt(*_: Any) -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-STEPS = ("__init__", "_bound", "_choose_origin", "_weigh", "_refer")
+STEPS = ("__init__", "_note_extremes", "_choose_origin", "_weigh", "_refer")
 
 
 def failures(rank: int) -> list[str]:
@@ -196,25 +196,25 @@ def failures(rank: int) -> list[str]:
 
 def between_communications(rank: int) -> None:
     """Fail on rank 1 while the others wait in a communication of an inner step."""
-    with ALL.ending_together():
-        with ALL.ending_together():
-            ALL.values(rank)
+    with ALL.fail_together():
+        with ALL.fail_together():
+            ALL.gather(rank)
         if rank == 1:
             msg = "between"
             raise OSError(msg)
-        with ALL.ending_together():
+        with ALL.fail_together():
             ALL.sum(torch.ones(3))
-        ALL.values(rank)
+        ALL.gather(rank)
 
 
 def interrupted_in_communication(rank: int) -> None:
     """Interrupt rank 1 while it waits for rank 0, and rank 0 goes on communicating."""
-    with ALL.ending_together():
+    with ALL.fail_together():
         if rank == 1:
             threading.Timer(0.1, interrupt).start()
         else:
             time.sleep(0.3)
-        ALL.values("long enough to travel as a second communication")
+        ALL.gather("long enough to travel as a second communication")
         ALL.sum(torch.ones(3))
 
 
@@ -275,7 +275,7 @@ def states_alive(rank: int) -> dict[str, float]:
     """The most states alive in a merge, the state of this rank included."""
     moments = ClassMoments(2000, 512, statistics=("directions",))
     moments.update(torch.randn(2000, 512), (torch.arange(2000) * (rank + 1)) % 2000)
-    state = list(moments.shares().means.values())
+    state = list(moments.split_for_merge().means.values())
     size = sum(value.nbytes for value in state)
     with patch.object(merging, "_BLOCK_BYTES", 2**20):
         with Peak(state) as copied:
@@ -295,7 +295,7 @@ def in_groups(rank: int) -> list[Any]:
     own.send([source], 1)
 
     def fails() -> None:
-        with own.ending_together():
+        with own.fail_together():
             if rank == 3:
                 msg = "broken"
                 raise OSError(msg)

@@ -398,13 +398,13 @@ def test_traces_from_the_first_read_keep_their_digits(
     for c in range(3):
         columns = list(zip(*rows[c::3], strict=True))
         expected.append(sum(sum((v - sum(x) / 40) ** 2 for v in x) for x in columns))
-    seen, chunks = [], Workspace.chunks
+    seen, chunks = [], Workspace.iterate_chunks
 
     def spied(space: Workspace, *args: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         seen.append(1)
         return chunks(space, *args)
 
-    monkeypatch.setattr(Workspace, "chunks", spied)
+    monkeypatch.setattr(Workspace, "iterate_chunks", spied)
     moments = ClassMoments(3, 5, statistics=())
     moments.update(features, labels)
     assert len(seen) == reads

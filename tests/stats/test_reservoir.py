@@ -6,7 +6,7 @@ import torch
 from ncscope import InputError
 from ncscope.stats import reservoir
 from ncscope.stats.reservoir import Reservoir
-from ncscope.stats.shares import Stratum, estimated_share
+from ncscope.stats.shares import Stratum, estimate_share
 
 N = 40
 
@@ -62,11 +62,11 @@ def test_one_that_does_not_fit_is_refused() -> None:
 
 
 def test_a_share_of_strata() -> None:
-    share = estimated_share([Stratum(0, 0, 0), Stratum(300, 30, 15), Stratum(100, 20, 5)])
+    share = estimate_share([Stratum(0, 0, 0), Stratum(300, 30, 15), Stratum(100, 20, 5)])
     assert share.value == pytest.approx(0.75 * 0.5 + 0.25 * 0.25)
     variance = 0.75**2 * 0.25 / 29 * 0.9 + 0.25**2 * 0.1875 / 19 * 0.8
     assert share.standard_error == pytest.approx(variance**0.5)
-    assert estimated_share([Stratum(10, 10, 5)]).standard_error == 0
+    assert estimate_share([Stratum(10, 10, 5)]).standard_error == 0
     for few in (4, 16):
-        assert estimated_share([Stratum(100, 20, few)]).standard_error is None
-    assert estimated_share([Stratum(100, 20, 10), Stratum(9, 1, 1)]).standard_error is None
+        assert estimate_share([Stratum(100, 20, few)]).standard_error is None
+    assert estimate_share([Stratum(100, 20, 10), Stratum(9, 1, 1)]).standard_error is None

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from ncscope.report import transfer
 from ncscope.transfer import rank_checkpoints
-from ncscope.transfer.advice import CONDITIONS, advice, conditions_of, evidence
+from ncscope.transfer.advice import CONDITIONS, Advice, list_conditions, read_evidence
 
 
 @pytest.mark.parametrize(
@@ -22,14 +22,14 @@ from ncscope.transfer.advice import CONDITIONS, advice, conditions_of, evidence
     ],
 )
 def test_conditions(samples, classes, dims, known):
-    assert conditions_of(samples, classes, dims) == known
+    assert list_conditions(samples, classes, dims) == known
     assert set(known) <= set(CONDITIONS)
 
 
 @pytest.mark.parametrize(("samples", "first"), [(1000, "usual"), (200, "few")])
 def test_the_order_is_by_the_first_of_the_conditions(samples, first):
-    found = advice(samples, 30, [64, 29])
-    values = [evidence()[first][key].value for key in found.order]
+    found = Advice(list_conditions(samples, 30, [64, 29]), read_evidence())
+    values = [read_evidence()[first][key].value for key in found.order]
     assert values == sorted(values, reverse=True)
     assert found.order[0] == "explained_entropy"
 
@@ -43,16 +43,16 @@ def test_a_ranking_shows_the_advice_for_its_own_size(classes, dim):
     checkpoints = {f"noise {scale}": means[labels] + scale * noise for scale in (0.5, 1.0, 2.0)}
     ranking = rank_checkpoints(checkpoints, labels, expensive=False)
     train = len(labels) - round(0.2 * 12) * classes
-    known = conditions_of(train, classes, [dim])
+    known = list_conditions(train, classes, [dim])
     assert ranking.advice is not None
     assert list(ranking.advice.conditions) == known
     shown = [
         each
-        for each in transfer._ranking_summaries(ranking)
+        for each in transfer._summarise_ranking(ranking)
         if each.title.startswith("Which score to trust")
     ]
     heads = [head for each in shown for head in each.columns]
     assert heads == [CONDITIONS[name] for name in known]
     assert all(next(iter(each.lines)) == "explained entropy" for each in shown)
-    for table in transfer.ranking_tables(ranking):
+    for table in transfer.build_ranking_tables(ranking):
         assert Console(width=200).measure(table).minimum <= 80

@@ -7,8 +7,13 @@ import pytest
 from scipy.stats import kendalltau, spearmanr, weightedtau
 
 from ncscope.errors import InputError
+from ncscope.transfer.baselines import (
+    AccuracyTable,
+    make_accuracy_table,
+    read_results,
+    static_ranking,
+)
 from ncscope.transfer.quality import ranking_quality
-from ncscope.transfer.static import AccuracyTable, read_results, static_ranking, table_of
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -95,13 +100,13 @@ def test_a_standing_is_the_mean_z_score_of_the_other_sets():
         [math.nan, -high, -high],
     ]
     np.testing.assert_allclose(ranking.standings, expected, atol=1e-12)
-    known = ranking_quality(ranking.standings, table_of(TABLE).accuracies)
+    known = ranking_quality(ranking.standings, make_accuracy_table(TABLE).accuracies)
     assert list(ranking.qualities) == ["other_sets"]
     np.testing.assert_equal(ranking.qualities["other_sets"], known)
 
 
 def test_facts_of_the_models_are_baselines_too():
-    table = table_of(TABLE)
+    table = make_accuracy_table(TABLE)
     facts = {"parameters": np.array([3.0, 2, 1]), "source_accuracies": np.array([1.0, 2, 3])}
     sized = AccuracyTable(table.models, table.sets, table.accuracies, **facts)
     found = static_ranking(sized).qualities
@@ -126,7 +131,7 @@ def test_results_are_read_from_a_file(tmp_path):
     np.testing.assert_equal(table.accuracies, [[0.9, math.nan], [0.7, 0.8]])
     np.testing.assert_equal(table.parameters, [100, 200])
     assert np.isnan(table.source_accuracies).all()
-    np.testing.assert_allclose(table.standing(left_out="two"), [1, -1])
+    np.testing.assert_allclose(table.standings(left_out="two"), [1, -1])
 
 
 @pytest.mark.parametrize(

@@ -15,17 +15,15 @@ from ncscope.api.measure import measure
 from ncscope.api.transfer import TransferReport
 from ncscope.errors import InputError, how_to_install
 from ncscope.report import transfer
-from ncscope.report.numbers import plain
-from ncscope.report.transfer import ranking_page, ranking_tables
-from ncscope.report.transfer_figure import ranking_figure
+from ncscope.report.transfer import build_ranking_tables, plot_ranking, render_ranking_page
+from ncscope.report.wording import write_plain
 from ncscope.stats.moments import ClassMoments
-from ncscope.transfer import rank_checkpoints
-from ncscope.transfer.empirical_predictions import leep, nce
-from ncscope.transfer.inputs import checked_labelled
-from ncscope.transfer.ranking import hold_out, ranked, split_samples
-from ncscope.transfer.records import SCORES, ranking_of
-from ncscope.transfer.scoring import sample_scores
-from ncscope.transfer.static import static_ranking
+from ncscope.transfer import leep, nce, rank_checkpoints
+from ncscope.transfer.baselines import static_ranking
+from ncscope.transfer.ranking import hold_out, score_checkpoint, split_samples
+from ncscope.transfer.records import SCORES, rank_results
+from ncscope.transfer.samples import check_downstream
+from ncscope.transfer.scores.all_scores import sample_scores
 from tests.transfer.samples import blobs
 
 NO_MIXTURE = find_spec("sklearn") is None
@@ -55,7 +53,7 @@ def with_scores(ranking, *keys):
     """The ranking with these scores only: a page has a panel for each, and panels take time."""
     scores = [{key: each.scores[key] for key in keys} for each in ranking.checkpoints]
     pairs = zip(ranking.checkpoints, scores, strict=True)
-    return ranking_of([replace(each, scores=own) for each, own in pairs])
+    return rank_results([replace(each, scores=own) for each, own in pairs])
 
 
 def test_the_order_is_that_of_the_noise(ranking):
@@ -96,16 +94,16 @@ def test_validation_samples_of_ones_own_choose_the_strength_and_are_scored(check
     features, labels = checkpoints
     rows = features["noise 3"]
     chosen_on = hold_out(labels, seed=0)
-    whole, test = checked_labelled(rows, labels), checked_labelled(rows[::4], labels[::4])
+    whole, test = check_downstream(rows, labels), check_downstream(rows[::4], labels[::4])
     samples = whole, test
-    halves = whole.subset(~chosen_on), test
-    given = ranked("it", *halves, validation=whole.subset(chosen_on), seed=5)
-    known = ranked("it", *samples, seed=0)
+    halves = whole.select(~chosen_on), test
+    given = score_checkpoint("it", *halves, validation=whole.select(chosen_on), seed=5)
+    known = score_checkpoint("it", *samples, seed=0)
     assert (given.strength, given.accuracy) == (known.strength, known.accuracy)
     same = known.scores.keys() - {"nleep"}  # whose first guess depends on the order
     assert given.scores.keys() == known.scores.keys()
     assert {k: given.scores[k] for k in same} == pytest.approx({k: known.scores[k] for k in same})
-    assert ranked("it", *halves).scores["vci"] != pytest.approx(known.scores["vci"])
+    assert score_checkpoint("it", *halves).scores["vci"] != pytest.approx(known.scores["vci"])
 
 
 def test_held_out_samples_of_ones_own(checkpoints):
@@ -125,8 +123,10 @@ def test_held_out_samples_of_ones_own(checkpoints):
 def test_no_score_depends_on_the_scale_of_the_features(checkpoints, scale):
     features, labels = checkpoints
     sized = [features["noise 3"] * size for size in (1.0, scale)]
-    samples = [checked_labelled(rows, labels) for rows in sized]
-    plain, scaled = (ranked("it", rows, rows, pretraining=None).scores for rows in samples)
+    samples = [check_downstream(rows, labels) for rows in sized]
+    plain, scaled = (
+        score_checkpoint("it", rows, rows, pretraining=None).scores for rows in samples
+    )
     for each in (plain, scaled):
         for key in ("sfda", "transrate_listing"):  # the only ones that depend on it
             assert math.isfinite(each.pop(key))
@@ -158,22 +158,22 @@ def test_the_tables_fit_into_80_columns(ranking):
     scores = ranking.checkpoints[0].scores | small | {"log_me": -0.312}
     name = "timm:resnet18@runs/first/last.safetensors"
     long = [replace(ranking.checkpoints[0], name=name, strength=1.3e-5, scores=scores)]
-    lines = io_of(ranking_tables(ranking_of(long))[0]).splitlines()
+    lines = io_of(build_ranking_tables(rank_results(long))[0]).splitlines()
     shown = ("timm:", "1.3e-05", "0.0123", "0.00456", "0.000123", "0.00789")
     (row,) = (line for line in lines if "0.0123" in line)
     assert all(words in row for words in shown)
     none = dict.fromkeys(("fuzziness", "nc1_quotient", "cosine_within", "cdnv"), math.nan)
-    undefined = ranking_of([replace(long[0], scores=scores | none)])
-    assert "unde-" in io_of(ranking_tables(undefined)[0])
-    assert "-0.312" in io_of(ranking_tables(undefined)[1])
-    text = "".join(io_of(table) for table in ranking_tables(ranking))
+    undefined = rank_results([replace(long[0], scores=scores | none)])
+    assert "unde-" in io_of(build_ranking_tables(undefined)[0])
+    assert "-0.312" in io_of(build_ranking_tables(undefined)[1])
+    text = "".join(io_of(table) for table in build_ranking_tables(ranking))
     assert all(words in text for words in (*ranking.order, "LogME", "Kendall", "Weighted tau"))
 
 
 def test_every_score_of_the_downstream_samples_stands_in_a_table_of_checkpoints(ranking):
     summaries = [
         each
-        for each in transfer._ranking_summaries(ranking)
+        for each in transfer._summarise_ranking(ranking)
         if each.lines.keys() == set(ranking.order) and "pretraining" not in each.caption
     ]
     heads = [name for each in summaries for name in each.columns]
@@ -181,7 +181,7 @@ def test_every_score_of_the_downstream_samples_stands_in_a_table_of_checkpoints(
     assert sorted(heads) == sorted([*found, "top-1", "λ"])
     (own,) = (each for each in summaries if each.title == "Our own score")
     known = {
-        each.name: f"{plain(each.scores[key], 3)} ± {plain(each.errors[key], 2)}"
+        each.name: f"{write_plain(each.scores[key], 3)} ± {write_plain(each.errors[key], 2)}"
         for key in ("explained_entropy",)
         for each in ranking.checkpoints
     }
@@ -189,7 +189,7 @@ def test_every_score_of_the_downstream_samples_stands_in_a_table_of_checkpoints(
 
 
 def test_the_figure_has_a_point_for_each_score_of_each_checkpoint(ranking):
-    figure = ranking_figure(ranking)
+    figure = plot_ranking(ranking)
     titles = [axes.get_title(loc="left") for axes in figure.axes if axes.axison]
     assert len(titles) == len(ranking.scores)
     for axes, key in zip(figure.axes, ranking.scores, strict=False):
@@ -218,25 +218,25 @@ def test_a_report_is_written_to_a_folder_or_to_files_of_known_kinds(ranking, tmp
 def test_few_checkpoints_are_said_to_tell_little(ranking):
     found = ranking.checkpoints
     for count, said in ((1, "nothing to correlate"), (2, "there is none")):
-        few = ranking_of(found[:count])
+        few = rank_results(found[:count])
         assert (few.correlations, few.qualities) == ({}, {})
         assert few.notes[1:] == [LEFT_OUT]
         assert said in few.notes[0]
-        captions = [str(table.caption) for table in ranking_tables(few)]
+        captions = [str(table.caption) for table in build_ranking_tables(few)]
         assert not any("Correlation" in caption for caption in captions)
     assert "once in 6 times" in ranking.notes[0]
-    assert any("Correlation" in str(table.caption) for table in ranking_tables(ranking))
-    assert ranking_of([*found, *found]).notes == [LEFT_OUT]
+    assert any("Correlation" in str(table.caption) for table in build_ranking_tables(ranking))
+    assert rank_results([*found, *found]).notes == [LEFT_OUT]
 
 
 def test_what_has_no_correlation_is_said(ranking):
     best = ranking.checkpoints[0]
-    alike = ranking_of([best] * 6)
+    alike = rank_results([best] * 6)
     same = "All probes have the same accuracy: no score can correlate with it."
     assert alike.notes == [same, LEFT_OUT]
-    assert "undefined" in io_of(ranking_tables(alike)[4])
+    assert "undefined" in io_of(build_ranking_tables(alike)[4])
     worn = replace(best, scores=best.scores | {"cdnv": math.inf})
-    notes = ranking_of([*ranking.checkpoints, *ranking.checkpoints, worn]).notes
+    notes = rank_results([*ranking.checkpoints, *ranking.checkpoints, worn]).notes
     assert notes == ["CDNV is not finite for noise 0: it has no correlation.", LEFT_OUT]
     wide = torch.randn(30, 40, generator=torch.Generator().manual_seed(0))
     saturated = rank_checkpoints({"wide": wide}, torch.arange(30) % 3)
@@ -246,7 +246,7 @@ def test_what_has_no_correlation_is_said(ranking):
     other = replace(zero, scores=zero.scores | {"vci": 0.5})
     several = [replace(zero, name=name) for name in "abcde"]
     for count, said in {2: "a and b", 3: "a, b and c", 5: "a, b, c and 2 more"}.items():
-        notes = ranking_of([other, *several[:count]]).notes
+        notes = rank_results([other, *several[:count]]).notes
         assert any(note.startswith(f"VCI is 0 for {said}: ") for note in notes), notes
 
 
@@ -269,7 +269,7 @@ def test_source_outputs_are_read_for_the_training_samples(checkpoints):
     outputs = {"noise 0": theta, "noise 3": theta.argmax(1)}
     found = rank_checkpoints(features, labels, source_probabilities=outputs, expensive=False)
     scores = {each.name: each.scores for each in found.checkpoints}
-    samples = checked_labelled(features["noise 0"], labels).subset(train)
+    samples = check_downstream(features["noise 0"], labels).select(train)
     assert scores["noise 0"]["leep"] == pytest.approx(float(leep(samples, theta[train])))
     predicted = float(nce(samples, theta.argmax(1)[train]))
     assert scores["noise 0"]["nce"] == scores["noise 3"]["nce"] == pytest.approx(predicted)
@@ -288,37 +288,37 @@ def test_source_outputs_are_read_for_the_training_samples(checkpoints):
         source_probabilities={"it": theta},
         expensive=False,
     )
-    samples = checked_labelled(features["noise 0"], labels)
+    samples = check_downstream(features["noise 0"], labels)
     assert whole.checkpoints[0].scores["leep"] == pytest.approx(float(leep(samples, theta)))
 
 
 def test_expensive_scores_are_left_out_of_large_sets_unless_asked_for(monkeypatch):
     pytest.importorskip("sklearn")
-    samples = checked_labelled(*blobs(40, 3, 2, seed=0))
-    monkeypatch.setattr("ncscope.transfer.scoring.NLEEP_LIMIT", 79)
-    monkeypatch.setattr("ncscope.transfer.scoring.PARC_LIMIT", 39)
+    samples = check_downstream(*blobs(40, 3, 2, seed=0))
+    monkeypatch.setattr("ncscope.transfer.scores.all_scores.NLEEP_LIMIT", 79)
+    monkeypatch.setattr("ncscope.transfer.scores.all_scores.PARC_LIMIT", 39)
     left = sample_scores(samples)
     assert not {"nleep", "parc"} & left.values.keys()
-    assert left.left_out["NLEEP"] == "40 samples of 2 classes: ask for expensive scores"
-    assert left.left_out["PARC"] == "40 samples: ask for expensive scores"
+    assert left.omissions["NLEEP"] == "40 samples of 2 classes: ask for expensive scores"
+    assert left.omissions["PARC"] == "40 samples: ask for expensive scores"
     asked = sample_scores(samples, expensive=True)
     assert {"nleep", "parc"} <= asked.values.keys()
-    monkeypatch.setattr("ncscope.transfer.scoring.NLEEP_LIMIT", 80)
-    monkeypatch.setattr("ncscope.transfer.scoring.PARC_LIMIT", 40)
+    monkeypatch.setattr("ncscope.transfer.scores.all_scores.NLEEP_LIMIT", 80)
+    monkeypatch.setattr("ncscope.transfer.scores.all_scores.PARC_LIMIT", 40)
     assert {"nleep", "parc"} <= sample_scores(samples).values.keys()
     cheap = sample_scores(samples, expensive=False)
     assert not {"nleep", "parc"} & cheap.values.keys()
-    assert list(cheap.left_out) == ["LEEP and NCE"]
-    few = checked_labelled(*blobs(9, 3, 2, seed=0))
-    assert sample_scores(few).left_out["NLEEP"] == "fewer than 5 samples for each class"
+    assert list(cheap.omissions) == ["LEEP and NCE"]
+    few = check_downstream(*blobs(9, 3, 2, seed=0))
+    assert sample_scores(few).omissions["NLEEP"] == "fewer than 5 samples for each class"
     with pytest.raises(InputError, match="at least 10 samples, 5 for each class, for NLEEP"):
         sample_scores(few, expensive=True)
 
 
 def test_without_scikit_learn_nleep_is_left_out(monkeypatch):
-    samples = checked_labelled(*blobs(40, 3, 2, seed=0))
-    monkeypatch.setattr("ncscope.transfer.scoring.find_spec", lambda name: None)
-    why = sample_scores(samples).left_out["NLEEP"]
+    samples = check_downstream(*blobs(40, 3, 2, seed=0))
+    monkeypatch.setattr("ncscope.transfer.scores.all_scores.find_spec", lambda name: None)
+    why = sample_scores(samples).omissions["NLEEP"]
     assert why.startswith("scikit-learn is not installed: pip install")
 
 
@@ -331,36 +331,36 @@ def test_baselines_stand_beside_the_scores_unless_they_are_the_same_for_all(rank
         replace(each, scores={**each.scores, **fact})
         for each, fact in zip(ranking.checkpoints, facts, strict=True)
     ]
-    found = ranking_of(with_facts)
+    found = rank_results(with_facts)
     assert list(found.scores)[-2:] == ["parameters", "other_sets"]
     assert found.qualities["parameters"].regret.value == 0
     assert found.qualities["other_sets"].kendall.value == pytest.approx(1 / 3)  # NaN is last
     assert "other_sets" not in found.correlations
-    text = "".join(io_of(table) for table in ranking_tables(found))
+    text = "".join(io_of(table) for table in build_ranking_tables(found))
     assert "3M" in text
     assert "Baselines, which know nothing of the set" in " ".join(text.split())
 
 
 def test_vci_and_h_score_count_once_where_they_order_alike(ranking):
-    text = " ".join("".join(io_of(table) for table in ranking_tables(ranking)).split())
-    assert ranking.counted_once
+    text = " ".join("".join(io_of(table) for table in build_ranking_tables(ranking)).split())
+    assert ranking.has_redundant_h_score
     assert "H-score ↑ = VCI 1.00" in text
     assert "the two count as one score" in text
     first, *others = ranking.checkpoints
     wider = replace(first, scores={**first.scores, "h_score": 0.0})
-    apart = ranking_of([wider, *others])
-    assert not apart.counted_once
-    text = "".join(io_of(table) for table in ranking_tables(apart))
+    apart = rank_results([wider, *others])
+    assert not apart.has_redundant_h_score
+    text = "".join(io_of(table) for table in build_ranking_tables(apart))
     assert "= VCI" not in text
     assert "count as one" not in text
 
 
 def test_the_static_ranking_of_other_results_is_shown(ranking):
     static = static_ranking({"a": {"x": 0.1, "y": 0.2}, "b": {"x": 0.3, "y": 0.1}})
-    text = io_of(ranking_tables(ranking, static)[-1])
+    text = io_of(build_ranking_tables(ranking, static)[-1])
     assert "−1.00 [−1.00, −1.00]" in text
-    assert len(ranking_tables(ranking, static)) == len(ranking_tables(ranking)) + 1
-    page = ranking_page(with_scores(ranking, "vci"), {}, static)
+    assert len(build_ranking_tables(ranking, static)) == len(build_ranking_tables(ranking)) + 1
+    page = render_ranking_page(with_scores(ranking, "vci"), {}, static)
     assert "Without looking at a set" in page
     assert "the 2 sets and 2 models of the results" in page
 
@@ -405,13 +405,13 @@ def test_a_fifth_of_a_class_is_one_sample_at_least_but_never_its_only_one(member
 
 def test_two_classes_of_two_samples_can_be_split():
     features = torch.arange(8.0).view(4, 2)
-    train, test = split_samples(checked_labelled(features, [0, 0, 1, 1]), seed=0)
+    train, test = split_samples(check_downstream(features, [0, 0, 1, 1]), seed=0)
     assert (train.labels.tolist(), test.labels.tolist()) == ([0, 1], [0, 1])
     assert sorted(torch.cat([train.features, test.features]).tolist()) == features.tolist()
     with pytest.raises(
         InputError, match=r"two samples or more of two classes, found 1 such class "
     ):
-        split_samples(checked_labelled(features, [0, 0, 0, 1]), seed=0)
+        split_samples(check_downstream(features, [0, 0, 0, 1]), seed=0)
 
 
 def test_moments_without_a_statistic_or_of_another_prior_are_refused(checkpoints):
@@ -460,9 +460,9 @@ def test_unknown_baselines_are_said_to_come_last(checkpoints):
         "parameters is unknown for noise 8: it has no correlation, and in the weighted tau these "
         "checkpoints come last."
     )
-    page = ranking_page(with_scores(ranking, "vci", "parameters"), {})
+    page = render_ranking_page(with_scores(ranking, "vci", "parameters"), {})
     assert "unknown" in page
-    panel = ranking_figure(ranking).axes[list(ranking.scores).index("parameters")]
+    panel = plot_ranking(ranking).axes[list(ranking.scores).index("parameters")]
     assert all(float(tick).is_integer() for tick in panel.get_xticks())
 
 
@@ -476,5 +476,5 @@ def test_a_ranking_prints_as_a_table_with_its_notes(ranking):
 def test_the_page_names_all_that_share_the_best_accuracy(ranking):
     short = with_scores(ranking, "vci")
     shared = replace(short, checkpoints=[replace(each, accuracy=0.5) for each in short.checkpoints])
-    assert "noise 0, noise 3 and noise 8 are best: 0.5" in ranking_page(shared, {})
-    assert "noise 0 is best:" in ranking_page(short, {})
+    assert "noise 0, noise 3 and noise 8 are best: 0.5" in render_ranking_page(shared, {})
+    assert "noise 0 is best:" in render_ranking_page(short, {})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ncscope.api.history import History
 from ncscope.api.result import Report
-from ncscope.api.tables import parsed_content
+from ncscope.api.tables import parse_content
 from ncscope.api.writable import check_file, write_text
 from ncscope.errors import InputError
 from ncscope.files import is_folder, read_file
@@ -17,23 +17,23 @@ from ncscope.measurement.records import Measurement
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ncscope.report.comparison import Compared
+    from ncscope.report.comparison import ComparisonSource
 
 RunSections = Callable[[Mapping[str, Path]], Mapping[str, Any]]
 """Function that returns the sections of a page about folders of runs, by their name on the page.
 
-The sections are variables of ``page.html.j2``. Folders that hold no run of the function's package
-have no part in them; without any other, the result is empty.
+The sections are variables of ``page.html.j2``. A folder without a run of the function's package
+adds nothing to them; if all folders are such, the result is empty.
 """
 
 
 @dataclass(frozen=True)
-class Sources:
-    """Files and folders to show on one page.
+class ReportSources:
+    """Reports, histories and folders of runs to show on one page.
 
     Attributes:
         contents: Report or history of each source, by its name; None for the folder of a run
-            without a history, of which a package knows more.
+            without a history, about which another package has sections.
         sections: Sections about the folders of runs.
     """
 
@@ -42,19 +42,19 @@ class Sources:
 
     def table(self) -> "RenderableType | None":
         """Return the table for the terminal; None if there are no measurements."""
-        from ncscope.report.comparison import comparison_table
-        from ncscope.report.tables import probe_table
+        from ncscope.report.comparison import build_comparison_table
+        from ncscope.report.tables import build_probe_table
 
-        compared = self._compared()
-        if not compared:
+        columns = self._columns()
+        if not columns:
             return None
         only = next(iter(self.contents.values()))
         if len(self.contents) == 1 and isinstance(only, Report):
-            return probe_table(only.probe)
-        return comparison_table(compared)
+            return build_probe_table(only.probe)
+        return build_comparison_table(columns)
 
     def save(self, path: str | Path, title: str | None = None) -> Path:
-        """Write one HTML page: of one source its own page, of several a comparison.
+        """Write one HTML page: the page of a single source, or the comparison of several.
 
         Args:
             path: File to write.
@@ -63,43 +63,44 @@ class Sources:
         Raises:
             InputError: If the file cannot be written.
         """
-        from ncscope.report.comparison import comparison_page
-        from ncscope.report.page import rendered_page
+        from ncscope.report.comparison import render_comparison_page
+        from ncscope.report.page import render_page
 
-        path = Path(path)
-        check_file(path)
+        path = check_file(path)
         sections = dict(self.sections)
-        if len(sections.get("runs", ())) < len(self.contents):  # what is said is of some runs only
-            for said in ("title", "lead", "facts"):
-                sections.pop(said, None)
+        # The heading and lead that a study gives would claim to be about every source of the page.
+        if len(sections.get("runs", ())) < len(self.contents):
+            for name in ("title", "lead", "facts"):
+                sections.pop(name, None)
         sections["title"] = title = title or sections.get("title") or " and ".join(self.contents)
-        compared = self._compared()
+        columns = self._columns()
         only = next(iter(self.contents.values()))
-        if len(self.contents) > 1 and compared:
-            page = comparison_page(title, compared, sections)
+        if len(self.contents) > 1 and columns:
+            page = render_comparison_page(title, columns, sections)
         elif self.sections or only is None:
-            page = rendered_page(**sections)
+            page = render_page(**sections)
         else:
             page = only.page(title)
         return write_text(path, page)
 
-    def _compared(self) -> "list[Compared]":
-        from ncscope.report.comparison import Compared
+    def _columns(self) -> "list[ComparisonSource]":
+        """Return the sources that have measurements, as columns of a comparison."""
+        from ncscope.report.comparison import ComparisonSource
 
-        compared = []
+        columns = []
         for name, content in self.contents.items():
             if isinstance(content, Report):
                 one = [Measurement(content.probe, 0)]
-                compared.append(Compared(name, one, "", content.provenance))
+                columns.append(ComparisonSource(name, one, "", content.provenance))
             elif content is not None and len(content):
                 origin = content.provenance
-                compared.append(Compared(name, content.measurements, content.unit, origin))
-        return compared
+                columns.append(ComparisonSource(name, content.measurements, content.unit, origin))
+        return columns
 
 
 def read_sources(
     paths: Sequence[str | Path], sections_of_runs: Sequence[RunSections] = ()
-) -> Sources:
+) -> ReportSources:
     """Read reports, histories and folders of runs.
 
     Args:
@@ -113,45 +114,41 @@ def read_sources(
     expected = "a report, a history or the folder of a run"
     if not paths:
         raise InputError(expected=expected, found="none", fix=fix)
-    named = _named([Path(path) for path in paths])
-    folders = {name: path for name, path in named.items() if is_folder(path)}
+    path_by_name = _name_sources([Path(path) for path in paths])
+    folders = {name: path for name, path in path_by_name.items() if is_folder(path)}
     sections: dict[str, Any] = {}
     for of_runs in sections_of_runs if folders else ():
         sections |= of_runs(folders)
     contents: dict[str, Report | History | None] = {}
-    for name, path in named.items():
+    for name, path in path_by_name.items():
         if name in folders:
-            known = sections and not (path / "history.json").exists()
-            contents[name] = None if known else History.load(path)
+            has_sections_only = sections and not (path / "history.json").exists()
+            contents[name] = None if has_sections_only else History.load(path)
         else:
-            contents[name] = _read(path, read_file(path, expected=expected, fix=fix))
+            holds_history = parse_content(
+                is_history,
+                read_file(path, expected=expected, fix=fix),
+                expected="a report or a history that ncscope wrote",
+                name=str(path),
+                fix="pass a file that save wrote as .json",
+            )
+            contents[name] = History.load(path) if holds_history else Report.from_json(path)
         if isinstance(contents[name], History) and not contents[name]:
             raise InputError(expected=expected, found=f"an empty history, {path}", fix=fix)
-    return Sources(contents, sections)
+    return ReportSources(contents, sections)
 
 
-def _read(path: Path, content: bytes) -> Report | History:
-    of_run = parsed_content(
-        is_history,
-        content,
-        expected="a report or a history that ncscope wrote",
-        name=str(path),
-        fix="pass a file that save wrote as .json",
-    )
-    return History.load(path) if of_run else Report.from_json(path)
-
-
-def _named(paths: Sequence[Path]) -> dict[str, Path]:
+def _name_sources(paths: Sequence[Path]) -> dict[str, Path]:
     """Name each path by its base name, which shows no home folder; number equal names."""
-    named: dict[str, Path] = {}
+    path_by_name: dict[str, Path] = {}
     for path in paths:
         name = path.resolve().name if is_folder(path) else path.stem
-        if name in ("history", "report"):  # of a run's folder, whose name says more
+        if name in ("history", "report"):  # every run's folder has files of these names
             name = path.resolve().parent.name
         number = 1
         unique = name
-        while unique in named:
+        while unique in path_by_name:
             number += 1
             unique = f"{name} ({number})"
-        named[unique] = path
-    return named
+        path_by_name[unique] = path
+    return path_by_name

@@ -5,7 +5,7 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -44,7 +44,7 @@ _BY_HAND = {"imagenet": "unpack its archives", "cars": "put a copy there"}
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """State of one item that a run depends on.
 
     Attributes:
@@ -60,67 +60,65 @@ class Finding:
     fix: str = ""
 
 
-def examine(data: Path = Path("data")) -> list[Finding]:
+def check_installation(data: Path = Path("data")) -> list[CheckResult]:
     """Check everything that a run depends on.
 
     Args:
         data: Folder of the data sets.
 
     Returns:
-        Findings, part by part. Data sets are located but not opened.
+        Results, part by part. Data sets are located but not opened.
 
     Example:
-        >>> findings = examine()
-        >>> list(dict.fromkeys(finding.part for finding in findings))
+        >>> results = check_installation()
+        >>> list(dict.fromkeys(result.part for result in results))
         ['versions', 'devices', 'threads', 'folders', 'data sets']
     """
-    return [*_versions(), *_devices(), *_threads(), *_folders(data)]
-
-
-def findings_json(findings: list[Finding]) -> str:
-    """Write the findings as one JSON list."""
-    return json.dumps([asdict(finding) for finding in findings])
-
-
-def _versions() -> Iterator[Finding]:
-    yield Finding("versions", "ncscope", version("ncscope"))
-    yield Finding("versions", "python", platform.python_version())
-    yield Finding("versions", "system", f"{platform.system()} {platform.release()}")
+    results = [
+        CheckResult("versions", "ncscope", version("ncscope")),
+        CheckResult("versions", "python", platform.python_version()),
+        CheckResult("versions", "system", f"{platform.system()} {platform.release()}"),
+    ]
     for name, extra in LIBRARIES.items():
         try:
-            yield Finding("versions", name, version(name))
+            result = CheckResult("versions", name, version(name))
         except PackageNotFoundError:
-            yield Finding("versions", name, "missing", how_to_install(extra))
+            result = CheckResult("versions", name, "missing", how_to_install(extra))
+        results.append(result)
 
-
-def _devices() -> Iterator[Finding]:
+    # A container or batch job may allow fewer cores than the machine has.
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    yield Finding("devices", "cpu", f"{cores} cores of {platform.machine()}")
+    results.append(CheckResult("devices", "cpu", f"{cores} cores of {platform.machine()}"))
     for index in range(torch.cuda.device_count()):
         traits = torch.cuda.get_device_properties(index)
         state = f"{traits.name}, {traits.total_memory / 2**30:.0f} GiB"
-        yield Finding("devices", f"cuda:{index}", state)
+        results.append(CheckResult("devices", f"cuda:{index}", state))
     if not torch.cuda.device_count():
         built = torch.version.cuda
         why = f"none seen by torch built for CUDA {built}" if built else "torch built without CUDA"
-        yield Finding("devices", "cuda", why)
+        results.append(CheckResult("devices", "cuda", why))
 
+    limit = os.environ.get("OMP_NUM_THREADS")
+    results.append(CheckResult("threads", "of torch", str(torch.get_num_threads())))
+    results.append(CheckResult("threads", "OMP_NUM_THREADS", limit or "not set"))
 
-def _threads() -> Iterator[Finding]:
-    yield Finding("threads", "of torch", str(torch.get_num_threads()))
-    asked = os.environ.get("OMP_NUM_THREADS")
-    yield Finding("threads", "OMP_NUM_THREADS", asked or "not set")
-
-
-def _folders(data: Path) -> Iterator[Finding]:
     scratch = Path(tempfile.gettempdir())
     free = shutil.disk_usage(scratch).free / 2**30
-    yield Finding("folders", "scratch", f"{scratch}, {free:.0f} GiB free")
+    results.append(CheckResult("folders", "scratch", f"{scratch}, {free:.0f} GiB free"))
     here = Path.cwd()
     writable = os.access(here, os.W_OK)
+    state = f"{here}, {'' if writable else 'not '}writable"
     fix = "" if writable else "pass --out, or change to a folder that you may write to"
-    yield Finding("folders", "results", f"{here}, {'' if writable else 'not '}writable", fix)
+    results.append(CheckResult("folders", "results", state, fix))
+
     for name, path in DATA_FOLDERS.items():
         exists = (data / path).exists()
         fix = "" if exists else _BY_HAND.get(name, "--download")
-        yield Finding("data sets", name, f"{'' if exists else 'no '}{data / path}", fix)
+        state = f"{'' if exists else 'no '}{data / path}"
+        results.append(CheckResult("data sets", name, state, fix))
+    return results
+
+
+def results_json(results: list[CheckResult]) -> str:
+    """Write the results as one JSON list."""
+    return json.dumps([asdict(result) for result in results])

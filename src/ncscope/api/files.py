@@ -23,33 +23,35 @@ from safetensors.torch import load, load_file
 from ncscope.errors import InputError
 from ncscope.files import is_folder
 from ncscope.memory import check_memory
-from ncscope.models.weights import SavedWeights, find_weights
+from ncscope.models.weights import FileWeights, find_weights
 from ncscope.tensor_files import (
     Kind,
-    SavedFile,
+    TensorFile,
     check_exists,
     check_stored,
-    kind_of,
+    detect_kind,
     lacks_checksums,
     load_tensors,
 )
 
-ENTRIES = ("features", "labels", "weight", "bias")
+SAMPLES = ("features", "labels")
+CLASSIFIER = ("weight", "bias")
+"""Names under which files hold labelled features, and a classifier."""
 
-_PLAIN = "save plain arrays (pickled objects are never loaded)"
-_AGAIN = "save it again: the writing may have been cut off"
-_MOST_NAMED = 20
-_CHUNK = 2**24
+_FIX_PICKLED = "save plain arrays (pickled objects are never loaded)"
+_FIX_DAMAGED = "save it again: the writing may have been cut off"
+_MOST_NAMES_SHOWN = 20
+_CHUNK_BYTES = 2**24
 
 
 def load_samples(
-    file: str | Path | SavedFile, optional: Sequence[str] = ENTRIES[2:]
+    file: str | Path | TensorFile, optional: Sequence[str] = CLASSIFIER
 ) -> dict[str, Any]:
     """Read the entries ``features`` and ``labels`` of a file, and ``weight`` and ``bias`` if any.
 
     Args:
         file: Path of an .npz or .safetensors file or of a file of torch.save (a mapping of names to
-            tensors), under any name; or what `standard_input` returned.
+            tensors), under any name; or what `read_standard_input` returned.
         optional: Names of further entries, which are returned if the file has them.
 
     Raises:
@@ -57,11 +59,11 @@ def load_samples(
             or fewer numbers than it announces, does not fit into memory, or lacks features or
             labels.
     """
-    return _load_entries(file, names=(*ENTRIES[:2], *optional), required=ENTRIES[:2])
+    return _load_entries(file, names=(*SAMPLES, *optional), required=SAMPLES)
 
 
 def load_classifier(
-    file: str | Path | SavedFile, required: Sequence[str] = ("weight",)
+    file: str | Path | TensorFile, required: Sequence[str] = ("weight",)
 ) -> dict[str, Any]:
     """Read the entries ``weight`` and ``bias`` of a file, or the weight from an .npy file.
 
@@ -72,13 +74,9 @@ def load_classifier(
     Raises:
         InputError: As `load_samples` does.
     """
-    if isinstance(file, str | Path):
-        saved = SavedFile.at(file)
-        with reading(saved):
-            array = kind_of(saved) == "npy"
-        if array:
-            return {"weight": load_array(file)}
-    return _load_entries(file, names=ENTRIES[2:], required=required)
+    if isinstance(file, str | Path) and _is_array(file):
+        return {"weight": load_array(file)}
+    return _load_entries(file, names=CLASSIFIER, required=required)
 
 
 def load_features(file: str | Path) -> Any:
@@ -90,44 +88,49 @@ def load_features(file: str | Path) -> Any:
     Raises:
         InputError: As `load_samples` does.
     """
-    saved = SavedFile.at(file)
-    with reading(saved):
-        array = kind_of(saved) == "npy"
-    if array:
+    if _is_array(file):
         return load_array(file)
-    return _load_entries(file, names=ENTRIES[:1], required=ENTRIES[:1])["features"]
+    return _load_entries(file, names=["features"], required=["features"])["features"]
+
+
+def _is_array(path: str | Path) -> bool:
+    file = TensorFile.at(path)
+    with explain_read_errors(file):
+        return detect_kind(file) == "npy"
 
 
 def _load_entries(
-    file: str | Path | SavedFile, names: Sequence[str], required: Sequence[str]
+    file: str | Path | TensorFile, names: Sequence[str], required: Sequence[str]
 ) -> dict[str, Any]:
-    if not isinstance(file, SavedFile):
-        file = SavedFile.at(file)
-    kind = _checked_kind(file, ("npz", "safetensors", "torch"), "an .npz, .safetensors or .pt file")
-    entries = _read_npz(file, names) if kind == "npz" else _READERS[kind](file)
+    if not isinstance(file, TensorFile):
+        file = TensorFile.at(file)
+    kind = _check_kind(file, ("npz", "safetensors", "torch"), "an .npz, .safetensors or .pt file")
+    entries = _read_npz(file, names) if kind == "npz" else _read_tensors(file, kind)
     if any(name not in entries for name in required):
         fix = "save the arrays under these names"
         if "features" in entries:
             fix = "save the labels too, or the features alone as .npy for spectra without labels"
         quoted = " and ".join(map(repr, required))
         expected = f"{'entries' if len(required) > 1 else 'the entry'} {quoted} in {file.name}"
-        raise InputError(expected=expected, found=f"entries {_names(entries)}", fix=fix)
+        raise InputError(expected=expected, found=f"entries {_list_names(entries)}", fix=fix)
     samples = {name: entries[name] for name in names if name in entries}
     if kind == "torch":
         check_stored(file, samples)
     return samples
 
 
-def checksum_notes(files: Iterable[str | Path | SavedFile]) -> tuple[str, ...]:
-    """Return a sentence on files of torch.save without checksums, in which damage is not seen.
+def checksum_notes(files: Iterable[str | Path | TensorFile]) -> tuple[str, ...]:
+    """Return a sentence that names files of torch.save without checksums; empty if there are none.
+
+    Damage inside of such a file would go unnoticed.
 
     Args:
         files: Files of any kind that were read before.
     """
     names = []
     for file in files:
-        saved = file if isinstance(file, SavedFile) else SavedFile.at(file)
-        with reading(saved):
+        saved = file if isinstance(file, TensorFile) else TensorFile.at(file)
+        with explain_read_errors(saved):
             if lacks_checksums(saved):
                 names.append(saved.name)
     if not names:
@@ -136,7 +139,7 @@ def checksum_notes(files: Iterable[str | Path | SavedFile]) -> tuple[str, ...]:
     return (f"checksums not recorded in {names[0]}{more}: damage of a file would not be seen",)
 
 
-def standard_input() -> SavedFile:
+def read_standard_input() -> TensorFile:
     """Read a file from standard input into memory.
 
     Raises:
@@ -144,15 +147,17 @@ def standard_input() -> SavedFile:
     """
     chunks: list[bytes] = []
     length = 0
-    while chunk := sys.stdin.buffer.read(_CHUNK):
+    while chunk := sys.stdin.buffer.read(_CHUNK_BYTES):
         chunks.append(chunk)
         length += len(chunk)
         # The chunks are joined, and then the arrays are read from the joined bytes.
-        check_memory(length + _CHUNK, "standard input", "save it to a file, and pass the file")
-    return SavedFile("standard input", content=b"".join(chunks))
+        check_memory(
+            length + _CHUNK_BYTES, "standard input", "save it to a file, and pass the file"
+        )
+    return TensorFile("standard input", content=b"".join(chunks))
 
 
-def load_weights(path: str | Path, key: str = "") -> SavedWeights:
+def load_weights(path: str | Path, key: str = "") -> FileWeights:
     """Read a model's weights: see `find_weights`.
 
     Args:
@@ -166,18 +171,18 @@ def load_weights(path: str | Path, key: str = "") -> SavedWeights:
     """
     path = Path(path)
     if not is_folder(path):
-        return _weights_of(SavedFile.at(path), key)
-    files = [SavedFile.at(shard) for shard in _weights_in(path)]
-    shards = [_weights_of(file, key) for file in files]
+        return _load_weights_file(TensorFile.at(path), key)
+    files = [TensorFile.at(shard) for shard in _find_weights_files(path)]
+    shards = [_load_weights_file(file, key) for file in files]
     tensors = {name: tensor for shard in shards for name, tensor in shard.tensors.items()}
     notes = checksum_notes(files)
     return replace(shards[0], tensors=tensors, file=path.resolve().name, notes=notes)
 
 
-def _weights_of(file: SavedFile, key: str) -> SavedWeights:
+def _load_weights_file(file: TensorFile, key: str) -> FileWeights:
     expected = "weights in a .safetensors file or a file of torch.save"
-    kind = _checked_kind(file, ("safetensors", "torch"), expected)
-    weights = find_weights(_READERS[kind](file), file.name, key)
+    kind = _check_kind(file, ("safetensors", "torch"), expected)
+    weights = find_weights(_read_tensors(file, kind), file.name, key)
     if kind == "torch":
         check_stored(file, weights.tensors)
     return replace(weights, notes=checksum_notes([file]))
@@ -187,20 +192,21 @@ _IN_FOLDER = ("model.safetensors", "pytorch_model.bin")
 """Names of the weights in a folder that Hugging Face's libraries wrote."""
 
 
-def _weights_in(folder: Path) -> list[Path]:
-    """Return the files of a folder that hold the weights of one model."""
+def _find_weights_files(folder: Path) -> list[Path]:
+    """Find the files of a folder that hold the weights of one model: one file, or shards."""
     for name in _IN_FOLDER:
         if (folder / name).is_file():
             return [folder / name]
         index = folder / f"{name}.index.json"
         if index.is_file():
-            file = SavedFile.at(index)
-            with reading(file), file.open() as opened:
-                names = set(json.loads(opened.read())["weight_map"].values())
+            file = TensorFile.at(index)
+            with explain_read_errors(file), file.open() as stream:
+                names = set(json.loads(stream.read())["weight_map"].values())
                 if not names:
                     msg = "no shards"
                     raise ValueError(msg)
-                # A shard lies beside its index: a path in an index may lead anywhere.
+                # The index names files beside it. Taken as a path, ../../x would lead out of the
+                # folder that the user named.
                 return [folder / Path(shard).name for shard in sorted(names)]
     fix = "name the file of the weights"
     expected = f"{' or '.join(_IN_FOLDER)} in {folder}"
@@ -214,14 +220,14 @@ def load_array(path: str | Path) -> np.ndarray[Any, np.dtype[Any]]:
         InputError: If the file is missing, empty, damaged, of another kind, or holds pickled
             objects.
     """
-    file = SavedFile.at(path)
-    _checked_kind(file, ("npy",), f"one array in {file.name}")
-    with reading(file):
-        _check_array(file.start(LONGEST_HEADER), file.size)
+    file = TensorFile.at(path)
+    _check_kind(file, ("npy",), f"one array in {file.name}")
+    with explain_read_errors(file):
+        _check_array(file.read_start(LONGEST_HEADER), file.size)
         return np.lib.format.open_memmap(Path(path), mode="r")
 
 
-def _checked_kind(file: SavedFile, kinds: Sequence[Kind], expected: str) -> Kind:
+def _check_kind(file: TensorFile, kinds: Sequence[Kind], expected: str) -> Kind:
     """Return the kind of a file, after checking that it is one of some kinds.
 
     Args:
@@ -230,16 +236,18 @@ def _checked_kind(file: SavedFile, kinds: Sequence[Kind], expected: str) -> Kind
         expected: Description of these kinds, for the message.
     """
     check_exists(file)
-    with reading(file):
+    with explain_read_errors(file):
         if file.size == 0:
-            raise InputError(expected=f"arrays in {file.name}", found="an empty file", fix=_AGAIN)
-        kind = kind_of(file)
+            raise InputError(
+                expected=f"arrays in {file.name}", found="an empty file", fix=_FIX_DAMAGED
+            )
+        kind = detect_kind(file)
     if kind is None or kind not in kinds:
         fix = "check the file"
         found = "another kind of file, or a damaged file"
         if kind is not None:
             found, fix = _DESCRIPTIONS[kind]
-        elif file.start(1) == b"{" and file.contains(b'"schema_version"'):
+        elif file.read_start(1) == b"{" and file.contains(b'"schema_version"'):
             found = "a report or a history that ncscope wrote"
             fix = "show it with ncscope report, or pass the features themselves"
         raise InputError(expected=expected, found=f"{found} ({file.name})", fix=fix)
@@ -255,67 +263,62 @@ _DESCRIPTIONS: Mapping[Kind, tuple[str, str]] = {
 """What a message calls a file of the wrong kind, and the remedy."""
 
 
-def _read_npz(file: SavedFile, entries: Collection[str]) -> Mapping[str, Any]:
+def _read_npz(file: TensorFile, entries: Collection[str]) -> Mapping[str, Any]:
     """Read some entries of an .npz file; the others are named without being read."""
-    with reading(file), file.open() as opened, zipfile.ZipFile(opened) as archive:
+    with explain_read_errors(file), file.open() as stream, zipfile.ZipFile(stream) as archive:
         members = archive.infolist()
         names = [info.filename.removesuffix(".npy") for info in members]
-        wanted = {n: info for n, info in zip(names, members, strict=True) if n in entries}
-        twice = [name for name in wanted if names.count(name) > 1]
+        members_by_name = {n: info for n, info in zip(names, members, strict=True) if n in entries}
+        twice = [name for name in members_by_name if names.count(name) > 1]
         if twice:
             expected, fix = f"{twice[0]} once in {file.name}", "save every array once"
             raise InputError(expected=expected, found="several entries of it", fix=fix)
-        needed = sum(_size_in(archive, info) for info in wanted.values())
+        # The headers alone say how much memory the arrays need: a few kilobytes of zip can unpack
+        # to any size, so nothing is read before the sum is checked.
+        size = 0
+        for info in members_by_name.values():
+            with archive.open(info) as member:
+                size += _check_array(member.read(LONGEST_HEADER), info.file_size)
         fix = "save arrays as .npy and pass --features and --labels, which are read in parts"
-        check_memory(needed, f"the arrays of {file.name}", fix)
-        arrays = {name: _array_in(archive, info) for name, info in wanted.items()}
+        check_memory(size, f"the arrays of {file.name}", fix)
+        arrays = {}
+        for name, info in members_by_name.items():
+            with archive.open(info) as member:
+                arrays[name] = np.lib.format.read_array(member, allow_pickle=False)
         return dict.fromkeys(names) | arrays
 
 
-def _size_in(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> int:
-    """Return the bytes that an array of an archive takes, from its header alone."""
-    with archive.open(info) as stream:
-        return _check_array(stream.read(LONGEST_HEADER), info.file_size)
-
-
-def _array_in(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Any:
-    with archive.open(info) as stream:
-        return np.lib.format.read_array(stream, allow_pickle=False)
-
-
-def _read_safetensors(file: SavedFile) -> Mapping[str, Any]:
-    with reading(file):
-        return load(file.content) if file.path is None else load_file(file.path)
-
-
-def _read_torch(file: SavedFile) -> Mapping[str, Any]:
-    with reading(file, "torch"):
-        loaded = load_tensors(file)
-    if not isinstance(loaded, Mapping):
+def _read_tensors(file: TensorFile, kind: Kind) -> Mapping[str, Any]:
+    """Read all tensors of a .safetensors file or a file of torch.save, by name."""
+    if kind == "safetensors":
+        with explain_read_errors(file):
+            return load(file.content) if file.path is None else load_file(file.path)
+    with explain_read_errors(file, "torch"):
+        content = load_tensors(file)
+    if not isinstance(content, Mapping):
         fix = "torch.save({'features': ..., 'labels': ...}, path), or torch.save a state_dict()"
-        found = type(loaded).__name__
+        found = type(content).__name__
         raise InputError(expected=f"a mapping of tensors in {file.name}", found=found, fix=fix)
-    return loaded
+    return content
 
 
-_READERS = {"safetensors": _read_safetensors, "torch": _read_torch}
-
-
-def _names(entries: Collection[Any]) -> str:
+def _list_names(entries: Collection[Any]) -> str:
     """Return the names of a file's entries as text; long names and long lists are cut."""
     short = Repr()
     short.maxother = 60
-    shown = [
+    names = [
         name[:60] if isinstance(name, str) else short.repr(name)
-        for name in islice(entries, _MOST_NAMED)
+        for name in islice(entries, _MOST_NAMES_SHOWN)
     ]
-    more = len(entries) - len(shown)
-    return ", ".join(sorted(shown)) + (f" and {more:,} more" if more else "") or "none"
+    more = len(entries) - len(names)
+    return ", ".join(sorted(names)) + (f" and {more:,} more" if more else "") or "none"
 
 
 @contextmanager
-def reading(file: SavedFile, kind: Kind | None = None) -> Iterator[None]:
+def explain_read_errors(file: TensorFile, kind: Kind | None = None) -> Iterator[None]:
     """Re-raise every exception as InputError: a parser can raise anything on a damaged file.
+
+    The body must only read the file: an error of our own in it would be reported as damage.
 
     Args:
         file: File to name in the message.
@@ -326,12 +329,12 @@ def reading(file: SavedFile, kind: Kind | None = None) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:
-        found, fix = _reason(error, kind)
+        found, fix = _describe_damage(error, kind)
         raise InputError(expected=f"plain arrays in {file.name}", found=found, fix=fix) from error
 
 
-def _reason(error: Exception, kind: Kind | None) -> tuple[str, str]:
-    """Return the fault of the file, as far as the parser's message tells, and the remedy."""
+def _describe_damage(error: Exception, kind: Kind | None) -> tuple[str, str]:
+    """Describe the fault of a file, as far as the parser's message tells, and the remedy."""
     message = " ".join(str(error).split())[:200]
     if isinstance(error, FileNotFoundError | IsADirectoryError):  # at an address
         return f"no file there ({message})", "check the address"
@@ -340,10 +343,10 @@ def _reason(error: Exception, kind: Kind | None) -> tuple[str, str]:
     if isinstance(error, MemoryError):
         return "more than fits into memory", "save fewer samples, or use a machine with more memory"
     if kind == "torch":
-        return "other objects than tensors, or a damaged file", _PLAIN
+        return "other objects than tensors, or a damaged file", _FIX_PICKLED
     if message.startswith(("Object arrays", "Array can't be memory-mapped: Python objects")):
-        return "pickled objects", _PLAIN
-    return f"a damaged file ({message or type(error).__name__})", _AGAIN
+        return "pickled objects", _FIX_PICKLED
+    return f"a damaged file ({message or type(error).__name__})", _FIX_DAMAGED
 
 
 LONGEST_HEADER = 10_000
@@ -363,16 +366,18 @@ def _check_array(head: bytes, size: int) -> int:
     """
     start = io.BytesIO(head)
     version = np.lib.format.read_magic(start)
-    first = version == (1, 0)  # later versions have a longer field for the header's length
-    read = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(start)
+    # Later versions of the format have a longer field for the header's length.
+    if version == (1, 0):
+        shape, _, dtype = np.lib.format.read_array_header_1_0(start)
+    else:
+        shape, _, dtype = np.lib.format.read_array_header_2_0(start)
     if dtype.hasobject:
         msg = "Object arrays are pickled"
         raise ValueError(msg)
     # An entry of a type without bytes counts as one byte, or its shape could have any size.
-    needed, held = math.prod(shape) * max(1, dtype.itemsize), size - start.tell()
-    if min(shape, default=0) < 0 or needed > held:
+    length, most = math.prod(shape) * max(1, dtype.itemsize), size - start.tell()
+    if min(shape, default=0) < 0 or length > most:
         array = f"{dtype} of shape {shape}"
-        msg = f"{array[:80]} takes {needed:,} bytes, and there are {held:,}"
+        msg = f"{array[:80]} takes {length:,} bytes, and there are {most:,}"
         raise ValueError(msg)
-    return needed
+    return length

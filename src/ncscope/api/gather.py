@@ -8,12 +8,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ncscope.api.inputs import check_classifier
 from ncscope.api.shard_files import Shard, batches_of
 from ncscope.arguments import Size, check_arguments
+from ncscope.arrays import as_tensor, check_features, check_labels
 from ncscope.errors import InputError
-from ncscope.measurement.classifier import checked_classifier
 from ncscope.measurement.resampling import in_unit
-from ncscope.stats.batch import as_tensor, check_features, check_labels
 from ncscope.stats.decisions import Decider, DecisionCounts
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.options import ALL_STATISTICS, Precision, Prior, Statistic
@@ -22,8 +22,8 @@ from ncscope.stats.statistics import ClassStatistics, finish
 
 @check_arguments
 @dataclass(frozen=True, eq=False)
-class SecondPass:
-    """Finished class means and the classifier, with which a second pass decides every sample.
+class DecisionPass:
+    """Second pass over the samples, which counts how class means and classifier decide them.
 
     Attributes:
         classes: Labels of the classes present.
@@ -34,7 +34,7 @@ class SecondPass:
 
     Example:
         >>> first = [(torch.tensor([[0.0], [1.0], [4.0]]), torch.tensor([0, 1, 1]))]
-        >>> gather(first, second=SecondPass.of(gather(first))).nearest_hits
+        >>> gather(first, second=DecisionPass.from_moments(gather(first))).nearest_hits
         2
     """
 
@@ -45,8 +45,10 @@ class SecondPass:
     exponent: int = 0
 
     @classmethod
-    def of(cls, moments: ClassMoments, weight: Any = None, bias: Any = None) -> "SecondPass":
-        """Return the second pass that follows a finished first pass.
+    def from_moments(
+        cls, moments: ClassMoments, weight: Any = None, bias: Any = None
+    ) -> "DecisionPass":
+        """Return the pass that follows a finished first pass.
 
         Args:
             moments: Merged moments of all samples.
@@ -57,26 +59,27 @@ class SecondPass:
             InputError: If fewer than two classes have samples, or weight or bias do not fit.
         """
         k, d, device = moments.num_classes, moments.dim, moments.device
-        classifier = checked_classifier(weight, bias, k, d, device)
-        return cls.after(finish(moments), classifier.weight, classifier.bias)
+        classifier = check_classifier(weight, bias, k, d, device)
+        return cls.from_statistics(finish(moments), classifier.weight, classifier.bias)
 
     @classmethod
-    def after(
+    def from_statistics(
         cls,
         stats: ClassStatistics,
         weight: Float[Tensor, "heads d"] | None,
         bias: Float[Tensor, " heads"] | None,
-    ) -> "SecondPass":
-        """Return the second pass that follows finished statistics, for a checked classifier."""
+    ) -> "DecisionPass":
+        """Return the pass that follows finished statistics, for a checked classifier."""
+        # The pass squares distances from the means; in this unit the squares stay in range.
         stats = stats.in_range()
         return cls(stats.classes, stats.means.to(torch.float64), weight, bias, stats.exponent)
 
     def decide(self, batches: Iterable[Any]) -> DecisionCounts:
         """Count the decisions on batches of features and labels."""
         decider = Decider(self.classes, self.means, self.weight, self.bias, exponent=self.exponent)
-        counts = decider.none()
+        counts = decider.start_tally()
         for batch in batches:
-            features, labels = _pair(batch)
+            features, labels = _split_batch(batch)
             rows = as_tensor(features, "features")
             check_features(rows, self.means.shape[1])
             classes = check_labels(as_tensor(labels, "labels"), len(rows))
@@ -98,7 +101,7 @@ def gather(
     second: None = ...,
 ) -> ClassMoments: ...
 @overload
-def gather(batches: Shard, *, second: SecondPass) -> DecisionCounts: ...
+def gather(batches: Shard, *, second: DecisionPass) -> DecisionCounts: ...
 
 
 @check_arguments
@@ -112,7 +115,7 @@ def gather(
     class_counts: Any = None,
     precision: Precision = "float64",
     device: torch.device | str = "cpu",
-    second: SecondPass | None = None,
+    second: DecisionPass | None = None,
 ) -> ClassMoments | DecisionCounts:
     """Gather the statistics of batches: their moments, or in a second pass their decisions.
 
@@ -158,17 +161,12 @@ def gather(
         precision=precision,
         device=device,
     )
-    return with_batches(moments, batches)
-
-
-def with_batches(moments: ClassMoments, batches: Iterable[Any]) -> ClassMoments:
-    """Add batches of features and labels to moments, and return these."""
     for batch in batches:
-        moments.update(*_pair(batch))
+        moments.update(*_split_batch(batch))
     return moments
 
 
-def _pair(batch: Any) -> tuple[Any, Any]:
+def _split_batch(batch: Any) -> tuple[Any, Any]:
     """Return the features and the labels of a batch.
 
     Raises:

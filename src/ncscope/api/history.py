@@ -1,8 +1,10 @@
 """A history: the measurements of a run, or of several, that plots and saves itself."""
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, SupportsFloat, SupportsInt
 
@@ -10,17 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ncscope.api.per_class import PerClass
-from ncscope.api.result import Report, writable_file
-from ncscope.api.tables import csv_text, data_frame, parsed_content
-from ncscope.api.tensorboard_log import check_tensorboard, write_events
-from ncscope.api.writable import write_figure, write_text
+from ncscope.api.result import REPORTS, Report
+from ncscope.api.tables import csv_text, data_frame, parse_content
+from ncscope.api.writable import check_file, write_figure, write_text
 from ncscope.arguments import Within, check_arguments
 from ncscope.errors import InputError
 from ncscope.files import is_folder, read_file
-from ncscope.measurement.history_file import history_json, parsed_history
-from ncscope.measurement.naming import Logged, logged
+from ncscope.measurement.history_file import history_json, parse_history
+from ncscope.measurement.naming import LogChoice, flatten_for_log
 from ncscope.measurement.provenance import Provenance, provenance
-from ncscope.measurement.records import Measurement, ProbeRecord
+from ncscope.measurement.records import Measurement, ModelRecord
 
 if TYPE_CHECKING:
     import pandas
@@ -117,11 +118,12 @@ class History:
                 expected = "names of further numbers that no metric or column has"
                 raise InputError(expected=expected, found=repr(key), fix=fix)
         number = float(step)
-        at = int(number) if number.is_integer() else number
+        # A whole step is kept as an integer: 3.0 would be written to files as another text than 3.
+        number = int(number) if number.is_integer() else number
         if not self.provenance.class_names:
             self.provenance = replace(self.provenance, class_names=report.class_names)
         further = {key: float(value) for key, value in values.items()}
-        self.append(Measurement(report.probe, at, split, run, further))
+        self.append(Measurement(report.probe, number, split, run, further))
 
     def append(self, measurement: Measurement) -> None:
         """Add a plain record; one of the same run, split and step replaces the earlier one.
@@ -149,11 +151,12 @@ class History:
         if key not in self.keys():
             message = f"no measurement has {key!r}, but {', '.join(self.keys()) or 'nothing'}"
             raise KeyError(message)
-        return np.array([_values(each).get(key, math.nan) for each in self], dtype=np.float64)
+        values = [_last_layer_values(each).get(key, math.nan) for each in self]
+        return np.array(values, dtype=np.float64)
 
     def keys(self) -> list[str]:
         """Return the names of the last layer's metrics and of the further numbers."""
-        return list(dict.fromkeys(key for each in self for key in _values(each)))
+        return list(dict.fromkeys(key for each in self for key in _last_layer_values(each)))
 
     @property
     def steps(self) -> NDArray[np.float64]:
@@ -176,7 +179,7 @@ class History:
         Raises:
             InputError: If there are none.
         """
-        return self._kept("split", name, [each for each in self if each.split == name])
+        return self._select("split", name, [each for each in self if each.split == name])
 
     def run(self, name: str) -> "History":
         """Return the measurements of one run.
@@ -184,7 +187,7 @@ class History:
         Raises:
             InputError: If there are none.
         """
-        return self._kept("run", name, [each for each in self if each.run == name])
+        return self._select("run", name, [each for each in self if each.run == name])
 
     def layer(self, name: str) -> "History":
         """Return the measurements of one layer.
@@ -192,17 +195,19 @@ class History:
         Raises:
             InputError: If there are none.
         """
-        kept = []
+        measurements = []
         for each in self:
             records = tuple(record for record in each.probe.layers if record.layer == name)
             if records:
-                probe = ProbeRecord(records)
-                kept.append(Measurement(probe, each.step, each.split, each.run, each.values))
-        return self._kept("layer", name, kept)
+                probe = ModelRecord(records)
+                one_layer = Measurement(probe, each.step, each.split, each.run, each.values)
+                measurements.append(one_layer)
+        return self._select("layer", name, measurements)
 
-    def _kept(self, kind: str, name: str, measurements: list[Measurement]) -> "History":
+    def _select(self, kind: str, name: str, measurements: list[Measurement]) -> "History":
+        """Return a history of some measurements; refuse a name that selects none."""
         if not measurements:
-            known = {
+            choices = {
                 "split": list(dict.fromkeys(self.splits)),
                 "run": list(dict.fromkeys(each.run for each in self)),
                 "layer": self.layers,
@@ -210,19 +215,19 @@ class History:
             raise InputError(
                 expected=f"a {kind} of the history",
                 found=repr(name),
-                fix=f"choose from {', '.join(map(repr, known)) or 'none: it is empty'}",
+                fix=f"choose from {', '.join(map(repr, choices)) or 'none: it is empty'}",
             )
-        return self._of(measurements, self.unit, self.provenance)
+        return self._from_measurements(measurements, self.unit, self.provenance)
 
     @classmethod
-    def _of(
+    def _from_measurements(
         cls, measurements: Iterable[Measurement], unit: str, provenance: Provenance
     ) -> "History":
-        made = cls(unit=unit)
-        made.provenance = provenance
+        history = cls(unit=unit)
+        history.provenance = provenance
         for each in measurements:
-            made.append(each)
-        return made
+            history.append(each)
+        return history
 
     def per_class(self, step: float | None = None) -> PerClass | None:
         """Return the table of classes of the last layer; None if there is none.
@@ -231,9 +236,13 @@ class History:
             step: Step of the measurement, of which the last is taken; by default the last
                 measurement that has a table.
         """
-        tables = [each.probe.layers[-1].per_class for each in self if step in (None, each.step)]
-        known = [table for table in tables if table is not None]
-        return PerClass(known[-1], self.provenance.class_names) if known else None
+        tables = [
+            table
+            for each in self
+            if step in (None, each.step)
+            if (table := each.probe.layers[-1].per_class) is not None
+        ]
+        return PerClass(tables[-1], self.provenance.class_names) if tables else None
 
     def rows(self) -> list[dict[str, object]]:
         """Return a flat row a layer and measurement: run, split, step, layer, then every number."""
@@ -254,7 +263,7 @@ class History:
         return data_frame(self.rows())
 
     def logs(
-        self, *, prefix: str = "nc", log: Logged = "all"
+        self, *, prefix: str = "nc", log: LogChoice = "all"
     ) -> list[tuple[float, dict[str, float]]]:
         """Return the step of every measurement, and its numbers by the names in a flat log.
 
@@ -277,7 +286,7 @@ class History:
             (
                 each.step,
                 {f"{each.split}/{key}": value for key, value in each.values.items()}
-                | logged(
+                | flatten_for_log(
                     each.probe, f"{each.split}/{prefix}/" if prefix else f"{each.split}/", log
                 ),
             )
@@ -285,7 +294,7 @@ class History:
         ]
 
     def to_tensorboard(
-        self, folder: str | Path, *, prefix: str = "nc", log: Logged = "all"
+        self, folder: str | Path, *, prefix: str = "nc", log: LogChoice = "all"
     ) -> Path:
         """Write the history as a log that TensorBoard shows, with the names of `logs`.
 
@@ -303,11 +312,32 @@ class History:
             InputError: If TensorBoard is not installed, the history is empty, a step is no whole
                 number, or the folder cannot be written.
         """
-        self._not_empty()
-        check_tensorboard(self.steps)
+        self._check_not_empty()
+        if find_spec("tensorboard") is None:
+            fix = "pip install tensorboard, or save the history as .html"
+            found = "that it is not installed"
+            raise InputError(expected="the library tensorboard", found=found, fix=fix)
+        for step in self.steps:
+            if not float(step).is_integer():
+                fix = "count iterations; TensorBoard has no other steps"
+                raise InputError(expected="whole steps", found=f"step {step:g}", fix=fix)
+        from torch.utils.tensorboard import SummaryWriter
+
         folder = Path(folder)
         for run in dict.fromkeys(each.run for each in self):
-            write_events(folder, run, self.run(run).logs(prefix=prefix, log=log))
+            # A run may be named ../x, which would lead out of the folder.
+            part = folder / re.sub(r"[^\w.=-]+", "-", run).strip(".") if run else folder
+            try:
+                part.mkdir(parents=True, exist_ok=True)
+                with SummaryWriter(str(part)) as writer:
+                    for step, numbers in self.run(run).logs(prefix=prefix, log=log):
+                        for name, value in numbers.items():
+                            if math.isfinite(value):
+                                writer.add_scalar(name, value, int(step))
+            except OSError as error:
+                found, fix = error.strerror or str(error), "choose another folder"
+                expected = f"a folder {part} to write"
+                raise InputError(expected=expected, found=found, fix=fix) from error
         return folder
 
     def plot(self, metric: str | None = None) -> "Figure":
@@ -320,18 +350,18 @@ class History:
         Raises:
             InputError: If the history is empty, or no layer has the metric.
         """
-        from ncscope.report.figures import metric_figure, run_figure
+        from ncscope.report.figures import plot_metric, plot_run
 
-        self._not_empty()
+        self._check_not_empty()
         if metric is None:
             first = self.measurements[0].run
-            return run_figure([each for each in self if each.run == first], self.unit)
-        known = {key for each in self for record in each.probe.layers for key in record.metrics}
-        known |= {key for each in self for key in each.values}
-        if metric not in known:
-            fix = f"choose from {', '.join(sorted(known))}"
+            return plot_run([each for each in self if each.run == first], self.unit)
+        metrics = {key for each in self for record in each.probe.layers for key in record.metrics}
+        metrics |= {key for each in self for key in each.values}
+        if metric not in metrics:
+            fix = f"choose from {', '.join(sorted(metrics))}"
             raise InputError(expected="a metric of the history", found=repr(metric), fix=fix)
-        return metric_figure(self.measurements, metric, self.unit)
+        return plot_metric(self.measurements, metric, self.unit)
 
     def save(self, path: str | Path, title: str | None = None) -> Path:
         """Write the history as .html, .json, .csv, .tex, .png, .svg or .pdf.
@@ -347,30 +377,34 @@ class History:
             InputError: If the suffix is none of these, the history is empty, the folder cannot be
                 written, or writing fails, for example on a full disk.
         """
-        path = writable_file(path)
-        self._not_empty()
+        path = check_file(path, REPORTS)
+        self._check_not_empty()
         if path.suffix == ".json":
             return write_text(path, history_json(self.measurements, self.unit, self.provenance))
         if path.suffix == ".csv":
             return write_text(path, csv_text(self.rows()))
         if path.suffix == ".tex":
-            from ncscope.report.latex import history_latex
+            from ncscope.report.latex import write_history_latex
 
-            return write_text(path, history_latex(self.measurements, self.unit))
+            return write_text(path, write_history_latex(self.measurements, self.unit))
         if path.suffix == ".html":
             return write_text(path, self.page(title or path.stem))
         return write_figure(path, self.plot())
 
     def page(self, title: str) -> str:
         """Return the HTML page with a heading."""
-        from ncscope.report.page import history_page
+        from ncscope.report.page import render_history_page
 
-        return history_page(title, self.measurements, unit=self.unit, provenance=self.provenance)
+        return render_history_page(
+            title, self.measurements, unit=self.unit, provenance=self.provenance
+        )
 
     def _repr_html_(self) -> str:
-        from ncscope.report.page import history_fragment
+        from ncscope.report.page import render_history_fragment
 
-        return history_fragment(self.measurements) if len(self) else "<p>An empty history.</p>"
+        return (
+            render_history_fragment(self.measurements) if len(self) else "<p>An empty history.</p>"
+        )
 
     def __repr__(self) -> str:
         splits = ", ".join(dict.fromkeys(self.splits)) or "none"
@@ -390,29 +424,27 @@ class History:
             InputError: If there is no such file, or it holds something else.
         """
         path = Path(path)
-        of_run = is_folder(path)
-        file = path / "history.json" if of_run else path
+        is_run = is_folder(path)
+        file = path / "history.json" if is_run else path
         fix = "pass a file that History.save wrote as .json, or the folder of a run"
-        if of_run and (path / "finished.json").exists():
+        if is_run and (path / "finished.json").exists():
             fix = "resume the run: it writes the file when one of its parts has ended"
-        expected, fix_content = (
-            "a history that ncscope wrote",
-            "pass what History.save wrote as .json",
-        )
-        measurements, unit, origin = parsed_content(
-            parsed_history,
+        expected = "a history that ncscope wrote"
+        fix_content = "pass what History.save wrote as .json"
+        measurements, unit, origin = parse_content(
+            parse_history,
             read_file(file, expected="a history", fix=fix),
             expected=expected,
             name=str(file),
             fix=fix_content,
         )
-        made = cls._of(measurements, unit, origin)
-        if len(made) < len(measurements):
+        history = cls._from_measurements(measurements, unit, origin)
+        if len(history) < len(measurements):
             found = f"{file}: several measurements of one run, split and step"
             raise InputError(expected=expected, found=found, fix=fix_content)
-        return made
+        return history
 
-    def _not_empty(self) -> None:
+    def _check_not_empty(self) -> None:
         if not len(self):
             fix = "call history.add(report, step=...) first"
             raise InputError(expected="a history with a measurement", found="an empty one", fix=fix)
@@ -422,6 +454,6 @@ _COLUMNS = ("run", "split", "step", "layer")
 """Columns of the table before the numbers."""
 
 
-def _values(measurement: Measurement) -> dict[str, float]:
+def _last_layer_values(measurement: Measurement) -> dict[str, float]:
     """Return the further numbers of a measurement and the last layer's metrics."""
     return {**measurement.values, **measurement.probe.layers[-1].metrics}

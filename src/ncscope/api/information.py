@@ -4,12 +4,12 @@ from typing import Any
 
 import torch
 
-from ncscope.api.inputs import Samples, checked_samples
+from ncscope.api.inputs import check_samples
 from ncscope.arguments import Seed, check_arguments
+from ncscope.arrays import as_tensor, check_features, check_range, refuse_nonfinite
 from ncscope.errors import InputError
 from ncscope.metrics.batch_information import BatchInformation, batch_entropies, batch_estimate
 from ncscope.metrics.information import Entropies, pair_entropies
-from ncscope.stats.batch import as_tensor, check_features, check_range, refuse_nonfinite
 from ncscope.stats.directions import zero_rows
 
 
@@ -45,8 +45,25 @@ def batch_information(
         >>> ncscope.batch_information(etf[labels], labels, etf, batch_size=100).batches
         4
     """
-    samples = _checked_batches(features, labels, weight, batch_size)
+    if weight is None:
+        fix = "pass the weight of the head that reads these features"
+        raise InputError(expected="a classifier weight", found="None", fix=fix)
+    samples = check_samples(features, labels, weight, None, None)
     assert samples.weight is not None
+    check_range(samples.labels, samples.num_classes, of_classifier=True)
+    refuse_nonfinite(samples.features)
+    if batch_size < 2:
+        fix = "information is between the samples of a batch: use a larger batch_size"
+        raise InputError(expected="a batch_size of at least 2", found=str(batch_size), fix=fix)
+    if len(samples.labels) < 2 * batch_size:
+        found = f"{len(samples.labels)} samples at batch size {batch_size}"
+        fix = "use a smaller batch_size"
+        raise InputError(expected="at least two whole batches", found=found, fix=fix)
+    # Rows are divided by their lengths. Of the weight, only the rows of classes present are used.
+    present = set(samples.labels.tolist())
+    _refuse_zero_rows("features", zero_rows(samples.features))
+    weight_rows = [row for row in zero_rows(samples.weight) if row in present]
+    _refuse_zero_rows("the weight", weight_rows)
     generator = torch.Generator().manual_seed(seed)
     entropies = batch_entropies(
         samples.features, samples.labels, samples.weight, batch_size, generator
@@ -54,33 +71,7 @@ def batch_information(
     return batch_estimate(entropies, batch_size)
 
 
-def _checked_batches(features: Any, labels: Any, weight: Any, batch_size: int) -> Samples:
-    """Check the inputs of `batch_information`: every row must have a direction."""
-    if weight is None:
-        fix = "pass the weight of the head that reads these features"
-        raise InputError(expected="a classifier weight", found="None", fix=fix)
-    samples = checked_samples(features, labels, weight, None, None)
-    assert samples.weight is not None
-    check_range(samples.labels, samples.num_classes, of_classifier=True)
-    refuse_nonfinite(samples.features)
-    _require_batches(len(samples.labels), batch_size)
-    _refuse_zero("features", zero_rows(samples.features))
-    present = set(samples.labels.tolist())
-    _refuse_zero("the weight", [row for row in zero_rows(samples.weight) if row in present])
-    return samples
-
-
-def _require_batches(samples: int, batch_size: int) -> None:
-    if batch_size < 2:
-        fix = "information is between the samples of a batch: use a larger batch_size"
-        raise InputError(expected="a batch_size of at least 2", found=str(batch_size), fix=fix)
-    if samples < 2 * batch_size:
-        found = f"{samples} samples at batch size {batch_size}"
-        fix = "use a smaller batch_size"
-        raise InputError(expected="at least two whole batches", found=found, fix=fix)
-
-
-def _refuse_zero(name: str, rows: list[int]) -> None:
+def _refuse_zero_rows(name: str, rows: list[int]) -> None:
     if rows:
         found = f"zero row {rows[0]} of {name}"
         fix = "drop the zero rows, which have no direction"

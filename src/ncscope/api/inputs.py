@@ -4,18 +4,12 @@ from collections.abc import Mapping
 from os import PathLike
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
+from ncscope.arrays import as_tensor, check_features, check_labels, check_range, refuse_marks
 from ncscope.errors import InputError
-from ncscope.measurement.classifier import checked_classifier, has_one_row
 from ncscope.measurement.ood import check_ood_features
-from ncscope.stats.batch import (
-    as_tensor,
-    check_features,
-    check_labels,
-    check_range,
-    refuse_marks,
-)
 
 _MOST_CLASSES_UNSAID = 100_000
 """A label above this and above the number of samples is more likely an identifier than a class."""
@@ -32,7 +26,7 @@ class Samples(NamedTuple):
     one_logit: bool
 
 
-def checked_samples(
+def check_samples(
     features: Any, labels: Any, weight: Any, bias: Any, num_classes: int | None
 ) -> Samples:
     """Check the inputs of `measure` and return them as tensors.
@@ -40,8 +34,9 @@ def checked_samples(
     Raises:
         InputError: If an input does not fit; the message names it.
     """
-    rows = _checked_rows(features, "pass at least one sample of two classes")
-    classes = _checked_classes(labels, rows).to(rows.device)
+    rows = _check_rows(features, "pass at least one sample of two classes")
+    given = as_tensor(labels, "labels")
+    classes = check_labels(given, len(rows), dim=rows.shape[1], or_targets=True).to(rows.device)
     head = None if weight is None else as_tensor(weight, "weight")
     largest = max(int(classes.max()) + 1, 1)
     one_row = head is not None and head.shape == (1, rows.shape[1])
@@ -51,7 +46,7 @@ def checked_samples(
             found=f"labels up to {largest - 1}",
             fix="number the classes: labels = np.unique(labels, return_inverse=True)[1]",
         )
-    count = _rows_of(head, rows.shape[1], largest)
+    count = _count_rows(head, rows.shape[1], largest)
     if num_classes is not None:
         if head is not None and count is not None and num_classes not in (count, *head.shape):
             fix = f"leave num_classes out, or pass the weight of {num_classes} classes"
@@ -66,31 +61,17 @@ def checked_samples(
         refuse_marks(classes)
         count = largest
     check_range(classes, count, of_classifier=head is not None)
-    classifier = checked_classifier(head, bias, count, rows.shape[1], rows.device)
+    classifier = check_classifier(head, bias, count, rows.shape[1], rows.device)
     return Samples(rows, classes, count, *classifier)
 
 
-def _checked_classes(labels: Any, rows: Tensor) -> Tensor:
-    """Return labels as int64, one for each row; a likely mistake is named in the message."""
-    given = as_tensor(labels, "labels")
-    try:
-        return check_labels(given, len(rows))
-    except InputError as error:
-        fix = error.fix
-        if given.ndim == 1 and len(given) == rows.shape[1] != len(rows):
-            fix = "transpose the features: one row a sample"
-        elif given.is_floating_point() and given.ndim == 1 and bool(given.isfinite().all()):
-            fix += "; numbers to predict are for measure_regression"
-        raise InputError(expected=error.expected, found=error.found, fix=fix) from None
-
-
-def checked_unlabelled(features: Any) -> Tensor:
+def check_unlabelled(features: Any) -> Tensor:
     """Check features without labels and return them as a tensor.
 
     Raises:
         InputError: If they are no real n x d matrix with at least one row.
     """
-    return _checked_rows(features, "pass at least one sample")
+    return _check_rows(features, "pass at least one sample")
 
 
 def refuse_without_labels(**given: bool) -> None:
@@ -108,7 +89,7 @@ def refuse_without_labels(**given: bool) -> None:
         raise InputError(expected=f"labels with {named}", found="none", fix=fix)
 
 
-def _checked_rows(features: Any, if_empty: str) -> Tensor:
+def _check_rows(features: Any, if_empty: str) -> Tensor:
     """Return features as a tensor with at least one row.
 
     Args:
@@ -131,7 +112,7 @@ def _checked_rows(features: Any, if_empty: str) -> Tensor:
     return rows
 
 
-def checked_ood(ood: Any, features: Tensor) -> Tensor:
+def check_ood(ood: Any, features: Tensor) -> Tensor:
     """Return the features of OOD samples as a tensor on the device of the features.
 
     Args:
@@ -146,7 +127,7 @@ def checked_ood(ood: Any, features: Tensor) -> Tensor:
     return rows.to(features.device)
 
 
-def _rows_of(head: Tensor | None, dim: int, least: int) -> int | None:
+def _count_rows(head: Tensor | None, dim: int, least: int) -> int | None:
     """Return the number of rows of the weight; if the weight seems transposed, of columns.
 
     A transposed weight is then refused for its shape, with the number of classes it was meant for.
@@ -159,3 +140,90 @@ def _rows_of(head: Tensor | None, dim: int, least: int) -> int | None:
         return None
     rows, columns = head.shape
     return columns if rows == dim != columns and columns >= least else rows
+
+
+class Classifier(NamedTuple):
+    """Weight and bias of a classifier in float64; all None without a classifier.
+
+    A classifier with one output z for two classes has two rows here, which give -z/2 and z/2 and
+    have the same softmax; ``one_logit`` is then true. Rows of 0 and z would not do: their mean is
+    not zero, and perfect collapse would look like failure.
+    """
+
+    weight: Tensor | None = None
+    bias: Tensor | None = None
+    one_logit: bool = False
+
+
+def check_head(weight: Any, bias: Any) -> None:
+    """Refuse a bias without a weight.
+
+    Raises:
+        InputError: If a bias is given and no weight.
+    """
+    if bias is not None and weight is None:
+        fix = "pass the weight too"
+        raise InputError(expected="a weight along with the bias", found="no weight", fix=fix)
+
+
+def has_one_row(weight: Any) -> bool:
+    """Return whether a weight is that of one logit: 1 x d, as scikit-learn's for two classes."""
+    return weight is not None and as_tensor(weight, "weight").shape[:-1].numel() == 1
+
+
+def check_classifier(
+    weight: Any, bias: Any, num_classes: int, dim: int, device: torch.device | str
+) -> Classifier:
+    """Check a classifier that is given as arrays, and return it in float64.
+
+    Args:
+        weight: Weight K x d; 1 x d or d numbers for one logit of two classes; None for none.
+        bias: Bias of length K, or one number for one logit; None for none.
+        num_classes: K.
+        dim: d.
+        device: Device of the result.
+
+    Raises:
+        InputError: If there is a bias alone, or an array has another shape, or is not real or not
+            finite.
+
+    Example:
+        >>> check_classifier([[2.0, 4.0]], [1.0], 2, 2, "cpu").weight.tolist()
+        [[-1.0, -2.0], [1.0, 2.0]]
+    """
+    check_head(weight, bias)
+    if weight is None:
+        return Classifier()
+    if num_classes == 2 and has_one_row(weight):
+        row = (
+            _check_part("weight", as_tensor(weight, "weight").reshape(1, -1), (1, dim), device) / 2
+        )
+        offset = None
+        if bias is not None:
+            half = _check_part("bias", as_tensor(bias, "bias").reshape(-1), (1,), device) / 2
+            offset = torch.cat([-half, half])
+        return Classifier(torch.cat([-row, row]), offset, one_logit=True)
+    head = _check_part("weight", weight, (num_classes, dim), device)
+    return Classifier(
+        head, None if bias is None else _check_part("bias", bias, (num_classes,), device)
+    )
+
+
+def _check_part(
+    name: str, value: Any, shape: tuple[int, ...], device: torch.device | str
+) -> Tensor:
+    tensor = as_tensor(value, name)
+    if tuple(tensor.shape) != shape:
+        meaning = "(num_classes, dim)" if len(shape) == 2 else "(num_classes,)"
+        fix = f"pass the classifier that reads these features (shape is {meaning})"
+        if tuple(tensor.shape) == shape[::-1]:
+            fix = f"transpose it (shape is {meaning})"
+        found = f"shape {tuple(tensor.shape)}"
+        raise InputError(expected=f"a {name} of shape {shape}", found=found, fix=fix)
+    if tensor.is_complex():
+        found, fix = f"dtype {tensor.dtype}", "pass its real part, if that is what classifies"
+        raise InputError(expected=f"a real {name}", found=found, fix=fix)
+    if not torch.isfinite(tensor).all():
+        fix = "check that training did not diverge"
+        raise InputError(expected=f"a finite {name}", found="NaN or Inf in it", fix=fix)
+    return tensor.to(device, torch.float64)

@@ -5,18 +5,23 @@ from dataclasses import replace
 from typing import Any
 
 from ncscope.api.inputs import (
-    checked_ood,
-    checked_samples,
-    checked_unlabelled,
+    check_classifier,
+    check_head,
+    check_ood,
+    check_samples,
+    check_unlabelled,
     refuse_without_labels,
 )
-from ncscope.api.missing import left_out_note
+from ncscope.api.missing import note_omissions
 from ncscope.api.result import Report
 from ncscope.arguments import NotNegative, Size, check_arguments
 from ncscope.errors import InputError
-from ncscope.measurement.classifier import check_head, checked_classifier
-from ncscope.measurement.samples import layer_record, measure_samples
-from ncscope.measurement.unlabelled import measure_unlabelled, unlabelled_record
+from ncscope.measurement.samples import (
+    layer_record,
+    measure_samples,
+    measure_unlabelled,
+    spectra_record,
+)
 from ncscope.metrics.sources import ONE_LOGIT, Sources
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.options import Precision, Prior, Redraw
@@ -112,13 +117,13 @@ def measure(
             baseline=bool(baseline),
             ood=ood is not None,
         )
-        rows = checked_unlabelled(features)
+        rows = check_unlabelled(features)
         return Report(
             *measure_unlabelled(
                 "features", rows, groups=groups, uncertainty=uncertainty, precision=precision
             )
         )
-    samples = checked_samples(features, labels, weight, bias, num_classes)
+    samples = check_samples(features, labels, weight, bias, num_classes)
     record, stats = measure_samples(
         "features",
         *samples,
@@ -129,10 +134,10 @@ def measure(
         baseline=baseline,
         uncertainty=uncertainty,
         precision=precision,
-        ood=None if ood is None else checked_ood(ood, samples.features),
+        ood=None if ood is None else check_ood(ood, samples.features),
         by_class=True,
     )
-    lacking = left_out_note(groups, record.metrics, one_logit=samples.one_logit)
+    lacking = note_omissions(groups, record.metrics, one_logit=samples.one_logit)
     one = [ONE_LOGIT] if samples.one_logit else []
     return Report(replace(record, notes=(*one, *record.notes, *lacking)), stats)
 
@@ -176,10 +181,10 @@ def measure_moments(
     if moments.num_classes == 1:
         refuse_without_labels(weight=weight is not None, weight_decay=bool(weight_decay))
         unlabelled = finish_unlabelled(moments)
-        return Report(unlabelled_record("features", unlabelled, groups), unlabelled)
+        return Report(spectra_record("features", unlabelled, groups), unlabelled)
     stats = finish(moments)
     k, d, device = moments.num_classes, moments.dim, moments.device
-    classifier = checked_classifier(weight, bias, k, d, device)
+    classifier = check_classifier(weight, bias, k, d, device)
     sources = Sources(
         stats,
         classifier.weight,
@@ -207,7 +212,7 @@ def _reference_statistics(
         found = type(reference).__name__
         raise InputError(expected="moments or a report as reference", found=found, fix=fix)
     stats = (
-        finish(reference) if isinstance(reference, ClassMoments) else reference.known_statistics()
+        finish(reference) if isinstance(reference, ClassMoments) else reference.require_statistics()
     )
     if stats.dim != dim:
         fix = "measure the same layer of the same model on the training set"

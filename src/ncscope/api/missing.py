@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 
 from ncscope.metrics.evaluate import select
-from ncscope.metrics.metric import Metric
+from ncscope.metrics.registry import METRICS
 
-_NEEDED = {
+_NEEDS = {
     "head": "the classifier's weight",
     "outputs": "a classifier with an output for each class, not one logit",
     "decisions": "a second pass over the features",
@@ -18,41 +18,43 @@ _NEEDED = {
 """What a metric needs beside features and labels, by its entry of `Metric.needs`."""
 
 
-def missing_key(key: object, present: Iterable[str], *, labelled: bool) -> KeyError:
-    """Return the error for a metric that a report lacks: the reason, or the nearest key.
+def explain_missing_key(key: object, present: Iterable[str], *, labelled: bool) -> KeyError:
+    """Make the error for a metric that a report lacks: the reason, or the nearest key.
 
     Args:
         key: Key that was asked for.
         present: Keys of the report.
         labelled: True if the report is of samples with labels.
     """
-    for row in select(None):
+    for row in METRICS.values():
         if key in (row.key, *row.aliases):
-            needed = ["labels"] if row.needs_classes and not labelled else []
-            needed += dict.fromkeys(text for name, text in _NEEDED.items() if name in row.needs)
-            needs = f" and needs {', '.join(needed)}" if needed else ""
-            return KeyError(f"{key!r} was not measured; it is in the group {row.group!r}{needs}")
+            needs = ["labels"] if row.needs_classes and not labelled else []
+            needs += dict.fromkeys(text for name, text in _NEEDS.items() if name in row.needs)
+            and_needs = f" and needs {', '.join(needs)}" if needs else ""
+            where = f"is in the group {row.group!r}"
+            if row.on_request:
+                where = "must be asked for by its key"
+            return KeyError(f"{key!r} was not measured; it {where}{and_needs}")
     nearest = get_close_matches(str(key).lower(), list(present), n=1)
     return KeyError(f"{key!r}; did you mean {nearest[0]!r}?" if nearest else key)
 
 
-def left_out_note(
+def note_omissions(
     groups: Collection[str] | None, present: Collection[str], *, one_logit: bool = False
 ) -> list[str]:
-    """Return a note on groups and keys that were asked for, and that need a weight.
+    """Note which of the groups and keys that were asked for are absent for lack of a weight.
 
     Args:
         groups: Groups and keys of metrics that were asked for; None for all.
         present: Keys of the report of `measure`.
         one_logit: True if a classifier of one logit was given.
     """
-    asked = [groups] if isinstance(groups, str) else list(groups or ())
-    lacking = [name for name in asked if _all_need_head(select([name]), present)]
-    if not lacking:
+    omissions = []
+    for name in [groups] if isinstance(groups, str) else groups or ():
+        metrics = select([name])
+        if metrics and all("head" in row.needs and row.key not in present for row in metrics):
+            omissions.append(name)
+    if not omissions:
         return []
     why = "the classifier has one logit" if one_logit else "no weight was given"
-    return [f"left out, because {why}: {', '.join(lacking)}"]
-
-
-def _all_need_head(rows: Collection[Metric], present: Collection[str]) -> bool:
-    return bool(rows) and all("head" in row.needs and row.key not in present for row in rows)
+    return [f"left out, because {why}: {', '.join(omissions)}"]

@@ -1,43 +1,28 @@
-"""Measure collapse in a model, layer by layer."""
+"""Measure collapse in a model: over a loader, or in forward passes that a loop of yours runs."""
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Unpack
 
 from torch import nn
 
 from ncscope.api.result import ModelReport
-from ncscope.arguments import Count, NotNegative, check_arguments
-from ncscope.measurement.model import probe_model
-from ncscope.measurement.plans import ProbeOptions, SecondPass
-from ncscope.stats.options import Precision, Prior, Redraw
+from ncscope.arguments import check_arguments
+from ncscope.measurement.model import measure_layers
+from ncscope.measurement.options import OptionFields, Options, merge_options
+from ncscope.measurement.watching import Watch
 from ncscope.stats.statistics import ClassStatistics
-from ncscope.stats.store import DEFAULT_BUDGET
 
 
 @check_arguments
 def measure_model(
     model: nn.Module,
     loader: Iterable[Any],
+    options: Options | None = None,
     *,
-    layers: Sequence[str] | None = None,
-    head: str | None = None,
-    groups: Collection[str] | None = None,
-    layer_groups: Collection[str] | None = ("pfc",),
-    prior: Prior = "empirical",
-    class_counts: Any = None,
-    weight_decay: NotNegative = 0.0,
-    pool: bool | None = None,
-    next_token: bool = False,
     reference: ModelReport | None = None,
-    baseline: bool | None = False,
-    uncertainty: Redraw = False,
-    precision: Precision = "float64",
-    second_pass: SecondPass = "store",
-    memory: Count = DEFAULT_BUDGET,
-    disk: Count | None = None,
-    progress: bool = True,
-    group: Any = None,
     ood: Iterable[Any] | None = None,
+    **fields: Unpack[OptionFields],
 ) -> ModelReport:
     """Measure neural collapse in a classifier, layer by layer.
 
@@ -64,44 +49,15 @@ def measure_model(
             pruned, quantised, compiled or wrapped for training on several devices.
         loader: Iterable of ``(inputs, labels)``, or of mappings with ``labels``. Batches without
             samples are skipped.
-        layers: Names or glob patterns of layers to measure besides the features that the head
-            reads; by default the repeated blocks. Each call of a layer is a layer of the report:
-            the second call of ``block`` is ``block#2``.
-        head: Name of the classifier head; by default the head is detected.
-        groups: Groups of metrics of the head's features, or keys of single metrics
-            (``"key:nc1"`` for the metric that has the name of a group); by default all.
-        layer_groups: Groups of metrics of the other layers, by default PFC1-3 only, which need
-            no d x d matrix; None for all. With ``"per_class"`` each layer has a table of classes.
-        prior: Class prior, ``"empirical"`` or ``"uniform"``.
-        class_counts: Number of samples of each class; required for the uniform prior.
-        weight_decay: Weight decay on the head that the MSE decomposition assumes.
-        pool: Average feature maps over space, and sequences over tokens, if True; flatten both if
-            False. By default, a sequence with an attention mask is averaged over the tokens that
-            the mask keeps, and everything else is flattened.
-        next_token: Take the label of the following token as a token's class if True. This is for
-            causal language models, whose labels are their inputs.
+        options: What to measure, and how; None for the defaults.
         reference: Report of the same model on its training set; the nearest-mean rule then uses
             the class means of the training set, and so do the metrics of OOD samples. All layers
             must have the same names in this report, except the features that the head reads.
-        baseline: Measure every layer with permuted labels too; see `measure`.
-        uncertainty: Standard errors to estimate, if any; see `measure`.
-        precision: ``"float64"``, or ``"blocked"`` for accelerators that are slow in float64; see
-            `ClassMoments`.
-        second_pass: Samples on which the nearest-mean rule decides, for which the class means must
-            be finished first. ``"store"`` keeps the features of all samples. ``"recompute"`` keeps
-            none and runs the loader again, which must yield the same samples, in any order: random
-            augmentation is refused. A number n keeps n samples at random (of each process), and the
-            report has the standard errors of the shares that are estimated from them.
-        memory: Bytes of features that ``"store"`` keeps in memory; more goes to disk. The
-            statistics that standard errors need may take as much.
-        disk: Bytes of features that ``"store"`` writes to disk at most, by default half of the
-            free space of the temporary folder.
-        progress: Show a progress bar if True (on stderr, in a terminal).
-        group: Process group of ``torch.distributed``, in which this process is; its processes
-            measure their samples together. By default, all processes do.
         ood: Loader of samples from outside the distribution, read once: the features that the head
             reads are compared with theirs (the group ``"ood"``). It yields inputs, or pairs and
             mappings whose labels are ignored.
+        fields: Fields of `Options`, such as ``layers``, ``head``, ``groups``, ``pool`` or
+            ``next_token``; they replace those of ``options``.
 
     Returns:
         A mapping of the metrics of the head's features; its ``layers`` holds a report for each
@@ -125,30 +81,11 @@ def measure_model(
         >>> list(report.layers)
         ['blocks.0', 'blocks.1']
     """
-    options = ProbeOptions(
-        layers=layers,
-        head=head,
-        groups=groups,
-        layer_groups=layer_groups,
-        prior=prior,
-        class_counts=class_counts,
-        weight_decay=weight_decay,
-        pool=pool,
-        next_token=next_token,
-        baseline=baseline,
-        uncertainty=uncertainty,
-        precision=precision,
-        second_pass=second_pass,
-        memory=memory,
-        disk=disk,
-        progress=progress,
-        group=group,
-        by_class=True,
-    )
-    with options.processes.ending_together():
+    options = _options_of_report(options, fields)
+    with options.processes.fail_together():
         statistics = statistics_by_layer(reference)
-    probed = probe_model(model, loader, options, statistics, ood)
-    return ModelReport(probed.record, probed.statistics)
+    result = measure_layers(model, loader, options, statistics, ood)
+    return ModelReport(result.record, result.statistics)
 
 
 def statistics_by_layer(reference: ModelReport | None) -> dict[str, ClassStatistics] | None:
@@ -159,4 +96,90 @@ def statistics_by_layer(reference: ModelReport | None) -> dict[str, ClassStatist
     """
     if reference is None:
         return None
-    return {name: report.known_statistics() for name, report in reference.layers.items()}
+    return {name: report.require_statistics() for name, report in reference.layers.items()}
+
+
+def _options_of_report(options: Options | None, fields: OptionFields) -> Options:
+    """Return options of a single report, which has the table of classes unless it is refused."""
+    merged = merge_options(options, fields)
+    return replace(merged, by_class=merged.by_class is not False)
+
+
+@check_arguments
+class ModelWatch(Watch):
+    """Context in which forward passes of a model are measured: see `watch`."""
+
+    _latest: ModelReport | None = None
+
+    def report(self) -> ModelReport:
+        """Measure the forward passes whose labels were given since the last report.
+
+        The head enters with its present weights. The context may have ended. In several processes,
+        every process must call this.
+
+        Returns:
+            A report, as from `measure_model`. Without new passes, the last report again.
+
+        Raises:
+            InputError: If there were no such passes, but passes without labels or no report before;
+                if fewer than two classes are present; or if the model used several heads.
+        """
+        if self._latest is None or self._failure is not None or self.has_passes():
+            result = self.measure()
+            self._latest = ModelReport(result.record, result.statistics)
+        return self._latest
+
+
+@check_arguments
+def watch(
+    model: nn.Module,
+    options: Options | None = None,
+    *,
+    reference: ModelReport | None = None,
+    **fields: Unpack[OptionFields],
+) -> ModelWatch:
+    """Measure neural collapse in forward passes that your own loop runs.
+
+    Inside the context, call ``labels(...)`` after a pass to add its samples. ``report()``, inside
+    the context or after it, measures the samples added since the last report. In evaluation mode
+    the result equals that of `measure_model` on the same batches. Two additional forward passes run
+    for each report: one of its first batch, to find the head, which may have been replaced or have
+    grown, and one of two samples, to find each layer's batch axis. Passes in training
+    mode are measured as they run: with dropout, with batch statistics, and with weights that change
+    from pass to pass. ``accuracy`` is that of the head with its weights at the time of the report,
+    as are NC3 and NC4, not that of the logits of the passes.
+
+    A loop may also call parts of the model, for example ``model.backbone(x)`` and then
+    ``model.head(h)``. No additional pass runs then: the head is the linear layer whose output is
+    the output of the last module that the loop calls before the first ``labels``.
+
+    An error of measuring never breaks a forward pass: the next ``labels`` or ``report`` raises it.
+
+    Args:
+        model: A classifier; your loop must call this object, or its parts, inside the context. A
+            compiled model runs uncompiled there.
+        options: What to measure, and how; None for the defaults. ``progress`` has no effect.
+        reference: Report of the same model on its training set, as for `measure_model`.
+        fields: Fields of `Options`, such as ``layers`` or ``groups``; they replace those of
+            ``options``.
+
+    Returns:
+        A context manager. Cost: a copy of the tapped features of each pass, and the statistics of
+        each pass whose labels are given.
+
+    Raises:
+        InputError: If ``second_pass`` is ``"recompute"``; on entry, if a layer does not exist; in
+            ``labels``, if no head is found, or a layer does not return one row for each sample.
+
+    Example:
+        >>> import torch, ncscope
+        >>> from ncscope.models.networks.residual import ResidualNet
+        >>> model = ResidualNet(in_features=8, width=16, depth=2, num_classes=4).eval()
+        >>> with torch.no_grad(), ncscope.watch(model) as seen:
+        ...     for _ in range(3):
+        ...         logits = model(torch.randn(20, 8))
+        ...         seen.labels(torch.arange(20) % 4)
+        >>> seen.report().num_samples
+        60
+    """
+    return ModelWatch(model, _options_of_report(options, fields), statistics_by_layer(reference))

@@ -1,7 +1,7 @@
 """Ranking of checkpoints on a data set, both given by name, as on the command line."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,63 +10,24 @@ import torch
 from ncscope.api.files import load_weights
 from ncscope.api.named_images import (
     ImageOptions,
-    checked_device,
-    images_of_split,
-    loader_for,
-    training_and_test_images,
+    find_device,
+    make_loader,
+    read_image_splits,
+    read_images,
 )
-from ncscope.api.transfer import KnownResults, OnStep, TransferReport, check_distinct
-from ncscope.data.downstream_sets import seen_as
+from ncscope.api.transfer import OnStep, TransferReport, check_distinct, judge_baselines
+from ncscope.data.downstream_sets import prepare_like
 from ncscope.data.images import ImageData, Images
 from ncscope.errors import InputError
-from ncscope.models.libraries import NamedModel, open_model
+from ncscope.models.libraries import ImageClassifier, open_model
 from ncscope.models.weights import weights_notes
+from ncscope.transfer.baselines import baselines_of, read_results
 from ncscope.transfer.features import head_moments, head_readings
-from ncscope.transfer.inputs import checked_labelled
-from ncscope.transfer.probes.probe import Measure, checked_measure
-from ncscope.transfer.ranking import naming_checkpoint, ranked
-from ncscope.transfer.records import Ranked, ranking_of
-from ncscope.transfer.scoring import SourceOutputs, checked_source
-
-
-@dataclass(frozen=True)
-class CheckpointSource:
-    """Name of a model, split into the model and its weights file.
-
-    Attributes:
-        name: Name as the user gave it.
-        model: Model that `open_model` returned.
-        weights: File with the weights, or folder, as for `load_weights`; None for the weights of
-            the model's library.
-    """
-
-    name: str
-    model: str
-    weights: Path | None
-
-
-def _parse_checkpoint_name(name: str) -> CheckpointSource:
-    """Parse a model's name, which may be followed by an @ and a file of weights.
-
-    Models of Hugging Face have their weights in their folder, whose name may contain an @.
-
-    Args:
-        name: For example ``timm:resnet18``, ``small-resnet@run.pt`` or ``hf:my-vit``.
-
-    Raises:
-        InputError: If the file does not exist.
-
-    Example:
-        >>> _parse_checkpoint_name("timm:resnet18").weights is None
-        True
-    """
-    model, at, file = name.partition("@")
-    if not at or name.startswith("hf:"):
-        return CheckpointSource(name, name, None)
-    if not (file and Path(file).exists()):
-        found, fix = f"nothing at {file or 'the @'}", "check the path"
-        raise InputError(expected=f"a file with weights of {model}", found=found, fix=fix)
-    return CheckpointSource(name, model, Path(file))
+from ncscope.transfer.probes.linear_probe import check_measure
+from ncscope.transfer.ranking import name_checkpoint_in_errors, score_checkpoint
+from ncscope.transfer.records import rank_results
+from ncscope.transfer.samples import check_downstream
+from ncscope.transfer.scores.all_scores import SourceOutputs, check_source_outputs
 
 
 def rank_models(
@@ -89,7 +50,9 @@ def rank_models(
     training and validation images; the accuracy is measured on held-out images.
 
     Args:
-        names: Names as `_parse_checkpoint_name` takes them.
+        names: Names of models as `open_model` takes them. An @ and a file of weights may follow a
+            name, as in ``small-resnet@run.pt``; not after a model of Hugging Face, whose weights
+            lie in its folder.
         image_options: Data set, of which both splits are used, and settings for running the models.
         pretraining: Data set that the models were trained on, by name or as a folder, to measure
             VCI and the rival scores there too. All images are then prepared for the catalogue's
@@ -112,138 +75,147 @@ def rank_models(
     The features of one model are in memory at a time.
     """
     check_distinct(names)
-    checkpoints = [_parse_checkpoint_name(name) for name in names]
-    known = KnownResults.read(results, names, left_out or image_options.data)
-    data = training_and_test_images(image_options, seed)
-    source = None if pretraining is None else _pretraining(image_options, pretraining)
-    accuracy = checked_measure(measure or data.measure)
-    trial = _Trial(image_options, data, source, accuracy, weights_key, seed, expensive, known)
-    steps = _Steps(len(names) * trial.batches, on_step)
-    ranks = []
-    for checkpoint in checkpoints:
-        with naming_checkpoint(checkpoint.name):
-            ranks.append(trial.ranked(checkpoint, steps))
-    ranking = ranking_of(ranks, accuracy, seed)
-    return TransferReport(ranking, trial.facts, tuple(trial.notes), known.static(seed))
+    checkpoints = {name: _split_checkpoint_name(name) for name in names}
+    table = None if results is None else read_results(results)
+    baselines = {} if table is None else baselines_of(table, names, left_out or image_options.data)
+    data = read_image_splits(image_options, seed)
+    source = None
+    if pretraining is not None:
+        options = replace(image_options, data=pretraining, split="train")
+        images, classes, shape = read_images(options)
+        source = ImageData(pretraining, images, images, classes, shape)
+    accuracy = check_measure(measure or data.measure)
+    image_sets = [*_parts(data).values(), *([source.train] if source else [])]
+    batches = sum(-(-len(images) // image_options.batch_size) for images in image_sets)
+    done, total = 0, len(names) * batches
 
-
-def _pretraining(image_options: ImageOptions, name: str) -> ImageData:
-    images, classes, shape = images_of_split(replace(image_options, data=name, split="train"))
-    return ImageData(name, images, images, classes, shape)
-
-
-class _Steps:
-    """Count of batches done, reported after each batch."""
-
-    def __init__(self, total: int, on_step: OnStep) -> None:
-        self.done, self.total, self._on_step = 0, total, on_step
-
-    def start(self, part: str) -> Callable[[], None]:
+    def start(part: str) -> Callable[[], None]:
         """Report that a part begins; return a function to call after each of its batches."""
-        self._on_step(part, self.done, self.total)
 
-        def batch() -> None:
-            self.done += 1
-            self._on_step(part, self.done, self.total)
+        def count_batch() -> None:
+            nonlocal done
+            done += 1
+            on_step(part, done, total)
 
-        return batch
+        on_step(part, done, total)
+        return count_batch
 
-
-@dataclass(frozen=True)
-class _Trial:
-    """Settings and samples that are the same for every checkpoint."""
-
-    image_options: ImageOptions
-    data: ImageData
-    source: ImageData | None
-    measure: Measure
-    weights_key: str
-    seed: int
-    expensive: bool | None
-    known: KnownResults
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def batches(self) -> int:
-        """Return the number of batches that run through each checkpoint."""
-        sets = [*_parts(self.data).values(), *([self.source.train] if self.source else [])]
-        return sum(-(-len(images) // self.image_options.batch_size) for images in sets)
-
-    @property
-    def facts(self) -> dict[str, str | int]:
-        sizes = {part: len(images) for part, images in _parts(self.data).items()}
-        source = {} if self.source is None else {"pretraining": self.source.name}
-        return {"data": self.data.name, **sizes, **source, "seed": self.seed}
-
-    def ranked(self, checkpoint: CheckpointSource, steps: _Steps) -> Ranked:
-        given = self._features(checkpoint, steps)  # frees the model before the probe
-        steps.start(f"{checkpoint.name}: probe")
-        given |= {"expensive": self.expensive, "measure": self.measure, "seed": self.seed}
-        return ranked(checkpoint.name, **given)
-
-    def _features(self, checkpoint: CheckpointSource, steps: _Steps) -> dict[str, Any]:
-        device = checked_device(self.image_options.device)
-        opened = self._opened(checkpoint)
-        opened.model.to(device)
-        size = sum(weight.numel() for weight in opened.model.parameters())
-        table = self.known.baselines.get(checkpoint.name, {})
-        given: dict[str, Any] = {"baselines": {"parameters": float(size), **table}}
-        outputs: list[SourceOutputs | None] = []
-        for part, images in _parts(self._seen_by(opened)).items():
-            on_batch = steps.start(f"{checkpoint.name}: {part} images")
-            loader = loader_for(opened, images, self.image_options)
-            features, labels, rows = head_readings(
-                opened.model, loader, has_head=opened.has_head, on_batch=on_batch
+    notes: list[str] = []
+    ranks = []
+    for name, (model, file) in checkpoints.items():
+        with name_checkpoint_in_errors(name):
+            device = find_device(image_options.device)
+            saved = None if file is None else load_weights(file, weights_key)
+            named_model = open_model(
+                model,
+                None,
+                (source or data).shape,
+                weights=None if saved is None else saved.tensors,
+                download=image_options.download,
+                weights_from=f"{model}@FILE",
+                trained_on="--pretraining" if source is None else None,
             )
-            given[part] = checked_labelled(features.to(device), labels.to(device))
-            if part != "test":
-                outputs.append(None if rows is None else checked_source(rows, labels.to(device)))
-        given["source"] = _joined(outputs)
-        if self.source is not None:
-            on_batch = steps.start(f"{checkpoint.name}: pretraining images")
-            given["pretraining"] = head_moments(
-                opened.model,
-                loader_for(opened, self.source.train, self.image_options),
-                self.source.num_classes,
-                has_head=opened.has_head,
-                on_batch=on_batch,
+            if saved is not None and named_model.weights is not None:
+                notes += [f"{name}: {note}" for note in weights_notes(saved, named_model.weights)]
+            del saved  # tensors as large as the model
+            named_model.model.to(device)
+            size = sum(weight.numel() for weight in named_model.model.parameters())
+            inputs = _measure_images(name, named_model, data, source, image_options, device, start)
+            del named_model  # the probe needs the memory that the model takes
+            start(f"{name}: probe")
+            ranks.append(
+                score_checkpoint(
+                    name,
+                    **inputs,
+                    baselines={"parameters": float(size), **baselines.get(name, {})},
+                    expensive=expensive,
+                    measure=accuracy,
+                    seed=seed,
+                )
             )
-        return given
+            del inputs  # before the features of the next model
+    facts: dict[str, str | int] = {"data": data.name}
+    facts |= {part: len(images) for part, images in _parts(data).items()}
+    facts |= {} if source is None else {"pretraining": source.name}
+    facts |= {"seed": seed}
+    ranking = rank_results(ranks, accuracy, seed)
+    return TransferReport(ranking, facts, tuple(notes), judge_baselines(table, seed))
 
-    def _opened(self, checkpoint: CheckpointSource) -> NamedModel:
-        saved = None
-        if checkpoint.weights is not None:
-            saved = load_weights(checkpoint.weights, self.weights_key)
-        opened = open_model(
-            checkpoint.model,
-            None,
-            (self.source or self.data).shape,
-            weights=None if saved is None else saved.tensors,
-            download=self.image_options.download,
-            weights_from=f"{checkpoint.model}@FILE",
-            trained_on="--pretraining" if self.source is None else None,
+
+def _split_checkpoint_name(name: str) -> tuple[str, Path | None]:
+    """Split a name into the model and its file of weights, None for those of the library.
+
+    Args:
+        name: For example ``timm:resnet18``, ``small-resnet@run.pt`` or ``hf:my-vit``.
+
+    Raises:
+        InputError: If the file does not exist.
+
+    Example:
+        >>> _split_checkpoint_name("timm:resnet18")
+        ('timm:resnet18', None)
+    """
+    model, at, file = name.partition("@")
+    if not at or name.startswith("hf:"):  # the name of a folder may contain an @
+        return name, None
+    if not (file and Path(file).exists()):
+        found, fix = f"nothing at {file or 'the @'}", "check the path"
+        raise InputError(expected=f"a file with weights of {model}", found=found, fix=fix)
+    return model, Path(file)
+
+
+def _measure_images(
+    name: str,
+    named_model: ImageClassifier,
+    data: ImageData,
+    source: ImageData | None,
+    image_options: ImageOptions,
+    device: torch.device,
+    start: Callable[[str], Callable[[], None]],
+) -> dict[str, Any]:
+    """Return what `ranked` needs of a checkpoint: its features and outputs for all images.
+
+    Args:
+        name: Name of the checkpoint, for the progress.
+        named_model: Model, on the device.
+        data: Downstream set.
+        source: Set that the model was trained on, if known.
+        image_options: Settings for running the model.
+        device: Device of the features.
+        start: Function that reports the beginning of a part, and returns one for its batches.
+    """
+    # A library prepares the images for its model; other networks see them as those of training.
+    prepares = named_model.prepare is not None
+    images_of_model = data if prepares or source is None else prepare_like(data, source)
+    inputs: dict[str, Any] = {}
+    outputs: list[SourceOutputs | None] = []
+    for part, images in _parts(images_of_model).items():
+        on_batch = start(f"{name}: {part} images")
+        loader = make_loader(named_model, images, image_options)
+        features, labels, rows = head_readings(
+            named_model.model, loader, has_head=named_model.has_head, on_batch=on_batch
         )
-        if saved is not None and opened.weights is not None:
-            notes = weights_notes(saved, opened.weights)
-            self.notes.extend(f"{checkpoint.name}: {note}" for note in notes)
-        return opened
-
-    def _seen_by(self, opened: NamedModel) -> ImageData:
-        """Return the images, prepared as in the model's training unless its library does that."""
-        if opened.prepared is not None or self.source is None:
-            return self.data
-        return seen_as(self.data, self.source)
+        inputs[part] = check_downstream(features.to(device), labels.to(device))
+        if part != "test":
+            outputs.append(None if rows is None else check_source_outputs(rows, labels.to(device)))
+    complete = [output for output in outputs if output is not None]
+    inputs["source"] = None
+    if len(complete) == len(outputs):
+        predictions = torch.cat([each.predictions for each in complete])
+        parts = [each.probabilities for each in complete if each.probabilities is not None]
+        inputs["source"] = SourceOutputs(predictions, torch.cat(parts))
+    if source is not None:
+        on_batch = start(f"{name}: pretraining images")
+        inputs["pretraining"] = head_moments(
+            named_model.model,
+            make_loader(named_model, source.train, image_options),
+            source.num_classes,
+            has_head=named_model.has_head,
+            on_batch=on_batch,
+        )
+    return inputs
 
 
 def _parts(data: ImageData) -> dict[str, Images]:
     parts = {"train": data.train, "validation": data.validation, "test": data.test}
     return {part: images for part, images in parts.items() if images is not None}
-
-
-def _joined(parts: Sequence[SourceOutputs | None]) -> SourceOutputs | None:
-    """Join the outputs of a head for several parts; None if one of them has none."""
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts):
-        return None
-    rows = [part.probabilities for part in known if part.probabilities is not None]
-    return SourceOutputs(torch.cat([part.predictions for part in known]), torch.cat(rows))

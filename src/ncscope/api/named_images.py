@@ -6,21 +6,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float
 from PIL.Image import Image
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, default_collate
 from torchvision.transforms.v2.functional import to_pil_image
 
 from ncscope.data.catalogue import CATALOGUE, load
-from ncscope.data.folders import class_names, read_folder, splits_of
+from ncscope.data.folders import list_classes, list_splits, read_folder
 from ncscope.data.images import ImageData, Images
 from ncscope.data.preprocessing import Preprocessing
 from ncscope.errors import InputError
 from ncscope.measurement.batches import device_of, split
+from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
 from ncscope.models.forward import forward
-from ncscope.models.libraries import NamedModel
-from ncscope.models.measuring import kept_buffers, measuring
+from ncscope.models.libraries import ImageClassifier
 from ncscope.transfer.ranking import hold_out
 
 Preprocess = Literal["model", "data"]
@@ -53,8 +52,8 @@ class ImageOptions:
     workers: int = 0
 
 
-def images_of_split(image_options: ImageOptions) -> tuple[Images, int, Shape]:
-    """Return the images of one split, the number of classes, and the images' shape.
+def read_images(image_options: ImageOptions) -> tuple[Images, int, Shape]:
+    """Read the images of one split; return them, the number of classes, and their shape.
 
     Raises:
         InputError: If the data set or the split does not exist.
@@ -63,39 +62,40 @@ def images_of_split(image_options: ImageOptions) -> tuple[Images, int, Shape]:
         data = load(image_options.data, image_options.data_folder, download=image_options.download)
         images = data.train if image_options.split == "train" else data.test
         return images, data.num_classes, data.shape
-    folder = _checked_folder(image_options.data)
-    if image_options.split == "test" and not splits_of(folder):
+    folder = _find_folder(image_options.data)
+    if image_options.split == "test" and not list_splits(folder):
         fix = "leave --split out to measure all its images"
         raise InputError(expected=f"a folder test or val in {folder}", found="neither", fix=fix)
     images = read_folder(folder, image_options.split)
-    return images, len(class_names(folder)), _shape(images)
+    return images, len(list_classes(folder)), _shape(images)
 
 
-def images_outside(data: str, images: Images, image_options: ImageOptions) -> Images:
-    """Return images of another data set in the size, channels and normalisation of given ones.
+def read_ood_images(data: str, images: Images, image_options: ImageOptions) -> Images:
+    """Read images of another data set in the size, channels and normalisation of the first set.
 
     Args:
         data: A data set of the catalogue, or a folder of images; the split is that of the options.
-        images: Images whose preprocessing is taken.
-        image_options: Options of these images.
+        images: Images of the first set.
+        image_options: Options of the first set.
 
     Raises:
         InputError: If the data set or the split does not exist.
     """
-    others, _, _ = images_of_split(replace(image_options, data=data))
+    others, _, _ = read_images(replace(image_options, data=data))
     traits, native = images.preprocessing.traits, others.preprocessing.traits.native
     resized = traits.resized or native != traits.native
     return others.through(Preprocessing(replace(traits, native=native, resized=resized)))
 
 
-def class_names_of(image_options: ImageOptions) -> tuple[str, ...]:
-    """Return the names of the classes of a folder of images; empty for a set of the catalogue."""
-    named = image_options.data not in CATALOGUE
-    return tuple(class_names(Path(image_options.data))) if named else ()
+def read_class_names(image_options: ImageOptions) -> tuple[str, ...]:
+    """Read the names of the classes of a folder of images; empty for a set of the catalogue."""
+    if image_options.data in CATALOGUE:
+        return ()
+    return tuple(list_classes(Path(image_options.data)))
 
 
-def training_and_test_images(image_options: ImageOptions, seed: int) -> ImageData:
-    """Return both splits of a data set, and its validation images if there are any.
+def read_image_splits(image_options: ImageOptions, seed: int) -> ImageData:
+    """Read both splits of a data set, and its validation images if there are any.
 
     Args:
         image_options: Options that name the data set.
@@ -106,21 +106,20 @@ def training_and_test_images(image_options: ImageOptions, seed: int) -> ImageDat
     """
     if image_options.data in CATALOGUE:
         return load(image_options.data, image_options.data_folder, download=image_options.download)
-    folder = _checked_folder(image_options.data)
+    folder = _find_folder(image_options.data)
     train = read_folder(folder, "train")
-    classes, shape = len(class_names(folder)), _shape(train)
-    splits = splits_of(folder)
+    classes, shape = len(list_classes(folder)), _shape(train)
+    splits = list_splits(folder)
     if "test" in splits:
         test = read_folder(folder, "test")
         validation = read_folder(folder, "validation") if "validation" in splits else None
         return ImageData(image_options.data, train, test, classes, shape, validation)
     held_out = hold_out(train.labels, seed)
-    kept, aside = (torch.nonzero(mask).flatten() for mask in (~held_out, held_out))
-    halves = train.subset(kept), train.subset(aside)
-    return ImageData(image_options.data, *halves, classes, shape)
+    rest, test = (train.subset(torch.nonzero(mask).flatten()) for mask in (~held_out, held_out))
+    return ImageData(image_options.data, rest, test, classes, shape)
 
 
-def _checked_folder(data: str) -> Path:
+def _find_folder(data: str) -> Path:
     if not Path(data).is_dir():
         raise InputError(
             expected="a data set of the catalogue, or a folder of images",
@@ -135,59 +134,60 @@ def _shape(images: Images) -> Shape:
     return 3, size, size
 
 
-def loader_for(opened: NamedModel, images: Images, image_options: ImageOptions) -> DataLoader[Any]:
-    """Return a loader of the images in their order, prepared as in the model's training.
+def make_loader(
+    named_model: ImageClassifier, images: Images, image_options: ImageOptions
+) -> DataLoader[Any]:
+    """Make a loader of the images in their order, prepared as in the model's training.
 
     Raises:
         InputError: If the preprocessing of the model is requested and it has none, or if that of
             the data set is requested and the model does not run on the first image. Also if a model
             of Hugging Face has none, and nothing is requested.
     """
-    seen = opened.prepared if image_options.preprocess != "data" else None
-    if opened.prepared is None and opened.input_name and image_options.preprocess != "data":
+    prepare = named_model.prepare if image_options.preprocess != "data" else None
+    if (
+        named_model.prepare is None
+        and named_model.input_name
+        and image_options.preprocess != "data"
+    ):
         raise InputError(
             expected="an image processor beside the model of Hugging Face",
             found="none",
             fix="add it with processor.save_pretrained(FOLDER); or pass --preprocess data, if the "
             "model takes images of the data set's size and channels",
         )
-    if seen is None and image_options.preprocess == "model":
+    if prepare is None and image_options.preprocess == "model":
         fix = "leave --preprocess out"
         found = "none for the catalogue's networks"
         raise InputError(expected="the model's own preprocessing", found=found, fix=fix)
-    plain = seen is None and opened.input_name is None
-    items: Dataset[Any] = images if plain else _Inputs(images, seen, opened.input_name)
-    if seen is None and (opened.prepared or opened.input_name):
-        own = opened.prepared is not None
-        _check_taken(opened.model, items[0], images[0][0], own_preprocessing=own)
+    plain = prepare is None and named_model.input_name is None
+    items: Dataset[Any] = images if plain else _Inputs(images, prepare, named_model.input_name)
+    if prepare is None and (named_model.prepare or named_model.input_name):
+        # Only a forward pass tells whether the model takes images that were not made for it. Its
+        # own error on the first batch would not say what to do.
+        inputs, _ = split(default_collate([items[0]]), device_of(named_model.model))
+        try:
+            with evaluation_mode(named_model.model), restore_buffers(named_model.model):
+                forward(named_model.model, inputs)
+        except (RuntimeError, ValueError, AssertionError) as error:
+            message = " ".join(str(error).split())[:200]
+            size = " x ".join(map(str, images[0][0].shape))
+            fix = "leave --preprocess out, to use the model's own preprocessing"
+            if named_model.prepare is None:
+                fix = (
+                    "write the image processor of the model's training beside the model, with "
+                    "processor.save_pretrained(FOLDER), and leave --preprocess out"
+                )
+            raise InputError(
+                expected="images that fit the input",
+                found=f"{size} with --preprocess data: {message}",
+                fix=fix,
+            ) from error
     return DataLoader(items, image_options.batch_size, num_workers=image_options.workers)
 
 
-def _check_taken(
-    model: nn.Module, item: Any, pixels: Float[Tensor, "c h w"], *, own_preprocessing: bool
-) -> None:
-    """Check that a model runs on an image that was not prepared for it, by running the model."""
-    inputs, _ = split(default_collate([item]), device_of(model))
-    try:
-        with measuring(model), kept_buffers(model):
-            forward(model, inputs)
-    except (RuntimeError, ValueError, AssertionError) as error:
-        message = " ".join(str(error).split())[:200]
-        fix = "leave --preprocess out, to use the model's own preprocessing"
-        if not own_preprocessing:
-            fix = (
-                "write the image processor of the model's training beside the model, with "
-                "processor.save_pretrained(FOLDER), and leave --preprocess out"
-            )
-        raise InputError(
-            expected="images that fit the input",
-            found=f"{' x '.join(map(str, pixels.shape))} with --preprocess data: {message}",
-            fix=fix,
-        ) from error
-
-
-def checked_device(name: str) -> torch.device:
-    """Return the device of a name; ``auto`` is cuda if available, else the CPU.
+def find_device(name: str) -> torch.device:
+    """Find the device of a name; ``auto`` is cuda if available, else the CPU.
 
     Raises:
         InputError: If torch does not know the device, or this machine lacks it.
@@ -196,6 +196,7 @@ def checked_device(name: str) -> torch.device:
     if name == "auto":
         chosen = "cuda" if torch.cuda.is_available() else "cpu"
     try:
+        # torch.device takes the names of devices that this machine lacks; an allocation does not.
         return torch.empty(0, device=chosen).device
     except (RuntimeError, AssertionError) as error:
         found = " ".join(str(error).split())[:120]
@@ -207,20 +208,21 @@ class _Inputs(Dataset[Any]):
     """Images in the form that the model takes, with their labels."""
 
     def __init__(
-        self, images: Images, prepared: Callable[[Image], Tensor] | None, name: str | None
+        self, images: Images, prepare: Callable[[Image], Tensor] | None, input_name: str | None
     ) -> None:
-        self.images, self.prepared, self.name = images, prepared, name
+        self.images, self.prepare, self.input_name = images, prepare, input_name
 
     def __len__(self) -> int:
         return len(self.images)
 
     def __getitem__(self, index: int) -> Any:
-        pixels, label = self._pixels(index), int(self.images.labels[index])
-        return (pixels, label) if self.name is None else {self.name: pixels, "labels": label}
-
-    def _pixels(self, index: int) -> Tensor:
-        if self.prepared is None:
-            return self.images[index][0]
-        picture = self.images.picture(index)
-        whole = picture if isinstance(picture, Image) else to_pil_image(picture)
-        return self.prepared(whole.convert("RGB"))
+        if self.prepare is None:
+            pixels = self.images[index][0]
+        else:
+            picture = self.images.picture(index)
+            image = picture if isinstance(picture, Image) else to_pil_image(picture)
+            pixels = self.prepare(image.convert("RGB"))
+        label = int(self.images.labels[index])
+        if self.input_name is None:
+            return pixels, label
+        return {self.input_name: pixels, "labels": label}

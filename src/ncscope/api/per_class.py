@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ncscope.api.tables import csv_text, data_frame
-from ncscope.api.writable import checked_file, write_figure, write_text
+from ncscope.api.writable import check_file, write_figure, write_text
 from ncscope.arguments import check_arguments
 from ncscope.measurement.records import ClassTable
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SUFFIXES = (".csv", ".tex", ".png", ".svg", ".pdf")
 """Suffixes of the files that a table of classes can be saved as."""
 
-_NAMES = {"class": "class_name", "nearest": "nearest_name"}
+_NAME_COLUMNS = {"class": "class_name", "nearest": "nearest_name"}
 """Columns of labels, and the columns of their names."""
 
 
@@ -57,8 +57,8 @@ class PerClass(Mapping[str, list[float]]):
 
     def __init__(self, table: ClassTable, class_names: Sequence[str] = ()) -> None:
         self.table, self.class_names = table, tuple(class_names)
-        known = {name: values for name, values in vars(table).items() if values is not None}
-        self._columns: dict[str, list[float]] = {"class": known.pop("classes"), **known}
+        columns = {name: values for name, values in vars(table).items() if values is not None}
+        self._columns: dict[str, list[float]] = {"class": columns.pop("classes"), **columns}
 
     def __getitem__(self, key: str) -> list[float]:
         try:
@@ -78,30 +78,29 @@ class PerClass(Mapping[str, list[float]]):
 
     def rows(self) -> list[dict[str, object]]:
         """Return a row for each class, the least separated first, with the names if known."""
-        return [self._row(index) for index in self.table.worst_first()]
-
-    def _row(self, index: int) -> dict[str, object]:
-        row: dict[str, object] = {}
-        for name, values in self._columns.items():
-            row[name] = values[index]
-            if self.class_names and name in _NAMES:
-                row[_NAMES[name]] = self._name(int(values[index]))
-        return row
-
-    def _name(self, label: int) -> str:
-        return self.class_names[label] if label < len(self.class_names) else ""
+        rows = []
+        for index in self.table.worst_first():
+            row: dict[str, object] = {}
+            for column, values in self._columns.items():
+                row[column] = values[index]
+                if self.class_names and column in _NAME_COLUMNS:
+                    label = int(values[index])
+                    is_named = label < len(self.class_names)
+                    row[_NAME_COLUMNS[column]] = self.class_names[label] if is_named else ""
+            rows.append(row)
+        return rows
 
     def __repr__(self) -> str:
-        from ncscope.report.classes import class_view, plain_text
-        from ncscope.report.numbers import plain
+        from ncscope.report.classes import build_class_view, write_aligned_table
+        from ncscope.report.wording import write_plain
 
-        view = class_view(self.table, self.class_names, write=plain)
-        return f"{type(self).__name__}: {plain_text(view)}"
+        view = build_class_view(self.table, self.class_names, write=write_plain)
+        return f"{type(self).__name__}: {write_aligned_table(view)}"
 
     def _repr_html_(self) -> str:
-        from ncscope.report.page import classes_fragment
+        from ncscope.report.page import render_classes_fragment
 
-        return classes_fragment(self.table, self.class_names)
+        return render_classes_fragment(self.table, self.class_names)
 
     def to_dataframe(self) -> "pandas.DataFrame":
         """Return `rows` as a pandas data frame.
@@ -113,7 +112,7 @@ class PerClass(Mapping[str, list[float]]):
 
     def plot(self) -> "Figure":
         """Draw overlap, variability and accuracy of the classes as a matplotlib figure."""
-        from ncscope.report.class_figure import plot_classes
+        from ncscope.report.figures import plot_classes
 
         return plot_classes(self.table, self.class_names)
 
@@ -129,11 +128,11 @@ class PerClass(Mapping[str, list[float]]):
         Raises:
             InputError: If the suffix is none of these, or the folder cannot be written.
         """
-        path = checked_file(path, SUFFIXES)
+        path = check_file(path, SUFFIXES)
         if path.suffix == ".csv":
             return write_text(path, csv_text(self.rows()))
         if path.suffix == ".tex":
-            from ncscope.report.latex import classes_latex
+            from ncscope.report.latex import write_classes_latex
 
-            return write_text(path, classes_latex(self.table, self.class_names))
+            return write_text(path, write_classes_latex(self.table, self.class_names))
         return write_figure(path, self.plot())

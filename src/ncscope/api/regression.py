@@ -10,22 +10,22 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ncscope.api.inputs import check_head
 from ncscope.api.tables import csv_text, data_frame
-from ncscope.api.writable import checked_file, write_text
+from ncscope.api.writable import check_file, write_text
 from ncscope.arguments import check_arguments
+from ncscope.arrays import as_tensor, check_features
 from ncscope.errors import InputError
-from ncscope.measurement.classifier import check_head
 from ncscope.metrics.regression import RegressionSource, RegressionValues, regression_collapse
 from ncscope.metrics.regression_sources import RegressionArrays, RegressionSums
-from ncscope.stats.batch import as_tensor, check_features
-from ncscope.stats.regression_moments import RegressionMoments, check_numbers, checked_targets
+from ncscope.stats.regression_moments import RegressionMoments, check_numbers, check_targets
 
 if TYPE_CHECKING:
     import pandas
 
 
-_HEADLESS = ("nrc1", "nrc1_unexplained", "mse_least_squares", "r2_least_squares")
-_KEYS = (*_HEADLESS, "nrc2", "nrc3", "nrc3_gamma", "mse", "r2")
+_WITHOUT_HEAD = ("nrc1", "nrc1_unexplained", "mse_least_squares", "r2_least_squares")
+_KEYS = (*_WITHOUT_HEAD, "nrc2", "nrc3", "nrc3_gamma", "mse", "r2")
 
 
 @check_arguments
@@ -52,15 +52,13 @@ class RegressionReport(Mapping[str, float]):
         try:
             return self._metrics[key]
         except KeyError:
-            raise self._missing(key) from None
-
-    def _missing(self, key: object) -> KeyError:
-        """Return the error for a value that is absent, with the reason."""
-        if key not in _KEYS:
-            return KeyError(f"{key!r}; the keys are {', '.join(self)}")
-        if "mse" not in self._metrics:
-            return KeyError(f"{key!r} was not measured; it needs the last layer's weight")
-        return KeyError(f"{key!r} was not measured: {' '.join(self.notes)}")
+            if key not in _KEYS:
+                message = f"{key!r}; the keys are {', '.join(self)}"
+            elif "mse" not in self._metrics:
+                message = f"{key!r} was not measured; it needs the last layer's weight"
+            else:
+                message = f"{key!r} was not measured: {' '.join(self.notes)}"
+            raise KeyError(message) from None
 
     def __contains__(self, key: object) -> bool:
         return key in self._metrics
@@ -117,7 +115,7 @@ class RegressionReport(Mapping[str, float]):
         Raises:
             InputError: If the suffix is another, or the folder cannot be written.
         """
-        path = checked_file(path, (".json", ".csv"))
+        path = check_file(path, (".json", ".csv"))
         text = self.to_json() + "\n" if path.suffix == ".json" else csv_text(self.rows())
         return write_text(path, text)
 
@@ -176,9 +174,11 @@ def measure_regression(
     """
     rows = as_tensor(features, "features")
     check_features(rows)
-    values = checked_targets(targets, len(rows)).to(rows.device)
+    values = check_targets(targets, len(rows)).to(rows.device)
     check_numbers(rows, values)
-    return _report(RegressionArrays(rows, values.to(torch.float64)), weight, bias, rows.device)
+    return _measure_source(
+        RegressionArrays(rows, values.to(torch.float64)), weight, bias, rows.device
+    )
 
 
 @check_arguments
@@ -208,10 +208,10 @@ def measure_regression_moments(
         >>> round(ncscope.measure_regression_moments(moments)["r2_least_squares"], 9)
         1.0
     """
-    return _report(RegressionSums(moments), weight, bias, moments.device)
+    return _measure_source(RegressionSums(moments), weight, bias, moments.device)
 
 
-def _report(
+def _measure_source(
     source: RegressionSource, weight: Any, bias: Any, device: torch.device
 ) -> RegressionReport:
     if source.count < 2:
@@ -222,16 +222,16 @@ def _report(
         raise InputError(expected="targets that vary", found="constant targets", fix=fix)
     check_head(weight, bias)
     sizes = source.target_dim, source.dim
-    head = None if weight is None else _checked("weight", weight, sizes, device)
-    offset = None if bias is None else _checked("bias", bias, sizes[:1], device)
-    values = regression_collapse(source, head, offset)
+    head = None if weight is None else _check_head_part("weight", weight, sizes, device)
+    intercept = None if bias is None else _check_head_part("bias", bias, sizes[:1], device)
+    values = regression_collapse(source, head, intercept)
     return RegressionReport(values, source.count, source.dim, source.target_dim)
 
 
-def _checked(
+def _check_head_part(
     name: str, value: Any, shape: tuple[int, ...], device: torch.device
 ) -> Float[Tensor, "..."]:
-    """Return a part of the head in float64.
+    """Check the weight or the bias of the head, and return it in float64.
 
     Raises:
         InputError: If the shape is another, or a number is complex, NaN or infinite.

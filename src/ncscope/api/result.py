@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ncscope.api.missing import missing_key
+from ncscope.api.missing import explain_missing_key
 from ncscope.api.per_class import PerClass
-from ncscope.api.tables import csv_text, data_frame, parsed_content
-from ncscope.api.writable import checked_file, write_figure, write_text
+from ncscope.api.tables import csv_text, data_frame, parse_content
+from ncscope.api.writable import check_file, write_figure, write_text
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
 from ncscope.files import read_file
-from ncscope.measurement.history_file import parsed_report, report_json
+from ncscope.measurement.history_file import parse_report, report_json
 from ncscope.measurement.provenance import Provenance, provenance
-from ncscope.measurement.records import LayerRecord, ProbeRecord
+from ncscope.measurement.records import LayerRecord, ModelRecord
 from ncscope.stats.statistics import ClassStatistics
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Report(Mapping[str, float]):
         try:
             return self.record.metrics[key]
         except KeyError:
-            raise missing_key(key, self, labelled=self.num_classes > 0) from None
+            raise explain_missing_key(key, self, labelled=self.num_classes > 0) from None
 
     def __contains__(self, key: object) -> bool:
         return key in self.record.metrics
@@ -102,9 +102,9 @@ class Report(Mapping[str, float]):
         return "\n".join([f"{type(self).__name__}: {head}", *lines])
 
     @property
-    def probe(self) -> ProbeRecord:
+    def probe(self) -> ModelRecord:
         """Plain record of the report."""
-        return ProbeRecord(layers=(self.record,))
+        return ModelRecord(layers=(self.record,))
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -113,12 +113,12 @@ class Report(Mapping[str, float]):
 
     @class_names.setter
     def class_names(self, names: Iterable[str]) -> None:
-        given = tuple(map(str, names))
-        if given and len(given) != self.num_classes:
+        new_names = tuple(map(str, names))
+        if new_names and len(new_names) != self.num_classes:
             expected = f"a name for each of the {self.num_classes} classes"
             fix = "pass the names in the order of the labels"
-            raise InputError(expected=expected, found=f"{len(given)} names", fix=fix)
-        self.provenance = replace(self.provenance, class_names=given)
+            raise InputError(expected=expected, found=f"{len(new_names)} names", fix=fix)
+        self.provenance = replace(self.provenance, class_names=new_names)
 
     @property
     def per_class(self) -> PerClass | None:
@@ -150,14 +150,14 @@ class Report(Mapping[str, float]):
             >>> low < report["cosine_within"] < high
             True
         """
-        from ncscope.report.numbers import interval_of
+        from ncscope.report.wording import find_interval
 
         if key not in self:
-            raise missing_key(key, self, labelled=self.num_classes > 0)
-        return interval_of(self.record, key)
+            raise explain_missing_key(key, self, labelled=self.num_classes > 0)
+        return find_interval(self.record, key)
 
-    def known_statistics(self) -> ClassStatistics:
-        """Return the class statistics.
+    def require_statistics(self) -> ClassStatistics:
+        """Return the class statistics, which a later measurement takes as its reference.
 
         Raises:
             InputError: If the report was read from a file, which does not hold them, or measured
@@ -211,30 +211,32 @@ class Report(Mapping[str, float]):
         else:
             fix = "pass a file that Report.save wrote as .json"
             name, content = str(source), read_file(Path(source), expected="a report", fix=fix)
-        probe, origin, of_model = parsed_content(
-            parsed_report,
+        probe, origin, is_model = parse_content(
+            parse_report,
             content,
             expected="a report that ncscope wrote",
             name=name,
             fix="pass what Report.save wrote as .json",
         )
-        read = ModelReport(probe, {}, origin) if of_model else Report(probe.layers[0], None, origin)
-        if not isinstance(read, cls):
+        report = (
+            ModelReport(probe, {}, origin) if is_model else Report(probe.layers[0], None, origin)
+        )
+        if not isinstance(report, cls):
             fix = "read it by Report.from_json"
             expected = "a report of a model"
             raise InputError(expected=expected, found=f"{name}: one of features", fix=fix)
-        return read
+        return report
 
     def rows(self) -> list[dict[str, object]]:
         """Return a flat row for each layer and metric: value, value at collapse, trust."""
-        from ncscope.report.labels import collapsed_at
+        from ncscope.report.labels import value_at_collapse
 
         return [
             {
                 "layer": record.layer,
                 "metric": key,
                 "value": value,
-                "collapsed_at": collapsed_at(key, record.k, record.dim),
+                "collapsed_at": value_at_collapse(key, record.k, record.dim),
                 "baseline": record.baseline.get(key),
                 "standard_error": record.standard_errors.get(key),
                 "bias_corrected": record.bias_corrected.get(key),
@@ -271,29 +273,29 @@ class Report(Mapping[str, float]):
             InputError: If the suffix is none of these, the folder cannot be written, or writing
                 fails, for example on a full disk.
         """
-        path = writable_file(path)
+        path = check_file(path, REPORTS)
         if path.suffix == ".json":
             return write_text(path, self.to_json() + "\n")
         if path.suffix == ".csv":
             return write_text(path, csv_text(self.rows()))
         if path.suffix == ".tex":
-            from ncscope.report.latex import probe_latex
+            from ncscope.report.latex import write_probe_latex
 
-            return write_text(path, probe_latex(self.probe))
+            return write_text(path, write_probe_latex(self.probe))
         if path.suffix == ".html":
             return write_text(path, self.page(title or path.stem))
         return write_figure(path, self.plot())
 
     def page(self, title: str) -> str:
         """Return the HTML page with a heading."""
-        from ncscope.report.page import probe_page
+        from ncscope.report.page import render_probe_page
 
-        return probe_page(title, self.probe, self.provenance)
+        return render_probe_page(title, self.probe, self.provenance)
 
     def _repr_html_(self) -> str:
-        from ncscope.report.page import probe_fragment
+        from ncscope.report.page import render_probe_fragment
 
-        return probe_fragment(self.probe)
+        return render_probe_fragment(self.probe)
 
 
 @check_arguments
@@ -308,12 +310,13 @@ class ModelReport(Report):
 
     def __init__(
         self,
-        probe: ProbeRecord,
+        probe: ModelRecord,
         statistics: Mapping[str, ClassStatistics],
         origin: Provenance | None = None,
     ) -> None:
         last = probe.layers[-1]
         self._probe = probe
+        # The constructor of Report sets the provenance, and the setter passes it on to the layers.
         self.layers = {r.layer: Report(r, statistics.get(r.layer), origin) for r in probe.layers}
         super().__init__(last, statistics.get(last.layer), origin)
 
@@ -329,22 +332,10 @@ class ModelReport(Report):
             report.provenance = origin
 
     @property
-    def probe(self) -> ProbeRecord:
+    def probe(self) -> ModelRecord:
         """Plain record of all layers."""
         return self._probe
 
     def as_dict(self) -> dict[str, object]:
         """Return the report of the head's features, with each layer's report under ``layers``."""
         return super().as_dict() | {"layers": {n: r.as_dict() for n, r in self.layers.items()}}
-
-
-def writable_file(path: str | Path) -> Path:
-    """Check that a report can be saved at a path, and return the path.
-
-    Args:
-        path: Path, as for `Report.save`.
-
-    Raises:
-        InputError: If the suffix is none of `REPORTS`, or the path cannot be written.
-    """
-    return checked_file(path, REPORTS)

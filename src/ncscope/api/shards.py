@@ -10,22 +10,22 @@ from typing import Any, TypeAlias, TypeVar
 from jaxtyping import Int
 from torch import Tensor
 
-from ncscope.api.gather import SecondPass, with_batches
+from ncscope.api.gather import DecisionPass, gather
+from ncscope.api.inputs import check_classifier, check_head, has_one_row
 from ncscope.api.result import Report
-from ncscope.api.shard_files import Shard, batches_of, name_of
+from ncscope.api.shard_files import Shard, shard_name
 from ncscope.arguments import NotNegative, Size, check_arguments, describe
+from ncscope.arrays import as_tensor
 from ncscope.errors import InputError
-from ncscope.measurement.classifier import check_head, checked_classifier, has_one_row
 from ncscope.measurement.samples import layer_record
-from ncscope.metrics.evaluate import LEFT_OUT, Needs, needs_of
+from ncscope.metrics.evaluate import LEFT_OUT, needs_of
 from ncscope.metrics.sources import ONE_LOGIT, Sources
-from ncscope.stats.batch import as_tensor
 from ncscope.stats.decisions import DecisionCounts
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.options import Precision, Prior, Statistic
 from ncscope.stats.statistics import finish
 
-Counts = TypeVar("Counts", ClassMoments, DecisionCounts)
+Result = TypeVar("Result", ClassMoments, DecisionCounts)
 
 Map: TypeAlias = Callable[[Any, Sequence[Any]], Iterable[Any]]
 """Function that applies a function to each element, and gives the results in order."""
@@ -38,7 +38,7 @@ _NEEDS_ALL = (
 
 @dataclass(frozen=True, eq=False)
 class ShardPass:
-    """One pass over a shard, as a function that can be pickled.
+    """One pass over a shard, as a function that can be pickled for other processes.
 
     Attributes:
         name: Name of the pass, for messages.
@@ -58,28 +58,24 @@ class ShardPass:
     prior: Prior = "empirical"
     class_counts: Int[Tensor, " k"] | None = None
     precision: Precision = "float64"
-    second: SecondPass | None = None
-
-    def empty(self) -> ClassMoments:
-        """Return the moments of a shard without samples."""
-        return ClassMoments(
-            self.num_classes,
-            self.dim,
-            statistics=self.statistics,
-            prior=self.prior,
-            class_counts=self.class_counts,
-            precision=self.precision,
-        )
+    second: DecisionPass | None = None
 
     def __call__(self, shard: Shard) -> ClassMoments | DecisionCounts:
         """Gather the statistics of a shard; an error names the shard, if it has a name."""
         try:
-            batches = batches_of(shard)
             if self.second is not None:
-                return self.second.decide(batches)
-            return with_batches(self.empty(), batches)
+                return gather(shard, second=self.second)
+            return gather(
+                shard,
+                self.num_classes,
+                self.dim,
+                statistics=self.statistics,
+                prior=self.prior,
+                class_counts=self.class_counts,
+                precision=self.precision,
+            )
         except InputError as error:
-            name = name_of(shard)
+            name = shard_name(shard)
             if not name or name in error.expected + error.found:
                 raise
             found = f"{error.found} ({name})"
@@ -97,7 +93,7 @@ def measure_shards(
     prior: Prior = "empirical",
     weight_decay: NotNegative = 0.0,
     precision: Precision = "float64",
-    map: Map = builtins.map,  # noqa: A002, the name says what will do
+    map: Map = builtins.map,  # noqa: A002, it takes the place of the builtin
 ) -> Report:
     """Measure neural collapse in a data set given in parts, which several machines may read.
 
@@ -143,18 +139,29 @@ def measure_shards(
         fix = "pass a list of files, for example sorted(glob.glob('features/*.parquet'))"
         raise InputError(expected="a list of shards", found="a single path", fix=fix)
     shards = list(shards)
-    _check_different(shards)
+    files = [str(shard) for shard in shards if isinstance(shard, str | Path)]
+    twice = [file for file, times in Counter(files).items() if times > 1]
+    if twice:  # the samples would count twice
+        more = f" and {len(twice) - 1} others" if len(twice) > 1 else ""
+        found = f"{twice[0]}{more} twice or more"
+        raise InputError(expected="each file once", found=found, fix="name it once")
     check_head(weight, bias)
     head = None if weight is None else as_tensor(weight, "weight")
     rows, dim = (None, None) if head is None or head.ndim != 2 else head.shape
     rows = 2 if has_one_row(head) and num_classes in (None, 2) else rows
     if bias is not None and rows is not None and dim is not None:
-        checked_classifier(head, bias, rows, dim, "cpu")
+        check_classifier(head, bias, rows, dim, "cpu")  # before hours of reading
     needs = needs_of(groups, head is not None)
     k = rows if num_classes is None else num_classes
     first = ShardPass(num_classes=k, dim=dim, prior=prior, precision=precision)
     try:
-        moments = _first_pass(first, needs, shards, map)
+        if prior == "uniform" and "scatter" in needs.statistics:
+            # A sample weighs 1 / n_c in the pooled scatter, so n_c must be known beforehand.
+            labels_only = replace(first, name="class counts")
+            counts = merge_moments(_apply_map(map, labels_only, shards, ClassMoments))
+            first = replace(first, num_classes=counts.num_classes, class_counts=counts.counts)
+        first = replace(first, statistics=tuple(sorted(needs.statistics)))
+        moments = merge_moments(_apply_map(map, first, shards, ClassMoments))
     except InputError as error:
         if head is None or error.expected != f"features of dimension {dim}":
             raise
@@ -162,14 +169,21 @@ def measure_shards(
         fix = "pass the classifier that reads these features (shape is (num_classes, dim))"
         raise InputError(expected=expected, found=error.found, fix=fix) from error
     k, d = moments.num_classes, moments.dim
-    classifier = checked_classifier(head, bias, k, d, "cpu")
+    classifier = check_classifier(head, bias, k, d, "cpu")
     stats = finish(moments)
     del moments
     decisions = None
     if needs.decisions or needs.hits:
-        second = ShardPass("second pass", second=SecondPass.after(stats, *classifier[:2]))
-        parts = _results(map, second, shards, DecisionCounts)
-        decisions = _summed(parts, stats.num_samples)
+        means_and_head = DecisionPass.from_statistics(stats, *classifier[:2])
+        second = ShardPass("second pass", second=means_and_head)
+        part, *others = _apply_map(map, second, shards, DecisionCounts)
+        decisions = sum(others, start=part)
+        if decisions.samples != stats.num_samples:
+            raise InputError(
+                expected=f"the {stats.num_samples:,} samples of the first pass in the second",
+                found=f"{decisions.samples:,}",
+                fix="pass lists, files, or functions that return an iterable: a generator ends",
+            )
     hits = None if decisions is None else decisions.hits
     sources = Sources(
         stats,
@@ -183,43 +197,20 @@ def measure_shards(
     if classifier.one_logit:
         record = replace(record, notes=(ONE_LOGIT, *record.notes))
     if needs.information:
-        kept = tuple(note for note in record.notes if note != LEFT_OUT)
-        record = replace(record, notes=(*kept, _NEEDS_ALL))
+        notes = tuple(note for note in record.notes if note != LEFT_OUT)
+        record = replace(record, notes=(*notes, _NEEDS_ALL))
     return Report(record, stats)
 
 
-def _check_different(shards: Sequence[Shard]) -> None:
-    """Refuse files that are named twice: their samples would count twice."""
-    names = [str(shard) for shard in shards if isinstance(shard, str | Path)]
-    twice = [name for name, times in Counter(names).items() if times > 1]
-    if twice:
-        more = f" and {len(twice) - 1} others" if len(twice) > 1 else ""
-        raise InputError(
-            expected="each file once", found=f"{twice[0]}{more} twice or more", fix="name it once"
-        )
-
-
-def _first_pass(
-    first: ShardPass, needs: Needs, shards: Sequence[Shard], apply: Map
-) -> ClassMoments:
-    """Return the merged moments of all shards; count the classes before if the prior needs it."""
-    if first.prior == "uniform" and "scatter" in needs.statistics:
-        counting = replace(first, name="class counts")
-        counted = merged(_results(apply, counting, shards, ClassMoments))
-        first = replace(first, num_classes=counted.num_classes, class_counts=counted.counts)
-    first = replace(first, statistics=tuple(sorted(needs.statistics)))
-    return merged(_results(apply, first, shards, ClassMoments))
-
-
-def _results(
-    apply: Map, function: ShardPass, shards: Sequence[Shard], form: type[Counts]
-) -> Iterator[Counts]:
-    """Yield the result of each shard as it comes.
+def _apply_map(
+    user_map: Map, shard_pass: ShardPass, shards: Sequence[Shard], form: type[Result]
+) -> Iterator[Result]:
+    """Yield the result of each shard as it comes from the user's map.
 
     Raises:
         InputError: If the user's map gives something else, or not one result a shard.
     """
-    results = apply(function, shards)
+    results = user_map(shard_pass, shards)
     count, found = 0, describe(results)
     if isinstance(results, Iterable):
         for result in results:
@@ -235,10 +226,12 @@ def _results(
         raise InputError(expected="a map that gives one result a shard", found=found, fix=fix)
 
 
-def merged(parts: Iterable[ClassMoments]) -> ClassMoments:
+def merge_moments(parts: Iterable[ClassMoments]) -> ClassMoments:
     """Merge moments as a tree that is fixed by their order; the parts may be overwritten.
 
-    Parts of equal size are merged as soon as both are there, so that log2(n) + 1 are alive.
+    Parts of equal size are merged as soon as both are there, so that log2(n) + 1 are alive. Sums in
+    floating point depend on their order: with a fixed tree, the last bits of a result do not
+    depend on which machine was faster.
 
     Args:
         parts: Moments of the same form.
@@ -261,20 +254,3 @@ def merged(parts: Iterable[ClassMoments]) -> ClassMoments:
         found = f"none in {count} shards"
         raise InputError(expected="samples in the shards", found=found, fix="check the files")
     return tree[0][1]
-
-
-def _summed(parts: Iterable[DecisionCounts], samples: int) -> DecisionCounts:
-    """Add the counts of all shards.
-
-    Raises:
-        InputError: If they count another number of samples than the first pass.
-    """
-    first, *others = parts
-    total: DecisionCounts = sum(others, start=first)
-    if total.samples != samples:
-        raise InputError(
-            expected=f"the {samples:,} samples of the first pass in the second",
-            found=f"{total.samples:,}",
-            fix="pass lists, files, or functions that return an iterable: a generator ends",
-        )
-    return total

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,21 +10,21 @@ import numpy as np
 from torch import nn
 
 from ncscope.api.tables import csv_text, data_frame
-from ncscope.api.writable import checked_file, write_figure, write_text
+from ncscope.api.writable import check_file, write_figure, write_text
 from ncscope.arguments import check_arguments
+from ncscope.arrays import as_tensor, check_features, refuse_nonfinite
 from ncscope.errors import InputError
 from ncscope.math.hsic import LEAST_SAMPLES
-from ncscope.measurement.similarity import Compared, SimilarityRecord, layer_similarity
+from ncscope.measurement.similarity import ModelSide, SimilarityRecord, layer_similarity
 from ncscope.metrics.cka import linear_cka
-from ncscope.report.names import quoted
-from ncscope.stats.batch import as_tensor, check_features, refuse_nonfinite
+from ncscope.report.wording import quote_number
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
-_LINE, _MOST_PRINTED = 100, 30
-"""Longest line, and largest number of rows, of a matrix that is printed."""
+_LONGEST_LINE, _MOST_ROWS_SHOWN = 100, 30
+"""Longest line and largest number of rows of a matrix in the text of an object."""
 
 _SUFFIXES = (".json", ".csv", ".png", ".svg", ".pdf")
 
@@ -102,10 +102,13 @@ class LayerSimilarity:
         self.rows, self.columns = list(record.rows), list(record.columns)
         self.values = np.asarray(record.values)
         self.num_samples = record.num_samples
-        undefined = [name for name, row in _lines(record) if all(map(math.isnan, row))]
+        columns = zip(*record.values, strict=True)
+        lines = [*zip(self.rows, record.values, strict=True)]
+        lines += zip(self.columns, columns, strict=True)
+        undefined = [name for name, values in lines if all(map(math.isnan, values))]
         self.notes = [
-            f"{quoted(name)} is constant or maps all samples to equidistant points: its CKA is "
-            "undefined"
+            f"{quote_number(name)} is constant or maps all samples to equidistant points: its CKA "
+            "is undefined"
             for name in dict.fromkeys(undefined)
         ]
 
@@ -120,31 +123,28 @@ class LayerSimilarity:
             msg = f"{pair!r}; pass two layers, for example {fix}"
             raise KeyError(msg)
         row, column = pair
-        for name, known in ((row, self.rows), (column, self.columns)):
-            if name not in known:
-                msg = f"{name!r}; the layers are {', '.join(map(repr, known))}"
+        for name, layers in ((row, self.rows), (column, self.columns)):
+            if name not in layers:
+                msg = f"{name!r}; the layers are {', '.join(map(repr, layers))}"
                 raise KeyError(msg)
         return float(self.values[self.rows.index(row), self.columns.index(column)])
 
     def __repr__(self) -> str:
         size = f"{len(self.rows)} x {len(self.columns)} layers, {self.num_samples} samples"
-        lines = [f"LayerSimilarity: {size}", *self._printed()]
-        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
-
-    def _printed(self) -> list[str]:
-        """Return the matrix as lines; none if its columns do not fit beside each other."""
+        lines = [f"LayerSimilarity: {size}"]
         cells = [["", *self.columns]]
         cells += [
             [name, *(f"{value:.3f}" for value in row)]
             for name, row in zip(self.rows, self.record.values, strict=True)
         ]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        if len(self.rows) > _MOST_PRINTED or sum(widths) + 2 * len(widths) > _LINE:
-            return []
-        first, *others = widths
-        return [
-            "  ".join(["", name.ljust(first), *map(str.rjust, row, others)]) for name, *row in cells
-        ]
+        if len(self.rows) <= _MOST_ROWS_SHOWN and sum(widths) + 2 * len(widths) <= _LONGEST_LINE:
+            first, *others = widths
+            lines += [
+                "  ".join(["", name.ljust(first), *map(str.rjust, row, others)])
+                for name, *row in cells
+            ]
+        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
     def to_dataframe(self) -> "pandas.DataFrame":
         """Return a pandas data frame with a row for each layer and a column for each other layer.
@@ -152,27 +152,27 @@ class LayerSimilarity:
         Raises:
             InputError: If pandas is not installed.
         """
-        return data_frame(self._table()).set_index("layer")
+        return data_frame(self._table_rows()).set_index("layer")
 
     def to_json(self) -> str:
         """Write layers and values as one JSON object; undefined values are null."""
         values = [
             [None if math.isnan(value) else value for value in row] for row in self.record.values
         ]
-        whole = {
+        content = {
             "rows": self.rows,
             "columns": self.columns,
             "cka": values,
             "notes": self.notes,
             "num_samples": self.num_samples,
         }
-        return json.dumps(whole, indent=2, ensure_ascii=False)
+        return json.dumps(content, indent=2, ensure_ascii=False)
 
     def plot(self) -> "Figure":
         """Draw the values as a picture, a matplotlib figure."""
-        from ncscope.report.similarity import similarity_figure
+        from ncscope.report.figures import plot_similarity
 
-        return similarity_figure(self.record)
+        return plot_similarity(self.record)
 
     def save(self, path: str | Path) -> Path:
         """Write the values as .json or .csv, or the picture as .png, .svg or .pdf.
@@ -183,29 +183,23 @@ class LayerSimilarity:
         Raises:
             InputError: If the suffix is none of these, or the folder cannot be written.
         """
-        path = checked_file(path, _SUFFIXES)
+        path = check_file(path, _SUFFIXES)
         if path.suffix == ".json":
             return write_text(path, self.to_json() + "\n")
         if path.suffix == ".csv":
-            return write_text(path, csv_text(self._table()))
+            return write_text(path, csv_text(self._table_rows()))
         return write_figure(path, self.plot())
 
-    def _table(self) -> list[dict[str, object]]:
+    def _table_rows(self) -> list[dict[str, object]]:
         return [
             {"layer": name, **dict(zip(self.columns, row, strict=True))}
             for name, row in zip(self.rows, self.record.values, strict=True)
         ]
 
     def _repr_html_(self) -> str:
-        from ncscope.report.similarity import similarity_table
+        from ncscope.report.page import render_similarity_fragment
 
-        return similarity_table(self.record)
-
-
-def _lines(record: SimilarityRecord) -> Iterator[tuple[str, tuple[float, ...]]]:
-    """Yield the name and the values of each row, and of each column."""
-    yield from zip(record.rows, record.values, strict=True)
-    yield from zip(record.columns, zip(*record.values, strict=True), strict=True)
+        return render_similarity_fragment(self.record)
 
 
 @check_arguments
@@ -220,7 +214,7 @@ def compare_layers(
     other_head: str | None = None,
     pool: bool | None = None,
     progress: bool = True,
-    group: Any = None,
+    process_group: Any = None,
 ) -> LayerSimilarity:
     """Measure the CKA between the layers of a model, or of two models on the same samples.
 
@@ -244,7 +238,7 @@ def compare_layers(
         pool: Average feature maps over space, and sequences over tokens, if True; flatten both if
             False; see `measure_model`. Flattened maps of large images rarely fit: pass True.
         progress: Show a progress bar if True (on stderr, in a terminal).
-        group: Process group of ``torch.distributed``; see `measure_model`. Every process needs
+        process_group: Process group of ``torch.distributed``; see `Options`. Every process needs
             samples.
 
     Returns:
@@ -267,11 +261,13 @@ def compare_layers(
         >>> similarity.rows, round(similarity["blocks.0", "blocks.0"], 9)
         (['blocks.0', 'blocks.1'], 1.0)
     """
-    sides = [Compared(model, layers, head)]
+    sides = [ModelSide(model, layers, head)]
     if other is None and (other_layers is not None or other_head is not None):
         expected = "another model with other_layers or other_head"
         raise InputError(expected=expected, found="none", fix="pass other, or leave these out")
     if other is not None:
-        sides.append(Compared(other, other_layers, other_head))
-    record = layer_similarity(sides, loader, pool=pool, progress=progress, group=group)
+        sides.append(ModelSide(other, other_layers, other_head))
+    record = layer_similarity(
+        sides, loader, pool=pool, progress=progress, process_group=process_group
+    )
     return LayerSimilarity(record)

@@ -10,7 +10,7 @@ from ncscope.errors import InputError, printable
 if TYPE_CHECKING:
     import pandas
 
-Parsed = TypeVar("Parsed")
+Content = TypeVar("Content")
 
 
 def csv_text(rows: Sequence[Mapping[str, object]]) -> str:
@@ -62,9 +62,9 @@ def data_frame(rows: Sequence[Mapping[str, object]]) -> "pandas.DataFrame":
     return pandas.DataFrame(rows)
 
 
-def parsed_content(
-    parse: Callable[[bytes], Parsed], content: bytes, *, expected: str, name: str, fix: str
-) -> Parsed:
+def parse_content(
+    parse: Callable[[bytes], Content], content: bytes, *, expected: str, name: str, fix: str
+) -> Content:
     """Parse the content of a file, and turn every failure into an InputError of one line.
 
     Args:
@@ -82,6 +82,7 @@ def parsed_content(
         raise InputError(expected=expected, found=f"an HTML page, {name}", fix=fix)
     try:
         return parse(content)
+    # RecursionError: JSON nested a thousand deep; OverflowError: a whole number beyond all floats.
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         reason = f"nothing named {error}" if isinstance(error, KeyError) else error
         raise InputError(expected=expected, found=f"{name}: {reason}", fix=fix) from error

@@ -12,23 +12,28 @@ import torch
 from ncscope.api.files import checksum_notes, load_samples
 from ncscope.api.result import REPORTS
 from ncscope.api.writable import check_file, check_folder, write_figure, write_text
+from ncscope.arrays import as_tensor
 from ncscope.errors import InputError
 from ncscope.memory import check_memory
-from ncscope.stats.batch import as_tensor
-from ncscope.transfer.correlations import Correlation
-from ncscope.transfer.inputs import checked_labelled
-from ncscope.transfer.probes.probe import checked_measure
-from ncscope.transfer.quality import RankingQuality
-from ncscope.transfer.ranking import hold_out, naming_checkpoint, ranked, split_samples
-from ncscope.transfer.records import Ranked, Ranking, ranking_of
-from ncscope.transfer.scoring import checked_source
-from ncscope.transfer.static import (
+from ncscope.transfer.baselines import (
     AccuracyTable,
     StaticRanking,
     baselines_of,
     read_results,
     static_ranking,
 )
+from ncscope.transfer.correlations import Correlation
+from ncscope.transfer.probes.linear_probe import check_measure
+from ncscope.transfer.quality import RankingQuality
+from ncscope.transfer.ranking import (
+    hold_out,
+    name_checkpoint_in_errors,
+    score_checkpoint,
+    split_samples,
+)
+from ncscope.transfer.records import Ranking, rank_results
+from ncscope.transfer.samples import check_downstream
+from ncscope.transfer.scores.all_scores import check_source_outputs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -68,12 +73,22 @@ class TransferReport:
 
         NaN and infinities are written as null.
         """
-        whole = {
+        content = {
             **self.facts,
             "measure": self.ranking.measure,
-            "checkpoints": [_checkpoint_record(each) for each in self.ranking.checkpoints],
+            "checkpoints": [
+                {
+                    "name": each.name,
+                    "accuracy": each.accuracy,
+                    "strength": each.strength,
+                    "scores": _finite_values(each.scores),
+                    "standard_errors": _finite_values(each.errors),
+                    "ncti_parts": each.parts and _finite_values(each.parts._asdict()),
+                }
+                for each in self.ranking.checkpoints
+            ],
             "correlations": {
-                score: {name: _interval_record(each) for name, each in by_name.items()}
+                score: {name: _finite_values(each._asdict()) for name, each in by_name.items()}
                 for score, by_name in self.ranking.correlations.items()
             },
             "qualities": _quality_records(self.ranking.qualities),
@@ -86,13 +101,13 @@ class TransferReport:
             },
             "notes": self.ranking.notes,
         }
-        return json.dumps(whole, indent=2, allow_nan=False)
+        return json.dumps(content, indent=2, allow_nan=False)
 
     def plot(self) -> "Figure":
         """Draw each score against the probe's accuracy."""
-        from ncscope.report.transfer_figure import ranking_figure
+        from ncscope.report.transfer import plot_ranking
 
-        return ranking_figure(self.ranking)
+        return plot_ranking(self.ranking)
 
     def save(self, path: str | Path) -> Path:
         """Write the report as .html or .json, its figure as .png, .svg or .pdf, or a folder of all.
@@ -104,45 +119,37 @@ class TransferReport:
         Raises:
             InputError: If the path is neither, or cannot be written, for example on a full disk.
         """
-        path = writable(path)
+        path = check_target(path)
         if path.is_dir():
             for name in IN_FOLDER.values():
                 self.save(path / name)
         elif path.suffix == ".json":
             write_text(path, self.to_json() + "\n")
         elif path.suffix == ".html":
-            from ncscope.report.transfer import ranking_page
+            from ncscope.report.transfer import render_ranking_page
 
-            write_text(path, ranking_page(self.ranking, self.facts, self.static))
+            write_text(path, render_ranking_page(self.ranking, self.facts, self.static))
         else:
             write_figure(path, self.plot(), dpi=160)
         return path
 
 
-def _checkpoint_record(each: Ranked) -> dict[str, Any]:
-    return {
-        "name": each.name,
-        "accuracy": each.accuracy,
-        "strength": each.strength,
-        "scores": {key: _finite(value) for key, value in each.scores.items()},
-        "standard_errors": {key: _finite(value) for key, value in each.errors.items()},
-        "ncti_parts": each.parts
-        and {key: _finite(value) for key, value in each.parts._asdict().items()},
-    }
-
-
-def _interval_record(interval: Correlation) -> dict[str, float | None]:
-    return {end: _finite(value) for end, value in interval._asdict().items()}
-
-
 def _quality_records(qualities: Mapping[str, RankingQuality]) -> dict[str, Any]:
     return {
-        key: {name: _interval_record(Correlation(*each)) for name, each in asdict(quality).items()}
+        key: {
+            name: _finite_values(Correlation(*each)._asdict())
+            for name, each in asdict(quality).items()
+        }
         for key, quality in qualities.items()
     }
 
 
-def writable(path: str | Path) -> Path:
+def _finite_values(values: Mapping[str, float]) -> dict[str, float | None]:
+    """Replace NaN and infinities by None, which JSON can write."""
+    return {key: value if math.isfinite(value) else None for key, value in values.items()}
+
+
+def check_target(path: str | Path) -> Path:
     """Check that a report can be saved at a path; make the folder if the path is one.
 
     Args:
@@ -194,95 +201,74 @@ def rank_files(
         InputError: If a file cannot be read, or its labels differ from those of the first file.
     """
     check_distinct(paths)
-    accuracy = checked_measure(measure)
-    known = KnownResults.read(results, paths, left_out)
-    known.check_set(left_out)
+    accuracy = check_measure(measure)
+    table = None if results is None else read_results(results)
+    baselines = {} if table is None else baselines_of(table, paths, left_out)
+    sets = () if table is None else table.sets
+    if left_out is not None and left_out not in sets:
+        fix = "correct the name of the set to leave out"
+        found = f"{', '.join(sets) or 'none'}"
+        raise InputError(expected=f"results on {left_out}", found=found, fix=fix)
+    # The labels of all files are compared before the first probe, which may take minutes.
     labels = [as_tensor(load_samples(path)["labels"], "labels") for path in paths]
-    for path, of_file in zip(paths, labels, strict=True):
-        _check_same(of_file, labels[0], path, paths[0])
+    for path, labels_of_path in zip(paths, labels, strict=True):
+        expected = f"the same samples in {path} as in {paths[0]}"
+        fix = "save the features of all checkpoints in one order"
+        if labels_of_path.shape != labels[0].shape:
+            found = f"labels of shape {tuple(labels_of_path.shape)} and {tuple(labels[0].shape)}"
+            raise InputError(expected=expected, found=found, fix=fix)
+        differences = torch.nonzero(labels_of_path != labels[0]).flatten()
+        if len(differences):
+            row = int(differences[0])
+            pair = f"labels {labels_of_path[row].item()} and {labels[0][row].item()}"
+            raise InputError(expected=expected, found=f"{pair} at row {row}", fix=fix)
     ranks = []
     for done, path in enumerate(paths):
         on_step(path, done, len(paths))
-        with naming_checkpoint(path):
+        with name_checkpoint_in_errors(path):
             entries = load_samples(path, ("source_probabilities",))
             features = entries["features"]
-            needed = 2 * 8 * math.prod(features.shape)  # all features and both parts
-            check_memory(needed, "two copies in float64", "pass fewer samples")
-            samples = checked_labelled(features, labels[0])
+            size = 2 * 8 * math.prod(features.shape)  # all features and both parts
+            check_memory(size, "two copies in float64", "pass fewer samples")
+            samples = check_downstream(features, labels[0])
             train, test = split_samples(samples, seed)
             source = None
             if "source_probabilities" in entries:
-                source = checked_source(entries["source_probabilities"], samples.labels)
-                source = source.subset(~hold_out(samples.labels, seed))
-            given: dict[str, Any] = {"source": source, "expensive": expensive}
-            given |= {"baselines": known.baselines.get(path), "measure": accuracy, "seed": seed}
-            ranks.append(ranked(path, train, test, **given))
+                source = check_source_outputs(entries["source_probabilities"], samples.labels)
+                source = source.select(~hold_out(samples.labels, seed))
+            ranks.append(
+                score_checkpoint(
+                    path,
+                    train,
+                    test,
+                    source=source,
+                    baselines=baselines.get(path),
+                    expensive=expensive,
+                    measure=accuracy,
+                    seed=seed,
+                )
+            )
     facts = {"samples": len(labels[0]), "seed": seed}
-    notes = (*known.notes(paths), *checksum_notes(paths))
-    ranking = ranking_of(ranks, accuracy, seed)
-    return TransferReport(ranking, facts, notes, static=known.static(seed))
+    notes = checksum_notes(paths)
+    models = paths if table is None else table.models
+    absent = [path for path in paths if path not in models]
+    if absent:
+        note = f"The results have no rows for {', '.join(absent)}: they have no baselines."
+        notes = (note, *notes)
+    ranking = rank_results(ranks, accuracy, seed)
+    return TransferReport(ranking, facts, notes, static=judge_baselines(table, seed))
 
 
-@dataclass(frozen=True)
-class KnownResults:
-    """Accuracies of the checkpoints on other sets, from a file.
+def judge_baselines(table: AccuracyTable | None, seed: int) -> StaticRanking | None:
+    """Judge the baselines on the sets of a table of results; None without enough results.
 
-    Attributes:
-        table: Table in the file; None without a file.
-        baselines: Facts of each checkpoint by key of `BASELINES`.
+    Args:
+        table: Accuracies of the checkpoints on other sets, if known.
+        seed: Seed of the bootstrap.
     """
-
-    table: AccuracyTable | None
-    baselines: Mapping[str, Mapping[str, float]]
-
-    @classmethod
-    def read(
-        cls, path: str | Path | None, names: Sequence[str], left_out: str | None
-    ) -> "KnownResults":
-        """Read a file of results, if there is one.
-
-        Args:
-            path: CSV file, as for `read_results`.
-            names: Names of the checkpoints.
-            left_out: Name of the downstream set, whose results are not counted.
-
-        Raises:
-            InputError: If the file cannot be read, or has none of the checkpoints.
-        """
-        if path is None:
-            return cls(None, {})
-        table = read_results(path)
-        return cls(table, baselines_of(table, names, left_out))
-
-    def check_set(self, name: str | None) -> None:
-        """Refuse a set to leave out that the table does not have.
-
-        Raises:
-            InputError: If a set is given that is not in the table.
-        """
-        sets = () if self.table is None else self.table.sets
-        if name is not None and name not in sets:
-            fix = "correct the name of the set to leave out"
-            found = f"{', '.join(sets) or 'none'}"
-            raise InputError(expected=f"results on {name}", found=found, fix=fix)
-
-    def notes(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return a sentence on the checkpoints that the table lacks, if there are some."""
-        models = names if self.table is None else self.table.models
-        missing = [name for name in names if name not in models]
-        if not missing:
-            return ()
-        return (f"The results have no rows for {', '.join(missing)}: they have no baselines.",)
-
-    def static(self, seed: int) -> StaticRanking | None:
-        """Judge the baselines on the sets of the table; None if it has too few.
-
-        Args:
-            seed: Seed of the bootstrap.
-        """
-        if self.table is None or min(len(self.table.models), len(self.table.sets)) < 2:
-            return None
-        return static_ranking(self.table, seed=seed)
+    if table is None or min(len(table.models), len(table.sets)) < 2:
+        return None
+    return static_ranking(table, seed=seed)
 
 
 def check_distinct(names: Sequence[str]) -> None:
@@ -300,20 +286,3 @@ def check_distinct(names: Sequence[str]) -> None:
     if twice:
         expected, found = "every checkpoint once", f"{twice[0]} twice"
         raise InputError(expected=expected, found=found, fix="name it once")
-
-
-def _check_same(labels: torch.Tensor, reference: torch.Tensor, path: str, first: str) -> None:
-    expected = f"the same samples in {path} as in {first}"
-    fix = "save the features of all checkpoints in one order"
-    if labels.shape != reference.shape:
-        found = f"labels of shape {tuple(labels.shape)} and {tuple(reference.shape)}"
-        raise InputError(expected=expected, found=found, fix=fix)
-    other = torch.nonzero(labels != reference).flatten()
-    if len(other):
-        row = int(other[0])
-        found = f"labels {labels[row].item()} and {reference[row].item()} at row {row}"
-        raise InputError(expected=expected, found=found, fix=fix)
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""Checks that a file can be written, before hours of work, and files of figures."""
+"""Checks, before hours of work, that a file can be written; and writing it whole or not at all."""
 
 import io
 import os
@@ -14,26 +14,31 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def checked_file(path: str | Path, suffixes: Collection[str]) -> Path:
-    """Return a path at which a file of a known kind can be written.
+def check_file(path: str | Path, suffixes: Collection[str] | None = None) -> Path:
+    """Check that a file can be written at a path, and return the path.
 
     Args:
         path: Path of the file.
-        suffixes: Suffixes of the kinds that can be written.
+        suffixes: Suffixes of the kinds that can be written; None allows any.
 
     Raises:
-        InputError: If the suffix is another, or the path cannot be written.
+        InputError: If the suffix is another, the path is a folder or a device, or its parent folder
+            cannot be written.
     """
     path = Path(path)
-    if path.suffix not in suffixes:
+    if suffixes is not None and path.suffix not in suffixes:
         expected = f"a file name ending in {', '.join(suffixes)}"
         raise InputError(expected=expected, found=str(path), fix="choose one of these suffixes")
-    check_file(path)
+    with explain_write_errors(path):  # Path.exists raises it for a name that is too long
+        check_folder(path.parent)
+        if path.exists() and not path.is_file():
+            found, fix = "a folder" if path.is_dir() else "a device", "choose another name"
+            raise InputError(expected=f"a file {path} to write", found=found, fix=fix)
     return path
 
 
 @contextmanager
-def reporting(path: Path) -> Iterator[None]:
+def explain_write_errors(path: Path) -> Iterator[None]:
     """Re-raise an OSError, for example from a full disk, as InputError.
 
     Args:
@@ -60,13 +65,13 @@ def write_bytes(path: Path, content: bytes) -> Path:
     Raises:
         InputError: If writing fails, for example on a full disk.
     """
-    with reporting(path):
+    with explain_write_errors(path):
         return files.write_bytes(path, content)
 
 
 def write_text(path: Path, text: str) -> Path:
     """Write a text file as `write_bytes` does, with surrogates replaced by escapes."""
-    with reporting(path):
+    with explain_write_errors(path):
         return files.write_text(path, text)
 
 
@@ -78,22 +83,9 @@ def write_figure(path: Path, figure: "Figure", **options: Any) -> Path:
         figure: Figure to write.
         options: Options of ``Figure.savefig``.
     """
-    content = io.BytesIO()
+    content = io.BytesIO()  # savefig to a path would leave half a file if the disk is full
     figure.savefig(content, format=path.suffix[1:], **options)
     return write_bytes(path, content.getvalue())
-
-
-def check_file(path: Path) -> None:
-    """Refuse a path at which no file can be written.
-
-    Raises:
-        InputError: If the path is a folder or a device, or its parent folder cannot be written.
-    """
-    with reporting(path):
-        check_folder(path.parent)
-        if path.exists() and not path.is_file():
-            found, fix = "a folder" if path.is_dir() else "a device", "choose another name"
-            raise InputError(expected=f"a file {path} to write", found=found, fix=fix)
 
 
 def check_folder(folder: Path) -> None:

@@ -26,17 +26,16 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
         arguments: Arguments of the command. By default, the arguments of this process; SIGTERM then
             ends the process after clean-up, as Control-C does, with exit code 143.
     """
-    of_process, control_c = arguments is None, signal.getsignal(signal.SIGINT)
-    if of_process:
+    is_process = arguments is None
+    if is_process:
         # While modules load there is nothing to clean up, and an exception would show as a
         # traceback from the middle of an import.
         _replace(signal.SIGINT, signal.default_int_handler, _leave)
         _replace(signal.SIGTERM, signal.SIG_DFL, _leave)
     from ncscope.cli.running import main as run
 
-    if of_process:
-        raised = control_c == signal.default_int_handler
-        _replace(signal.SIGINT, _leave, _interrupt if raised else control_c)
+    if is_process:
+        _replace(signal.SIGINT, _leave, _interrupt)
         _replace(signal.SIGTERM, _leave, _stop)
     run(arguments)
 

@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 
-class Interrupted(Exception):  # noqa: N818, nothing went wrong
+class Interruption(Exception):  # noqa: N818, nothing went wrong
     """Interruption by Control-C; the message says how to continue, or is empty."""
 
 
@@ -18,7 +18,7 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as stop:
-            raise Interrupted(str(stop)) from stop
+            raise Interruption(str(stop)) from stop
 
 
 app = typer.Typer(

@@ -25,16 +25,16 @@ def doctor(
 
     Example: ncscope doctor --data ~/data --json
     """
-    from ncscope.api.doctor import examine, findings_json
+    from ncscope.api.doctor import check_installation, results_json
 
-    findings = examine(data)
+    results = check_installation(data)
     if json:
-        print(findings_json(findings))
+        print(results_json(results))
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for column in ("", "state", "remedy"):
         table.add_column(column, overflow="fold")
-    for part, rows in groupby(findings, key=attrgetter("part")):
+    for part, rows in groupby(results, key=attrgetter("part")):
         table.add_section()
         table.add_row(Text(part, style="bold"))
         for row in rows:

@@ -8,6 +8,62 @@ import typer
 
 from ncscope.errors import InputError
 
+Prior = Annotated[
+    Literal["empirical", "uniform"],
+    typer.Option(help="Weight of a class: its share of the samples, or equal for all classes."),
+]
+Groups = Annotated[
+    str | None,
+    typer.Option(
+        help="Groups of metrics, comma-separated: nc1, nc2, nc3, nc4, pfc, mse, "
+        "information, spectra, ood; or keys of single metrics (key:nc1 for the metric "
+        "that has the name of a group); default all. per_class prints "
+        "a table of the classes."
+    ),
+]
+WeightDecay = Annotated[
+    float, typer.Option(min=0, help="Weight decay on the classifier, for the MSE parts.")
+]
+Baseline = Annotated[
+    bool | None,
+    typer.Option(
+        "--baseline/--no-baseline",
+        help="Chance level: the metrics of the same features with permuted labels; default: "
+        "up to ten million samples x dimension.",
+        show_default=False,
+    ),
+]
+Uncertainty = Annotated[
+    bool,
+    typer.Option(
+        "--uncertainty",
+        help="Standard errors and bias-corrected values, from 20 more measurements.",
+    ),
+]
+RandomSizes = Annotated[
+    bool,
+    typer.Option(
+        "--random-sizes",
+        help="Standard errors of samples drawn with their classes; --uncertainty alone holds "
+        "the sizes of the classes.",
+    ),
+]
+Precision = Annotated[
+    Literal["float64", "blocked"],
+    typer.Option(
+        help="blocked: products in float32 by blocks, totals in float64, for accelerators that "
+        "are slow in float64."
+    ),
+]
+Title = Annotated[
+    str | None, typer.Option(help="Heading of the saved page; default: the file's name.")
+]
+Save = Annotated[
+    Path | None,
+    typer.Option(help="Also write a report: .html, .json, .csv, .tex, .png, .svg, .pdf."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object only.")]
+
 Workers = Annotated[int, typer.Option(min=0, help="Number of processes that read images ahead.")]
 Fetch = Annotated[
     bool, typer.Option("--download", help="Fetch pretrained weights and data that are missing.")

@@ -41,9 +41,9 @@ def report(
     from ncscope.api.writable import check_file
 
     check_file(save)
-    read = read_sources(sources, sections_of_runs)
-    page = read.save(save, title)
-    table = read.table()
+    contents = read_sources(sources, sections_of_runs)
+    page = contents.save(save, title)
+    table = contents.table()
     console = Terminal()
     if table is not None:
         console.print(table)

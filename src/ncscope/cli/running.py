@@ -11,8 +11,8 @@ from typing import Any
 
 import typer
 
-from ncscope.cli.app import Interrupted, app
-from ncscope.errors import EXTRAS, InputError, missing_library, printable, shorten_words
+from ncscope.cli.app import Interruption, app
+from ncscope.errors import EXTRAS, InputError, library_error, printable, shorten_words
 
 # Each module adds its command to the app; the help lists the commands in this order.
 for _module in ("measure", "report", "transfer", "doctor"):
@@ -32,70 +32,63 @@ def main(arguments: Sequence[str] | None = None) -> None:
     interruption and 1 on an error of the program. The last three come with one line on standard
     error. It is 1 without such a line if the command finds that a statement fails.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in given
-    sys.exit(_run([argument for argument in given if argument != "--debug"], debug))
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    sys.exit(_run([word for word in words if word != "--debug"], debug))
 
 
-def _run(arguments: list[str], debug: bool) -> int:
+def _run(words: list[str], debug: bool) -> int:
     try:
-        code = app(args=arguments or ["--help"], prog_name="ncscope", standalone_mode=False)
+        code = app(args=words or ["--help"], prog_name="ncscope", standalone_mode=False)
     except _UsageError as error:
         message = error.format_message().rstrip(".") or "no command given"
         message = message.replace(": Value error, ", ": ")  # Typer's words for a wrong choice
         command = "ncscope" if error.ctx is None else error.ctx.command_path
         return _fail(f"{message}. See {command} --help.", 2, debug)
-    except (typer.Abort, Interrupted, KeyboardInterrupt) as error:
+    except (typer.Abort, Interruption, KeyboardInterrupt) as error:
         return _fail(f"interrupted; {error}".rstrip("; "), 130, debug)
     except InputError as error:
         return _fail(str(error), 2, debug)
     except ModuleNotFoundError as error:
         library = (error.name or "").partition(".")[0]
-        if library in EXTRAS:
-            return _fail(str(missing_library(library, _extra(library, error))), 2, debug)
-        return _fail(_crash(error), 1, debug)
+        if library not in EXTRAS:
+            return _fail(_describe_crash(error), 1, debug)
+        # A command of the laboratory needs more than one library; its extra has them all.
+        extra = EXTRAS[library]
+        frames = traceback.walk_tb(error.__traceback__)
+        modules = [frame.f_globals.get("__name__", "") for frame, _ in frames]
+        if extra == "models" and any(name.startswith("ncscope.lab.") for name in modules):
+            extra = "lab"
+        return _fail(str(library_error(library, extra)), 2, debug)
     except (MemoryError, ImportError, OSError) as error:
-        if isinstance(error, MemoryError) or re.search(_NO_MEMORY, str(error)):
-            return _fail(_too_little_memory(error), 2, debug)
-        if isinstance(error, OSError):
-            return _fail(_refused(error), 2, debug)
-        return _fail(_crash(error), 1, debug)
+        # A library that does not fit into memory raises ImportError with the words of the system.
+        no_memory = r"failed to map segment|[Cc]annot allocate memory"
+        if isinstance(error, MemoryError) or re.search(no_memory, str(error)):
+            words_of_error = f" ({error})" if str(error) else ""
+            fix = "free memory, or raise its limit (ulimit -v, the limit of the batch job)"
+            found = f"found too little{words_of_error}"
+            return _fail(f"expected memory to load and to measure, {found}; {fix}", 2, debug)
+        if not isinstance(error, OSError):
+            return _fail(_describe_crash(error), 1, debug)
+        reason = error.strerror
+        if error.filename is None or reason is None:
+            found = f"found {error}; check the disk and the folder"
+            message = f"expected to read and write files, {found}"
+            return _fail(message, 2, debug)
+        file = os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename
+        message = f"expected to read or write {file}, found {reason}; correct that and try again"
+        return _fail(message, 2, debug)
     except Exception as error:  # any other error: one line instead of a traceback
-        return _fail(_crash(error), 1, debug)
+        return _fail(_describe_crash(error), 1, debug)
     return code if isinstance(code, int) else 0
 
 
-_NO_MEMORY = r"failed to map segment|[Cc]annot allocate memory"
-"""What the system says if a library does not fit into memory; Python calls this an ImportError."""
-
-
-def _too_little_memory(error: Exception) -> str:
-    said = f" ({error})" if str(error) else ""
-    fix = "free memory, or raise its limit (ulimit -v, the limit of the batch job)"
-    return f"expected memory to load and to measure, found too little{said}; {fix}"
-
-
-def _extra(library: str, error: ModuleNotFoundError) -> str:
-    """Return the extra to install: for a command of the laboratory, the one with all it needs."""
-    frames = traceback.walk_tb(error.__traceback__)
-    modules = [frame.f_globals.get("__name__", "") for frame, _ in frames]
-    in_laboratory = any(name.startswith("ncscope.lab.") for name in modules)
-    return "lab" if in_laboratory and EXTRAS[library] == "models" else EXTRAS[library]
-
-
-def _refused(error: OSError) -> str:
-    """Return the message for a file that cannot be read or written; name the file if known."""
-    if error.filename is None or error.strerror is None:
-        return f"expected to read and write files, found {error}; check the disk and the folder"
-    file = os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename
-    return f"expected to read or write {file}, found {error.strerror}; correct that and try again"
-
-
-def _crash(error: Exception) -> str:
+def _describe_crash(error: Exception) -> str:
     return f"{type(error).__name__}: {error}; run again with --debug for the traceback"
 
 
 def _fail(message: str, code: int, debug: bool) -> int:
+    """Print the message on standard error, and return the exit code."""
     if debug:
         print(printable(traceback.format_exc(), keep="\n"), end="", file=sys.stderr)
     print("error: " + printable(shorten_words(message)), file=sys.stderr)

@@ -39,17 +39,11 @@ class Terminal(Console):
         if isinstance(renderable, str):
             renderable = printable(renderable, keep="\n")
         elif isinstance(renderable, Text):
-            renderable = _printable(renderable)
+            plain = printable(renderable.plain, keep="\n")
+            if plain != renderable.plain:
+                renderable = renderable.copy()  # the caller's text stays as it is
+                renderable.plain = plain
         return super().render(renderable, options)
-
-
-def _printable(text: Text) -> Text:
-    plain = printable(text.plain, keep="\n")
-    if plain == text.plain:
-        return text
-    shown = text.copy()
-    shown.plain = plain
-    return shown
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperCommand
@@ -21,10 +21,7 @@ from ncscope.cli.options import (
 from ncscope.cli.terminal import Terminal, row_bar
 from ncscope.errors import InputError, printable
 
-if TYPE_CHECKING:
-    from ncscope.api.transfer import TransferReport
-
-_SAVED = (".npz", ".safetensors", ".pt")
+_FEATURE_FILES = (".npz", ".safetensors", ".pt")
 _OF_IMAGES = (
     "pretraining",
     "weights_key",
@@ -46,7 +43,7 @@ class _Transfer(TyperCommand):
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, repeated(args, "--models"))
+        return super().parse_args(ctx, repeat_option(args, "--models"))
 
     def invoke(self, ctx: Any) -> Any:
         if ctx.params["data"] is None and all(map(_is_file_of_features, ctx.params["models"])):
@@ -54,11 +51,11 @@ class _Transfer(TyperCommand):
         return super().invoke(ctx)
 
 
-def repeated(arguments: Sequence[str], option: str) -> list[str]:
+def repeat_option(arguments: Sequence[str], option: str) -> list[str]:
     """Repeat an option before each of the values that follow it, up to the next option.
 
     Example:
-        >>> repeated(["--models", "a", "b", "--json"], "--models")
+        >>> repeat_option(["--models", "a", "b", "--json"], "--models")
         ['--models', 'a', '--models', 'b', '--json']
     """
     result: list[str] = []
@@ -159,14 +156,14 @@ def transfer(
 
     Example: ncscope transfer --models a.npz b.npz c.npz --json
     """
-    from ncscope.api.transfer import writable
+    from ncscope.api.transfer import check_target
 
     if results_without is not None and results is None:
         fix = "leave --results-without out"
         raise InputError(expected="--results with --results-without", found="none", fix=fix)
     target = out or (None if json else Path("runs/transfer"))
     if target is not None:
-        writable(target)
+        check_target(target)
     common: dict[str, Any] = {
         "measure": measure and measure.replace("-per-", " per "),
         "expensive": expensive,
@@ -175,72 +172,66 @@ def transfer(
         "seed": seed,
     }
     with row_bar() as on_step:
+        common["on_step"] = on_step
         if data is None:
-            report = _of_files(models, common | {"on_step": on_step})
+            from ncscope.api.transfer import rank_files
+
+            others = [name for name in models if not _is_file_of_features(name)]
+            if others:
+                fix = (
+                    "name a data set or a folder of images; or pass files with features and labels"
+                )
+                raise InputError(expected=f"--data with {others[0]}", found="none", fix=fix)
+            report = rank_files(models, **common | {"measure": common["measure"] or "top-1"})
         else:
-            image_options: dict[str, Any] = {
-                "data": data,
-                "data_folder": data_folder,
-                "download": download,
-                "preprocess": preprocess,
-                "batch_size": batch_size,
-                "device": device,
-                "workers": workers,
-            }
-            common |= {"pretraining": pretraining, "weights_key": weights_key or ""}
-            common |= {"on_step": on_step}
-            report = _of_models(models, image_options, common)
+            from ncscope.api.named_checkpoints import rank_models
+            from ncscope.api.named_images import ImageOptions
+
+            for name in filter(_is_file_of_features, models):
+                expected = "the names of models with --data"
+                fix = (
+                    f"for a model with these weights pass MODEL@{name}; for features leave --data "
+                    "out"
+                )
+                raise InputError(expected=expected, found=f"the file {name}", fix=fix)
+            image_options = ImageOptions(
+                data=data,
+                data_folder=data_folder,
+                download=download,
+                preprocess=preprocess,
+                batch_size=batch_size,
+                device=device,
+                workers=workers,
+            )
+            report = rank_models(
+                models,
+                image_options,
+                pretraining=pretraining,
+                weights_key=weights_key or "",
+                **common,
+            )
     for note in report.notes:
         print(printable(note), file=sys.stderr)
     if target is not None:
         report.save(target)
-    _print(report, target, json)
-
-
-def _of_files(files: list[str], common: dict[str, Any]) -> "TransferReport":
-    from ncscope.api.transfer import rank_files
-
-    models = [name for name in files if not _is_file_of_features(name)]
-    if models:
-        fix = "name a data set or a folder of images; or pass files with features and labels"
-        raise InputError(expected=f"--data with {models[0]}", found="none", fix=fix)
-    measure = common["measure"] or "top-1"
-    return rank_files(files, **common | {"measure": measure})
-
-
-def _of_models(
-    names: list[str], image_options: dict[str, Any], common: dict[str, Any]
-) -> "TransferReport":
-    from ncscope.api.named_checkpoints import rank_models
-    from ncscope.api.named_images import ImageOptions
-
-    for name in filter(_is_file_of_features, names):
-        expected = "the names of models with --data"
-        fix = f"for a model with these weights pass MODEL@{name}; for features leave --data out"
-        raise InputError(expected=expected, found=f"the file {name}", fix=fix)
-    return rank_models(names, ImageOptions(**image_options), **common)
-
-
-def _is_file_of_features(name: str) -> bool:
-    bare = "@" not in name and not name.startswith(("timm:", "torchvision:", "hf:"))
-    return Path(name).is_file() or (bare and Path(name).suffix in _SAVED)
-
-
-def _print(report: "TransferReport", target: Path | None, json: bool) -> None:
     if json:
         print(report.to_json())
         return
-    from ncscope.report.transfer import ranking_tables
+    from ncscope.api.transfer import IN_FOLDER
+    from ncscope.report.transfer import build_ranking_tables
 
     console = Terminal()
-    for table in ranking_tables(report.ranking, report.static):
+    for table in build_ranking_tables(report.ranking, report.static):
         console.print(table)
     for note in report.ranking.notes:
         console.print(printable(note), highlight=False, markup=False)
-    from ncscope.api.transfer import IN_FOLDER
-
     if target is not None:
         files = IN_FOLDER if target.is_dir() else {"Written": ""}
         for kind, name in files.items():
             where = f"{kind}: {target / name}"
             console.print(where, soft_wrap=True, highlight=False, markup=False)
+
+
+def _is_file_of_features(name: str) -> bool:
+    bare = "@" not in name and not name.startswith(("timm:", "torchvision:", "hf:"))
+    return Path(name).is_file() or (bare and Path(name).suffix in _FEATURE_FILES)

@@ -13,23 +13,21 @@ from torchvision.transforms.v2 import AutoAugmentPolicy as Policy
 
 from ncscope.data import downstream_sets as downstream
 from ncscope.data import torchvision_sets as stored
-from ncscope.data.digits import digit_pixels
+from ncscope.data.digits import read_digit_pixels
 from ncscope.data.draws import stream_seed
 from ncscope.data.generated import (
     FACTORS,
     IMAGE_SIZE,
-    PixelSplit,
-    gratings,
-    patterns,
-    warped_digits,
+    make_gratings,
+    make_patterns,
+    make_warped_digits,
 )
-from ncscope.data.images import AccuracyMeasure, ImageData, Images, LabelledPictures
+from ncscope.data.images import AccuracyMeasure, ImageData, Images, Pictures, PictureSplit
 from ncscope.data.preprocessing import (
     Augmentation,
     Preprocessing,
     Traits,
 )
-from ncscope.data.torchvision_sets import PictureSplit
 from ncscope.errors import InputError
 
 _PHOTOGRAPH_SIZE = 224
@@ -61,25 +59,22 @@ class Entry:
     measure: AccuracyMeasure = "top-1"
 
 
-def _stored(read: Callable[[Path, bool], PictureSplit]) -> Reader:
+def _wrap_read(read: Callable[[Path, bool], PictureSplit]) -> Reader:
     return lambda folder, download, seed: read(folder, download)
 
 
-def _made(make: Callable[[int], PixelSplit]) -> Reader:
-    def read(folder: Path, download: bool, seed: int) -> PictureSplit:
-        return PictureSplit(*(stored.in_memory(*half) for half in make(seed)))
-
-    return read
+def _wrap_make(make: Callable[[int], tuple[Pictures, Pictures]]) -> Reader:
+    return lambda folder, download, seed: PictureSplit(*make(seed))
 
 
-def _photographs(
+def _make_photograph_entry(
     read: Callable[[Path, bool], PictureSplit], measure: AccuracyMeasure = "top-1"
 ) -> Entry:
     """Return the entry of photographs for transfer, normalised like ImageNet's."""
-    return Entry(_stored(read), None, True, Policy.IMAGENET, _IMAGENET, measure)
+    return Entry(_wrap_read(read), None, True, Policy.IMAGENET, _IMAGENET, measure)
 
 
-def _other_patterns(
+def _make_transfer_entry(
     number: int, num_classes: int, clutter: float, noise: float, size: int = IMAGE_SIZE
 ) -> Entry:
     """Return patterns whose classes differ from those of other numbers, 3,000 held out.
@@ -88,20 +83,22 @@ def _other_patterns(
     """
     scaled = noise * size / IMAGE_SIZE
 
-    def make(seed: int) -> PixelSplit:
-        own, held_out = stream_seed(seed, number), 3000 // num_classes
-        return patterns(num_classes, 1000 // num_classes, held_out, clutter, scaled, own, size)
+    def make(seed: int) -> tuple[Pictures, Pictures]:
+        stream, held_out = stream_seed(seed, number), 3000 // num_classes
+        return make_patterns(
+            num_classes, 1000 // num_classes, held_out, clutter, scaled, stream, size
+        )
 
-    return Entry(_made(make), size, True, Policy.CIFAR10)
+    return Entry(_wrap_make(make), size, True, Policy.CIFAR10)
 
 
-def _large_patterns(num_classes: int, train_per_class: int, test_per_class: int) -> Entry:
+def _make_large_entry(num_classes: int, train_per_class: int, test_per_class: int) -> Entry:
     """Return patterns of 32 x 32 pixels, with the noise that makes them as hard as the small."""
 
-    def make(seed: int) -> PixelSplit:
-        return patterns(num_classes, train_per_class, test_per_class, 1.0, 1.0, seed, _LARGE)
+    def make(seed: int) -> tuple[Pictures, Pictures]:
+        return make_patterns(num_classes, train_per_class, test_per_class, 1.0, 1.0, seed, _LARGE)
 
-    return Entry(_made(make), _LARGE, True, Policy.CIFAR10)
+    return Entry(_wrap_make(make), _LARGE, True, Policy.CIFAR10)
 
 
 _OTHER_PATTERNS = {
@@ -111,11 +108,13 @@ _OTHER_PATTERNS = {
     "transfer-both": (4, 10, 1.0, 0.5),
     "transfer-many": (5, 20, 0.5, 0.5),
 }
-TRANSFER_TARGETS = {name: _other_patterns(*own) for name, own in _OTHER_PATTERNS.items()}
+TRANSFER_TARGETS = {name: _make_transfer_entry(*values) for name, values in _OTHER_PATTERNS.items()}
 """Sets for linear probes, which share no classes with `patterns` or with each other."""
 
 
-def _gratings(number: int, factors: Sequence[str], train: int, size: int = IMAGE_SIZE) -> Entry:
+def _make_gratings_entry(
+    number: int, factors: Sequence[str], train: int, size: int = IMAGE_SIZE
+) -> Entry:
     """Return gratings whose class is the level of the factors, about 1,500 of them held out.
 
     The noise grows with the size, so that larger images are as hard.
@@ -123,11 +122,13 @@ def _gratings(number: int, factors: Sequence[str], train: int, size: int = IMAGE
     count = math.prod(FACTORS[name] for name in factors)
     noise = 0.5 * size / IMAGE_SIZE
 
-    def make(seed: int) -> PixelSplit:
-        own = stream_seed(seed, number)
-        return gratings(factors, train // count, 1500 // count, noise=noise, seed=own, size=size)
+    def make(seed: int) -> tuple[Pictures, Pictures]:
+        stream = stream_seed(seed, number)
+        return make_gratings(
+            factors, train // count, 1500 // count, noise=noise, seed=stream, size=size
+        )
 
-    return Entry(_made(make), size, False, Policy.CIFAR10)
+    return Entry(_wrap_make(make), size, False, Policy.CIFAR10)
 
 
 _FACTORS_OF: Mapping[str, tuple[int, tuple[str, ...], int]] = {
@@ -137,12 +138,18 @@ _FACTORS_OF: Mapping[str, tuple[int, tuple[str, ...], int]] = {
     "gratings-colour": (14, ("colour",), 1000),
     "gratings-orientation-colour": (15, ("orientation", "colour"), 1000),
 }
-GRATINGS = {name: _gratings(*own) for name, own in _FACTORS_OF.items()}
+GRATINGS = {name: _make_gratings_entry(*values) for name, values in _FACTORS_OF.items()}
 """Waves of known orientation, frequency and colour: one or two factors make the class."""
 
 LARGE_TARGETS = {
-    **{f"{name}-32": _other_patterns(*own, _LARGE) for name, own in _OTHER_PATTERNS.items()},
-    **{f"{name}-32": _gratings(*own, size=_LARGE) for name, own in _FACTORS_OF.items()},
+    **{
+        f"{name}-32": _make_transfer_entry(*values, _LARGE)
+        for name, values in _OTHER_PATTERNS.items()
+    },
+    **{
+        f"{name}-32": _make_gratings_entry(*values, size=_LARGE)
+        for name, values in _FACTORS_OF.items()
+    },
 }
 """The same sets with images of 32 pixels a side."""
 
@@ -153,37 +160,51 @@ _STL10 = (0.4467, 0.4398, 0.4066), (0.2603, 0.2566, 0.2713)
 _IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 CATALOGUE = {
-    "digits": Entry(_made(lambda seed: digit_pixels(seed=seed)), 8, False, Policy.SVHN),
+    "digits": Entry(_wrap_make(lambda seed: read_digit_pixels(seed=seed)), 8, False, Policy.SVHN),
     "warped-digits": Entry(
-        _made(lambda seed: warped_digits(seed=seed)), IMAGE_SIZE, False, Policy.SVHN
+        _wrap_make(lambda seed: make_warped_digits(seed=seed)),
+        IMAGE_SIZE,
+        False,
+        Policy.SVHN,
     ),
     "warped-digits-0-4": Entry(
-        _made(lambda seed: warped_digits(digits=range(5), seed=seed)),
+        _wrap_make(lambda seed: make_warped_digits(digits=range(5), seed=seed)),
         IMAGE_SIZE,
         False,
         Policy.SVHN,
     ),
     "warped-digits-5-9": Entry(
-        _made(lambda seed: warped_digits(digits=range(5, 10), seed=seed)),
+        _wrap_make(lambda seed: make_warped_digits(digits=range(5, 10), seed=seed)),
         IMAGE_SIZE,
         False,
         Policy.SVHN,
     ),
-    "patterns": Entry(_made(lambda seed: patterns(seed=seed)), IMAGE_SIZE, True, Policy.CIFAR10),
+    "patterns": Entry(
+        _wrap_make(lambda seed: make_patterns(seed=seed)),
+        IMAGE_SIZE,
+        True,
+        Policy.CIFAR10,
+    ),
     "clear-patterns": Entry(
-        _made(lambda seed: patterns(clutter=0.25, noise=0.25, seed=seed)),
+        _wrap_make(lambda seed: make_patterns(clutter=0.25, noise=0.25, seed=seed)),
         IMAGE_SIZE,
         True,
         Policy.CIFAR10,
     ),
     "patterns-20": Entry(
-        _made(lambda seed: patterns(20, 100, 50, seed=seed)), IMAGE_SIZE, True, Policy.CIFAR10
+        _wrap_make(lambda seed: make_patterns(20, 100, 50, seed=seed)),
+        IMAGE_SIZE,
+        True,
+        Policy.CIFAR10,
     ),
     "patterns-100": Entry(
-        _made(lambda seed: patterns(100, 20, 20, seed=seed)), IMAGE_SIZE, True, Policy.CIFAR10
+        _wrap_make(lambda seed: make_patterns(100, 20, 20, seed=seed)),
+        IMAGE_SIZE,
+        True,
+        Policy.CIFAR10,
     ),
     "transfer-source": Entry(
-        _made(lambda seed: patterns(test_per_class=300, seed=seed)),
+        _wrap_make(lambda seed: make_patterns(test_per_class=300, seed=seed)),
         IMAGE_SIZE,
         True,
         Policy.CIFAR10,
@@ -191,25 +212,29 @@ CATALOGUE = {
     **TRANSFER_TARGETS,
     **GRATINGS,
     **LARGE_TARGETS,
-    "patterns-32": _large_patterns(10, 1000, 300),
-    "patterns-32-100": _large_patterns(100, 100, 30),
-    "mnist": Entry(_stored(stored.read_mnist), 28, False, Policy.SVHN, ((0.1307,), (0.3081,))),
+    "patterns-32": _make_large_entry(10, 1000, 300),
+    "patterns-32-100": _make_large_entry(100, 100, 30),
+    "mnist": Entry(_wrap_read(stored.read_mnist), 28, False, Policy.SVHN, ((0.1307,), (0.3081,))),
     "fashion-mnist": Entry(
-        _stored(stored.read_fashion_mnist), 28, True, Policy.CIFAR10, ((0.2860,), (0.3530,))
+        _wrap_read(stored.read_fashion_mnist),
+        28,
+        True,
+        Policy.CIFAR10,
+        ((0.2860,), (0.3530,)),
     ),
-    "cifar10": Entry(_stored(stored.read_cifar10), 32, True, Policy.CIFAR10, _CIFAR10),
-    "cifar100": Entry(_stored(stored.read_cifar100), 32, True, Policy.CIFAR10, _CIFAR100),
-    "svhn": Entry(_stored(stored.read_svhn), 32, False, Policy.SVHN, _SVHN),
-    "stl10": Entry(_stored(stored.read_stl10), 96, True, Policy.CIFAR10, _STL10),
-    "imagenet": Entry(_stored(stored.read_imagenet), None, True, Policy.IMAGENET, _IMAGENET),
-    "pets": _photographs(downstream.read_pets, "mean per class"),
-    "flowers": _photographs(downstream.read_flowers, "mean per class"),
-    "aircraft": _photographs(downstream.read_aircraft, "mean per class"),
-    "cars": _photographs(downstream.read_cars),
-    "dtd": _photographs(downstream.read_dtd),
-    "food101": _photographs(downstream.read_food101),
-    "caltech101": _photographs(downstream.read_caltech101, "mean per class"),
-    "sun397": _photographs(downstream.read_sun397),
+    "cifar10": Entry(_wrap_read(stored.read_cifar10), 32, True, Policy.CIFAR10, _CIFAR10),
+    "cifar100": Entry(_wrap_read(stored.read_cifar100), 32, True, Policy.CIFAR10, _CIFAR100),
+    "svhn": Entry(_wrap_read(stored.read_svhn), 32, False, Policy.SVHN, _SVHN),
+    "stl10": Entry(_wrap_read(stored.read_stl10), 96, True, Policy.CIFAR10, _STL10),
+    "imagenet": Entry(_wrap_read(stored.read_imagenet), None, True, Policy.IMAGENET, _IMAGENET),
+    "pets": _make_photograph_entry(downstream.read_pets, "mean per class"),
+    "flowers": _make_photograph_entry(downstream.read_flowers, "mean per class"),
+    "aircraft": _make_photograph_entry(downstream.read_aircraft, "mean per class"),
+    "cars": _make_photograph_entry(downstream.read_cars),
+    "dtd": _make_photograph_entry(downstream.read_dtd),
+    "food101": _make_photograph_entry(downstream.read_food101),
+    "caltech101": _make_photograph_entry(downstream.read_caltech101, "mean per class"),
+    "sun397": _make_photograph_entry(downstream.read_sun397),
 }
 
 STAND_INS = {"cifar10": "patterns-32", "cifar100": "patterns-32-100"}
@@ -252,16 +277,30 @@ def load(
         fix = f"pass one of {', '.join(CATALOGUE)}"
         raise InputError(expected="the name of a data set", found=repr(name), fix=fix)
     entry = CATALOGUE[name]
-    side = _input_size(name, entry.native, size)
+    least = entry.native or 1
+    if size is not None and size < least:
+        expected = f"an input of at least {least} pixels a side for {name}"
+        raise InputError(expected=expected, found=str(size), fix="pass a larger size, or none")
+    side = size or entry.native or _PHOTOGRAPH_SIZE
     split = entry.read(Path(folder), download, seed)
-    mean, deviation = entry.statistics or _statistics(split.train)
+    statistics = entry.statistics
+    if statistics is None:  # a generated set, whose pixels depend on the seed
+        assert isinstance(split.train.pictures, Tensor)
+        by_channel = (split.train.pictures.double() / 255).transpose(0, 1).flatten(1)
+        statistics = by_channel.mean(1).tolist(), by_channel.std(1).tolist()
     if normalisation == "imagenet":
-        mean, deviation = _imagenet_statistics(name, len(mean))
+        channels = len(statistics[0])
+        if channels != len(_IMAGENET[0]):
+            expected = "coloured images for ImageNet's normalisation"
+            found = f"{name} of {channels} channel"
+            raise InputError(expected=expected, found=found, fix="pass normalisation own")
+        statistics = _IMAGENET
+    mean, deviation = statistics
     traits = Traits(side, entry.native, mean, deviation, entry.mirrored, entry.policy)
     train = Images(split.train, Preprocessing(traits, augmentation))
-    measured = Preprocessing(traits)
-    test = Images(split.test, measured)
-    validation = None if split.validation is None else Images(split.validation, measured)
+    plain = Preprocessing(traits)
+    test = Images(split.test, plain)
+    validation = None if split.validation is None else Images(split.validation, plain)
     num_classes = int(torch.cat([train.labels, test.labels]).max()) + 1
     shape = len(mean), side, side
     return ImageData(name, train, test, num_classes, shape, validation, entry.measure)
@@ -283,26 +322,3 @@ def set_on_hand(name: str, folder: Path, *, download: bool = False) -> str:
         warnings.warn(f"{STAND_INS[name]} stands in for {name}: found {error.found}", stacklevel=2)
         return STAND_INS[name]
     return name
-
-
-def _input_size(name: str, native: int | None, size: int | None) -> int:
-    least = native or 1
-    if size is not None and size < least:
-        expected = f"an input of at least {least} pixels a side for {name}"
-        raise InputError(expected=expected, found=str(size), fix="pass a larger size, or none")
-    return size or native or _PHOTOGRAPH_SIZE
-
-
-def _statistics(images: LabelledPictures) -> Statistics:
-    """Compute mean and deviation by channel of pictures in memory."""
-    assert isinstance(images.pictures, Tensor)
-    by_channel = (images.pictures.double() / 255).transpose(0, 1).flatten(1)
-    return by_channel.mean(1).tolist(), by_channel.std(1).tolist()
-
-
-def _imagenet_statistics(name: str, channels: int) -> Statistics:
-    if channels != len(_IMAGENET[0]):
-        expected = "coloured images for ImageNet's normalisation"
-        found = f"{name} of {channels} channel"
-        raise InputError(expected=expected, found=found, fix="pass normalisation own")
-    return _IMAGENET

@@ -9,7 +9,7 @@ from sklearn.model_selection import train_test_split
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
-from ncscope.data.generated import Pixels, PixelSplit
+from ncscope.data.images import Pictures
 
 _LEVELS = 15  # 8-bit grey levels for one of the 17 grey levels of the original images
 
@@ -21,7 +21,7 @@ class DigitsSplit(NamedTuple):
     test: TensorDataset
 
 
-def digits(test_share: float = 0.2, seed: int = 0, deviation: float = 1.0) -> DigitsSplit:
+def read_digits(test_share: float = 0.2, seed: int = 0, deviation: float = 1.0) -> DigitsSplit:
     """Load the 1,797 images of 8 x 8 pixels, centred and scaled by the training set's pixels.
 
     All pixels share one mean and one deviation, so that differences between pixels are preserved.
@@ -35,11 +35,11 @@ def digits(test_share: float = 0.2, seed: int = 0, deviation: float = 1.0) -> Di
         Data sets of (image as 64 floats, label 0..9).
 
     Example:
-        >>> train, test = digits()
+        >>> train, test = read_digits()
         >>> len(train), len(test)
         (1437, 360)
     """
-    train, test, y_train, y_test = _parts(test_share, seed)
+    train, test, y_train, y_test = _split_digits(test_share, seed)
     mean, scale = train.mean(), deviation / train.std()
     return DigitsSplit(
         TensorDataset((train - mean) * scale, y_train),
@@ -47,26 +47,29 @@ def digits(test_share: float = 0.2, seed: int = 0, deviation: float = 1.0) -> Di
     )
 
 
-def digit_pixels(test_share: float = 0.2, seed: int = 0) -> PixelSplit:
-    """Load the images and the split of `digits` as 8-bit pixels, as the other data sets have them.
+def read_digit_pixels(test_share: float = 0.2, seed: int = 0) -> tuple[Pictures, Pictures]:
+    """Load the images of `read_digits` as 8-bit pixels, as the other data sets have them.
 
     Args:
         test_share: Share of each class that is held out.
         seed: Seed of the choice of test samples.
 
+    Returns:
+        Training and held-out images.
+
     Example:
-        >>> digit_pixels().train.images.shape
+        >>> read_digit_pixels()[0].pictures.shape
         torch.Size([1437, 1, 8, 8])
     """
-    train, test, y_train, y_test = _parts(test_share, seed)
+    train, test, y_train, y_test = _split_digits(test_share, seed)
     images = [(_LEVELS * part).to(torch.uint8).reshape(-1, 1, 8, 8) for part in (train, test)]
-    return PixelSplit(Pixels(images[0], y_train), Pixels(images[1], y_test))
+    return Pictures(images[0], y_train), Pictures(images[1], y_test)
 
 
 _Parts = tuple[Float[Tensor, "n 64"], Float[Tensor, "m 64"], Int[Tensor, " n"], Int[Tensor, " m"]]
 
 
-def _parts(test_share: float, seed: int) -> _Parts:
+def _split_digits(test_share: float, seed: int) -> _Parts:
     """Return training and held-out images with grey levels 0 to 16, and their labels."""
     images, labels = load_digits(return_X_y=True)
     parts = train_test_split(

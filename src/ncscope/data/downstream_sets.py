@@ -16,9 +16,9 @@ from torchvision import datasets
 from torchvision.datasets.folder import default_loader
 
 from ncscope.data.draws import generator
-from ncscope.data.images import ImageData, LabelledPictures
+from ncscope.data.images import ImageData, Pictures, PictureSplit
 from ncscope.data.preprocessing import Preprocessing
-from ncscope.data.torchvision_sets import PictureSplit, explained, require
+from ncscope.data.torchvision_sets import explain_errors, require
 from ncscope.errors import InputError
 
 CALTECH_TRAINING = 30
@@ -31,7 +31,7 @@ _SUN = "SUN397"
 _SPLIT_SEED = 0
 
 
-def seen_as(data: ImageData, pretraining: ImageData) -> ImageData:
+def prepare_like(data: ImageData, pretraining: ImageData) -> ImageData:
     """Prepare a set's images for a network that was trained on another set.
 
     The images are made grey or coloured and normalised by channel like the other set's. Images of
@@ -47,7 +47,7 @@ def seen_as(data: ImageData, pretraining: ImageData) -> ImageData:
 
     Example:
         >>> from ncscope.data.catalogue import load
-        >>> seen_as(load("digits"), load("patterns")).train[0][0].shape
+        >>> prepare_like(load("digits"), load("patterns")).train[0][0].shape
         torch.Size([3, 16, 16])
     """
     theirs, ours = pretraining.train.preprocessing.traits, data.train.preprocessing.traits
@@ -71,12 +71,12 @@ def read_pets(folder: Path, download: bool) -> PictureSplit:
     base = folder / "oxford-iiit-pet"
     files = [base / "annotations" / f"{part}.txt" for part in ("trainval", "test")]
     require("Pets", [*files, base / "images"], folder, download)
-    with explained("Pets", folder, download):
+    with explain_errors("Pets", folder, download):
         parts = [
             datasets.OxfordIIITPet(folder, split=part, download=download)
             for part in ("trainval", "test")
         ]
-    return PictureSplit(*(_photographs("Pets", part._images, part._labels) for part in parts))
+    return PictureSplit(*(_open_photographs("Pets", part._images, part._labels) for part in parts))
 
 
 def read_flowers(folder: Path, download: bool) -> PictureSplit:
@@ -84,12 +84,12 @@ def read_flowers(folder: Path, download: bool) -> PictureSplit:
     base = folder / "flowers-102"
     files = [base / name for name, _ in datasets.Flowers102._file_dict.values()][1:]
     require("Flowers", [*files, base / "jpg"], folder, download)
-    with explained("Flowers", folder, download):
+    with explain_errors("Flowers", folder, download):
         parts = [
             datasets.Flowers102(folder, split=part, download=download)
             for part in ("train", "test", "val")
         ]
-    return _listed("Flowers", parts)
+    return _open_listed("Flowers", parts)
 
 
 def read_aircraft(folder: Path, download: bool) -> PictureSplit:
@@ -98,9 +98,9 @@ def read_aircraft(folder: Path, download: bool) -> PictureSplit:
     base = folder / "fgvc-aircraft-2013b" / "data"
     files = [base / "variants.txt", *(base / f"images_variant_{part}.txt" for part in parts)]
     require("Aircraft", files, folder, download)
-    with explained("Aircraft", folder, download):
+    with explain_errors("Aircraft", folder, download):
         read = [datasets.FGVCAircraft(folder, part, download=download) for part in parts]
-    return _listed("Aircraft", read)
+    return _open_listed("Aircraft", read)
 
 
 def read_cars(folder: Path, download: bool) -> PictureSplit:
@@ -112,10 +112,10 @@ def read_cars(folder: Path, download: bool) -> PictureSplit:
             found = f"no {file.relative_to(folder)} in {folder.absolute()}"
             fix = f"put a copy of the set into {base.absolute()} (nobody offers it for download)"
             raise InputError(expected="the data set Cars", found=found, fix=fix)
-    with explained("Cars", folder, download=False):
+    with explain_errors("Cars", folder, download=False):
         parts = [datasets.StanfordCars(folder, part) for part in ("train", "test")]
     halves = (zip(*part._samples, strict=True) for part in parts)
-    return PictureSplit(*(_photographs("Cars", list(files), y) for files, y in halves))
+    return PictureSplit(*(_open_photographs("Cars", list(files), y) for files, y in halves))
 
 
 def read_dtd(folder: Path, download: bool) -> PictureSplit:
@@ -124,9 +124,9 @@ def read_dtd(folder: Path, download: bool) -> PictureSplit:
     base = folder / "dtd" / "dtd"
     files = [base / "labels" / f"{part}1.txt" for part in parts]
     require("DTD", [*files, base / "images"], folder, download)
-    with explained("DTD", folder, download):
+    with explain_errors("DTD", folder, download):
         read = [datasets.DTD(folder, part, download=download) for part in parts]
-    return _listed("DTD", read)
+    return _open_listed("DTD", read)
 
 
 def read_food101(folder: Path, download: bool) -> PictureSplit:
@@ -134,9 +134,9 @@ def read_food101(folder: Path, download: bool) -> PictureSplit:
     base = folder / "food-101"
     files = [base / "meta" / f"{part}.json" for part in ("train", "test")]
     require("Food101", [*files, base / "images"], folder, download)
-    with explained("Food101", folder, download):
+    with explain_errors("Food101", folder, download):
         read = [datasets.Food101(folder, part, download=download) for part in ("train", "test")]
-    return _listed("Food101", read)
+    return _open_listed("Food101", read)
 
 
 def read_caltech101(folder: Path, download: bool) -> PictureSplit:
@@ -148,13 +148,13 @@ def read_caltech101(folder: Path, download: bool) -> PictureSplit:
     """
     base = folder / "caltech101" / "101_ObjectCategories"
     require("Caltech101", [base], folder, download)
-    with explained("Caltech101", folder, download):
+    with explain_errors("Caltech101", folder, download):
         whole = datasets.Caltech101(folder, download=download)
     names = [base / kind for kind in whole.categories]
     numbered = zip(whole.y, whole.index, strict=True)
     files = [names[label] / f"image_{number:04d}.jpg" for label, number in numbered]
-    train, test = _drawn("Caltech101", torch.as_tensor(whole.y), CALTECH_TRAINING)
-    return _halves("Caltech101", files, whole.y, (train, test))
+    train, test = _draw_halves("Caltech101", torch.as_tensor(whole.y), CALTECH_TRAINING)
+    return _split_photographs("Caltech101", files, whole.y, (train, test))
 
 
 def read_sun397(folder: Path, download: bool) -> PictureSplit:
@@ -166,56 +166,60 @@ def read_sun397(folder: Path, download: bool) -> PictureSplit:
     """
     base = folder / _SUN
     require(_SUN, [base / "ClassName.txt"], folder, download)
-    with explained(_SUN, folder, download):
+    with explain_errors(_SUN, folder, download):
         whole = datasets.SUN397(folder, download=download)
     by_file = dict(sorted(zip(whole._image_files, whole._labels, strict=True)))
     files, labels = list(by_file), list(by_file.values())
     lists = [base / "Partitions" / f"{part}_01.txt" for part in ("Training", "Testing")]
     if not any(file.exists() for file in lists):
-        train, test = _drawn(_SUN, torch.tensor(labels), SUN_TRAINING, SUN_TEST)
-        return _halves(_SUN, files, labels, (train, test))
+        train, test = _draw_halves(_SUN, torch.tensor(labels), SUN_TRAINING, SUN_TEST)
+        return _split_photographs(_SUN, files, labels, (train, test))
     require(_SUN, lists, folder, download=False)
     indices = {file.relative_to(base).as_posix(): index for index, file in enumerate(files)}
-    named = [[line.strip("/") for line in file.read_text().splitlines()] for file in lists]
-    lost = [name for half in named for name in half if name not in indices]
+    names = [[line.strip("/") for line in file.read_text().splitlines()] for file in lists]
+    lost = [name for half in names for name in half if name not in indices]
     if lost:
-        raise _missing(_SUN, base / lost[0])
-    return _halves(_SUN, files, labels, [[indices[name] for name in half] for half in named])
+        raise _make_missing_error(_SUN, base / lost[0])
+    return _split_photographs(
+        _SUN, files, labels, [[indices[name] for name in half] for half in names]
+    )
 
 
-def _listed(name: str, parts: Sequence[Any]) -> PictureSplit:
+def _open_listed(name: str, parts: Sequence[Any]) -> PictureSplit:
     """Return the images of torchvision's sets: training, held-out and perhaps validation."""
-    return PictureSplit(*(_photographs(name, part._image_files, part._labels) for part in parts))
+    return PictureSplit(
+        *(_open_photographs(name, part._image_files, part._labels) for part in parts)
+    )
 
 
-def _halves(
+def _split_photographs(
     name: str, files: Sequence[Path], labels: Sequence[int], halves: Sequence[Sequence[int]]
 ) -> PictureSplit:
     """Return training and held-out images by their indices in a list."""
     return PictureSplit(
         *(
-            _photographs(name, [files[i] for i in half], [labels[i] for i in half])
+            _open_photographs(name, [files[i] for i in half], [labels[i] for i in half])
             for half in halves
         )
     )
 
 
-def _photographs(name: str, files: Sequence[str | Path], labels: Sequence[int]) -> LabelledPictures:
+def _open_photographs(name: str, files: Sequence[str | Path], labels: Sequence[int]) -> Pictures:
     """Return photographs that are read on access; check that all files exist."""
     for file in map(Path, files):
         if not file.exists():
-            raise _missing(name, file)
-    return LabelledPictures(
+            raise _make_missing_error(name, file)
+    return Pictures(
         lambda index: default_loader(files[index]), torch.as_tensor(labels, dtype=torch.int64)
     )
 
 
-def _missing(name: str, file: Path) -> InputError:
+def _make_missing_error(name: str, file: Path) -> InputError:
     fix = f"put the images of {name} back, or remove its folder and pass --download"
     return InputError(expected=f"every image of {name}", found=f"no {file}", fix=fix)
 
 
-def _drawn(
+def _draw_halves(
     name: str, labels: Int[Tensor, " n"], training: int, test: int | None = None
 ) -> tuple[list[int], list[int]]:
     """Draw the indices of training and held-out images of each class.
@@ -235,7 +239,7 @@ def _drawn(
             expected = f"at least {least} images of each class of {name}"
             found, fix = f"{len(members)} of class {int(label)}", "unpack all of its files again"
             raise InputError(expected=expected, found=found, fix=fix)
-        chosen = members[torch.randperm(len(members), generator=draws)].tolist()
-        halves[0].extend(chosen[:training])
-        halves[1].extend(chosen[training:] if test is None else chosen[training:least])
+        shuffled = members[torch.randperm(len(members), generator=draws)].tolist()
+        halves[0].extend(shuffled[:training])
+        halves[1].extend(shuffled[training:] if test is None else shuffled[training:least])
     return sorted(halves[0]), sorted(halves[1])

@@ -8,7 +8,7 @@ from torchvision.datasets import ImageFolder
 from torchvision.datasets.folder import IMG_EXTENSIONS
 from torchvision.transforms.v2 import AutoAugmentPolicy
 
-from ncscope.data.images import Images, LabelledPictures
+from ncscope.data.images import Images, Pictures
 from ncscope.data.preprocessing import Preprocessing, Traits
 from ncscope.errors import InputError
 from ncscope.files import describe_fault
@@ -28,22 +28,22 @@ _SIZE = 224
 _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
-def splits_of(folder: Path) -> list[Split]:
+def list_splits(folder: Path) -> list[Split]:
     """Return the splits that have a subfolder; none if the folder itself holds the classes.
 
     Args:
         folder: Folder, as in `read_folder`.
     """
-    return list(_subfolders(folder))
+    return list(_find_subfolders(folder))
 
 
-def class_names(folder: Path) -> list[str]:
+def list_classes(folder: Path) -> list[str]:
     """Return the names of the classes of all splits, in the order of their numbers.
 
     Args:
         folder: Folder, as in `read_folder`.
     """
-    parts = _subfolders(folder).values() or [folder]
+    parts = _find_subfolders(folder).values() or [folder]
     return sorted({each.name for part in parts for each in part.iterdir() if each.is_dir()})
 
 
@@ -60,24 +60,39 @@ def read_folder(folder: Path, split: Split) -> Images:
     Raises:
         InputError: If there is no such folder or split, or a class has no images.
     """
-    within = _part(folder, split)
+    if not folder.is_dir():
+        raise InputError(expected="a folder", found=f"nothing at {folder}", fix="check the path")
+    splits = _find_subfolders(folder)
+    if splits and split not in splits:
+        raise InputError(
+            expected=f"a folder {_NAMES[split]} in {folder}",
+            found=f"{', '.join(part.name for part in splits.values())} only",
+            fix="add it, or choose another split",
+        )
+    within = splits.get(split, folder)
     try:
         files = ImageFolder(within)
     except FileNotFoundError as error:
+        suffixes = tuple(IMG_EXTENSIONS)
+        folders = sorted(each for each in within.iterdir() if each.is_dir())
+        empty = [
+            each.name
+            for each in folders
+            if not any(file.name.lower().endswith(suffixes) for file in each.rglob("*"))
+        ]
+        names = ", ".join(empty[:_MOST_NAMED])
+        more = f" and {len(empty) - _MOST_NAMED:,} more" if len(empty) > _MOST_NAMED else ""
         raise InputError(
             expected=f"a folder of images for each class in {within}",
-            found=_without_images(within),
+            found=f"no images in {names}{more}" if folders else "no folders in it",
             fix="arrange them as CLASS/*.png or *.jpg, and remove folders without images",
         ) from error
 
-    def picture(index: int) -> Any:
-        return load_picture(files, index)
-
-    numbers = {name: number for number, name in enumerate(class_names(folder))}
+    numbers = {name: number for number, name in enumerate(list_classes(folder))}
     of_split = torch.tensor([numbers[name] for name in files.classes])
     labels = of_split[torch.as_tensor(files.targets, dtype=torch.int64)]
     traits = Traits(_SIZE, None, _MEAN, _DEVIATION, True, AutoAugmentPolicy.IMAGENET)
-    return Images(LabelledPictures(picture, labels), Preprocessing(traits))
+    return Images(Pictures(lambda index: load_picture(files, index), labels), Preprocessing(traits))
 
 
 def load_picture(files: ImageFolder, index: int) -> Any:
@@ -96,39 +111,8 @@ def load_picture(files: ImageFolder, index: int) -> Any:
     return files.loader(path)
 
 
-def _without_images(folder: Path) -> str:
-    """Describe what is wrong with a folder in which torchvision found no images or no classes."""
-    classes = sorted(each for each in folder.iterdir() if each.is_dir())
-    if not classes:
-        return "no folders in it"
-    suffixes = tuple(IMG_EXTENSIONS)
-    empty = [
-        each.name
-        for each in classes
-        if not any(file.name.lower().endswith(suffixes) for file in each.rglob("*"))
-    ]
-    shown = ", ".join(empty[:_MOST_NAMED])
-    more = f" and {len(empty) - _MOST_NAMED:,} more" if len(empty) > _MOST_NAMED else ""
-    return f"no images in {shown}{more}"
-
-
-def _subfolders(folder: Path) -> dict[Split, Path]:
-    named: dict[Split, str] = {"train": "train", "test": "test", "validation": "val"}
+def _find_subfolders(folder: Path) -> dict[Split, Path]:
+    names: dict[Split, str] = {"train": "train", "test": "test", "validation": "val"}
     if not (folder / "test").is_dir():
-        named = {"train": "train", "test": "val"}
-    return {split: folder / name for split, name in named.items() if (folder / name).is_dir()}
-
-
-def _part(folder: Path, split: Split) -> Path:
-    if not folder.is_dir():
-        raise InputError(expected="a folder", found=f"nothing at {folder}", fix="check the path")
-    splits = _subfolders(folder)
-    if not splits:
-        return folder
-    if split not in splits:
-        raise InputError(
-            expected=f"a folder {_NAMES[split]} in {folder}",
-            found=f"{', '.join(part.name for part in splits.values())} only",
-            fix="add it, or choose another split",
-        )
-    return splits[split]
+        names = {"train": "train", "test": "val"}
+    return {split: folder / name for split, name in names.items() if (folder / name).is_dir()}

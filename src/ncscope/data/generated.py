@@ -14,7 +14,6 @@ still makes errors on held-out images.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int, UInt8
@@ -23,38 +22,20 @@ from torch import Tensor
 from torch.nn import functional
 
 from ncscope.data.draws import generator
+from ncscope.data.images import Pictures
 from ncscope.errors import InputError
 
 IMAGE_SIZE = 16
 _TEST_SHARE = 0.25
 
 
-class Pixels(NamedTuple):
-    """8-bit images and their labels.
-
-    Attributes:
-        images: Images with channels before rows before columns.
-        labels: Labels from 0.
-    """
-
-    images: UInt8[Tensor, "n c h w"]
-    labels: Int[Tensor, " n"]
-
-
-class PixelSplit(NamedTuple):
-    """Training and held-out images."""
-
-    train: Pixels
-    test: Pixels
-
-
-def warped_digits(
+def make_warped_digits(
     train_per_class: int = 200,
     test_per_class: int = 100,
     noise: float = 0.1,
     digits: range = range(10),
     seed: int = 0,
-) -> PixelSplit:
+) -> tuple[Pictures, Pictures]:
     r"""Make digits of 16 x 16 pixels, rotated, sheared, scaled, bent and faded, with noise.
 
     The held-out images are made from a quarter of scikit-learn's originals, the training images
@@ -67,8 +48,11 @@ def warped_digits(
         digits: Digits that are the classes, numbered from 0 in this order.
         seed: Seed of all draws.
 
+    Returns:
+        Training and held-out images.
+
     Example:
-        >>> warped_digits(5, 2).train.images.shape
+        >>> make_warped_digits(5, 2)[0].pictures.shape
         torch.Size([50, 1, 16, 16])
     """
     images, labels = load_digits(return_X_y=True)
@@ -77,17 +61,17 @@ def warped_digits(
         grey, size=(IMAGE_SIZE - 4, IMAGE_SIZE - 4), mode="bicubic", align_corners=False
     )
     large = functional.pad(large.clamp(0, 1), (2, 2, 2, 2))
-    kept = (labels >= digits.start) & (labels < digits.stop)
-    large, classes = large[kept], torch.as_tensor(labels[kept] - digits.start, dtype=torch.int64)
-    parts = (train_per_class, test_per_class)
+    mask = (labels >= digits.start) & (labels < digits.stop)
+    large, classes = large[mask], torch.as_tensor(labels[mask] - digits.start, dtype=torch.int64)
     halves = []
-    for half, per_class in enumerate(parts):
-        chosen = _originals(classes, half, per_class, seed)
-        halves.append(Pixels(_worn(large[chosen], noise, seed, half), classes[chosen]))
-    return PixelSplit(*halves)
+    for half, per_class in enumerate((train_per_class, test_per_class)):
+        originals = _choose_originals(classes, half, per_class, seed)
+        halves.append(Pictures(_wear(large[originals], noise, seed, half), classes[originals]))
+    train, test = halves
+    return train, test
 
 
-def patterns(
+def make_patterns(
     num_classes: int = 10,
     train_per_class: int = 200,
     test_per_class: int = 100,
@@ -95,7 +79,7 @@ def patterns(
     noise: float = 0.5,
     seed: int = 0,
     size: int = IMAGE_SIZE,
-) -> PixelSplit:
+) -> tuple[Pictures, Pictures]:
     r"""Make coloured images: a class's shifted, mirrored pattern with clutter.
 
     $x = a\,T(p_k) + \beta q + \sigma\varepsilon$ with $T$ a cyclic shift by up to 3 sixteenths of
@@ -111,30 +95,34 @@ def patterns(
         seed: Seed of all draws, the classes' patterns included.
         size: Pixels per side.
 
+    Returns:
+        Training and held-out images.
+
     Example:
-        >>> patterns(3, 5, 2).test.labels.tolist()
+        >>> make_patterns(3, 5, 2)[1].labels.tolist()
         [0, 0, 1, 1, 2, 2]
     """
-    prototypes = _smooth(num_classes, size, generator(seed, 0))
+    prototypes = _draw_smooth(num_classes, size, generator(seed, 0))
     halves = []
     for half, per_class in enumerate((train_per_class, test_per_class)):
         draws = generator(seed, 1 + half)
         labels = torch.arange(num_classes).repeat_interleave(per_class)
         count = len(labels)
         gain = 0.7 + 0.6 * torch.rand(count, 1, 1, 1, generator=draws)
-        image = gain * _moved(prototypes[labels], draws, reach=3 * size // 16)
-        image += clutter * _smooth(count, size, draws)
+        image = gain * _shift_and_mirror(prototypes[labels], draws, reach=3 * size // 16)
+        image += clutter * _draw_smooth(count, size, draws)
         image += noise * torch.randn(image.shape, generator=draws)
         spread = math.sqrt(1.03 + clutter**2 + noise**2)
-        halves.append(Pixels(_eight_bit(0.5 + image / (6 * spread)), labels))
-    return PixelSplit(*halves)
+        halves.append(Pictures(_quantise(0.5 + image / (6 * spread)), labels))
+    train, test = halves
+    return train, test
 
 
 FACTORS = {"orientation": 8, "frequency": 4, "colour": 6}
 """Factors of gratings, with the number of levels of each."""
 
 
-def gratings(
+def make_gratings(
     factors: Sequence[str] = tuple(FACTORS),
     train_per_class: int = 100,
     test_per_class: int = 50,
@@ -142,16 +130,16 @@ def gratings(
     noise: float = 0.5,
     seed: int = 0,
     size: int = IMAGE_SIZE,
-) -> PixelSplit:
+) -> tuple[Pictures, Pictures]:
     r"""Make coloured waves whose class is the level of one factor, or of several together.
 
     $x = a\,c_h\sin\bigl(2\pi f(u\cos\theta + v\sin\theta) + \varphi\bigr) + \beta q +
     \sigma\varepsilon$ with coordinates $u$, $v$ from 0 to 1, a phase $\varphi$ drawn for the
-    sample, and $a$, $q$, $\varepsilon$ as in `patterns`. The orientation $\theta$ has 8 levels from
-    0 to $\pi$; the frequency $f$ has 4, from 1.5 to 4.5 waves a side in equal ratios; the colour
-    $c_h$ has 6, unit vectors without a grey part at angles $h$ from 0 to $\pi$. Each is off its
-    level by up to a quarter of the spacing. Factors that are no part of the class have levels drawn
-    at random for every sample.
+    sample, and $a$, $q$, $\varepsilon$ as in `make_patterns`. The orientation $\theta$ has 8 levels
+    from 0 to $\pi$; the frequency $f$ has 4, from 1.5 to 4.5 waves a side in equal ratios; the
+    colour $c_h$ has 6, unit vectors without a grey part at angles $h$ from 0 to $\pi$. Each is off
+    its level by up to a quarter of the spacing. Factors that are no part of the class have levels
+    drawn at random for every sample.
 
     Args:
         factors: Keys of `FACTORS`; the classes are all combinations of their levels, the last
@@ -163,12 +151,15 @@ def gratings(
         seed: Seed of all draws.
         size: Pixels per side.
 
+    Returns:
+        Training and held-out images.
+
     Raises:
         InputError: If a factor is unknown or named twice, or none is named.
 
     Example:
-        >>> made = gratings(["orientation", "colour"], 2, 1)
-        >>> made.train.images.shape, int(made.train.labels.max())
+        >>> train, test = make_gratings(["orientation", "colour"], 2, 1)
+        >>> train.pictures.shape, int(train.labels.max())
         (torch.Size([96, 3, 16, 16]), 47)
     """
     if not factors or len({*factors}) < len(factors) or not {*factors} <= {*FACTORS}:
@@ -186,15 +177,16 @@ def gratings(
         rest = labels
         for name, count in zip(reversed(factors), reversed(counts), strict=True):
             levels[name], rest = rest % count, rest // count
-        image = _waves(levels, draws, size)
-        image += clutter * _smooth(len(labels), size, draws)
+        image = _draw_waves(levels, draws, size)
+        image += clutter * _draw_smooth(len(labels), size, draws)
         image += noise * torch.randn(image.shape, generator=draws)
         spread = math.sqrt(1.03 / 6 + clutter**2 + noise**2)
-        halves.append(Pixels(_eight_bit(0.5 + image / (6 * spread)), labels))
-    return PixelSplit(*halves)
+        halves.append(Pictures(_quantise(0.5 + image / (6 * spread)), labels))
+    train, test = halves
+    return train, test
 
 
-def _waves(
+def _draw_waves(
     levels: Mapping[str, Int[Tensor, " n"]], draws: torch.Generator, size: int
 ) -> Float[Tensor, "n 3 h w"]:
     """Draw gratings near the given levels of all factors, without clutter and noise."""
@@ -218,28 +210,31 @@ def _waves(
     return colour[:, :, None, None] * wave[:, None]
 
 
-def _originals(
+def _choose_originals(
     classes: Int[Tensor, " m"], half: int, per_class: int, seed: int
 ) -> Int[Tensor, " n"]:
     """Choose the originals of training or held-out images, each about equally often."""
+    # The same stream for both halves: with another, an original could be in both.
     draws = generator(seed, 0)
-    chosen = []
+    originals = []
     for label in range(int(classes.max()) + 1):
         members = (classes == label).nonzero().flatten()
         members = members[torch.randperm(len(members), generator=draws)]
         held_out = round(_TEST_SHARE * len(members))
-        originals = members[:held_out] if half else members[held_out:]
-        chosen.append(originals.repeat(-(-per_class // len(originals)))[:per_class])
-    return torch.cat(chosen)
+        pool = members[:held_out] if half else members[held_out:]
+        originals.append(pool.repeat(-(-per_class // len(pool)))[:per_class])
+    return torch.cat(originals)
 
 
-def _worn(
+def _wear(
     images: Float[Tensor, "n 1 h w"], noise: float, seed: int, half: int
 ) -> UInt8[Tensor, "n 1 h w"]:
     """Bend and fade each image and add noise, with random numbers drawn for the image."""
     draws = generator(seed, 1 + half)
     count, size = len(images), images.shape[-1]
-    grid = functional.affine_grid(_affine(count, draws), list(images.shape), align_corners=False)
+    grid = functional.affine_grid(
+        _draw_affine_maps(count, draws), list(images.shape), align_corners=False
+    )
     bends = 0.08 * torch.randn(count, 2, 4, 4, generator=draws)
     smooth = functional.interpolate(bends, size=(size, size), mode="bicubic", align_corners=False)
     grid = grid + smooth.movedim(1, -1)
@@ -247,10 +242,10 @@ def _worn(
     ink = 0.7 + 0.3 * torch.rand(count, 1, 1, 1, generator=draws)
     # Zero is mapped to a quarter of the range, so that noise without ink is not clipped.
     grey = ink * warped + noise * torch.randn(warped.shape, generator=draws)
-    return _eight_bit(0.25 + 0.5 * grey)
+    return _quantise(0.25 + 0.5 * grey)
 
 
-def _affine(count: int, draws: torch.Generator) -> Float[Tensor, "n 2 3"]:
+def _draw_affine_maps(count: int, draws: torch.Generator) -> Float[Tensor, "n 2 3"]:
     """Draw turns by up to 25 degrees, shears by 0.3, scales by 0.8 to 1.25, shifts by an eighth."""
 
     def uniform(limit: float) -> Float[Tensor, " n"]:
@@ -265,7 +260,7 @@ def _affine(count: int, draws: torch.Generator) -> Float[Tensor, "n 2 3"]:
     return scale[:, None, None] * torch.stack([torch.stack(row, -1) for row in rows], 1)
 
 
-def _smooth(count: int, size: int, draws: torch.Generator) -> Float[Tensor, "n 3 h w"]:
+def _draw_smooth(count: int, size: int, draws: torch.Generator) -> Float[Tensor, "n 3 h w"]:
     """Make random periodic images of unit variance, of waves of at least a quarter of the side."""
     white = torch.randn(count, 3, size, size, generator=draws)
     frequency = torch.fft.fftfreq(size) * size
@@ -275,7 +270,7 @@ def _smooth(count: int, size: int, draws: torch.Generator) -> Float[Tensor, "n 3
     return image / image.std(dim=(1, 2, 3), keepdim=True)
 
 
-def _moved(
+def _shift_and_mirror(
     images: Float[Tensor, "n c h w"], draws: torch.Generator, reach: int
 ) -> Float[Tensor, "n c h w"]:
     """Shift each image cyclically, and mirror half of the images."""
@@ -289,5 +284,5 @@ def _moved(
     return picked.gather(3, columns[:, None, None, :].expand_as(images))
 
 
-def _eight_bit(grey: Float[Tensor, "n c h w"]) -> UInt8[Tensor, "n c h w"]:
+def _quantise(grey: Float[Tensor, "n c h w"]) -> UInt8[Tensor, "n c h w"]:
     return (255 * grey.clamp(0, 1)).round().to(torch.uint8)

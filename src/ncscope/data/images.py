@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import torch
 from jaxtyping import Float, Int, UInt8
@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.utils.data import Dataset
 from torchvision.transforms import v2
 
-from ncscope.data.draws import Draw, seeded
-from ncscope.data.order import balanced_subset
+from ncscope.data.draws import Draw, seed_global_generator
+from ncscope.data.order import draw_balanced_subset
 from ncscope.data.preprocessing import Picture, Preprocessing
 from ncscope.errors import InputError
 
@@ -20,7 +20,7 @@ AccuracyMeasure = Literal["top-1", "mean per class"]
 
 
 @dataclass(frozen=True)
-class LabelledPictures:
+class Pictures:
     """Images before preprocessing.
 
     Attributes:
@@ -36,7 +36,7 @@ class LabelledPictures:
         source = self.pictures
         return source[index] if isinstance(source, Tensor) else source(index)
 
-    def coloured(self, channels: int) -> "LabelledPictures":
+    def convert_channels(self, channels: int) -> "Pictures":
         """Convert the images to one channel (luma) or to three.
 
         Args:
@@ -44,8 +44,23 @@ class LabelledPictures:
         """
         source = self.pictures
         if isinstance(source, Tensor):
-            return replace(self, pictures=_coloured(source, channels))
-        return replace(self, pictures=lambda index: _picture_coloured(source(index), channels))
+            return replace(self, pictures=_convert_pixels(source, channels))
+
+        def read(index: int) -> Picture:
+            picture = source(index)
+            if isinstance(picture, Tensor):
+                return _convert_pixels(picture, channels)
+            return picture.convert("L" if channels == 1 else "RGB")
+
+        return replace(self, pictures=read)
+
+
+class PictureSplit(NamedTuple):
+    """Training and held-out images before preprocessing, and validation images if any."""
+
+    train: Pictures
+    test: Pictures
+    validation: Pictures | None = None
 
 
 class Images(Dataset[Sample]):
@@ -59,7 +74,7 @@ class Images(Dataset[Sample]):
         preprocessing: Preprocessing of the pictures.
     """
 
-    def __init__(self, pictures: LabelledPictures, preprocessing: Preprocessing) -> None:
+    def __init__(self, pictures: Pictures, preprocessing: Preprocessing) -> None:
         self.labels = pictures.labels
         self._pictures, self.preprocessing = pictures, preprocessing
         self._positions: Int[Tensor, " n"] | None = None
@@ -72,59 +87,52 @@ class Images(Dataset[Sample]):
         index = key.image if isinstance(key, Draw) else key
         picture, label = self.picture(index), int(self.labels[index])
         if not isinstance(key, Draw) or not self.preprocessing.random:
-            return self.preprocessing.measured(picture), label
-        with seeded(*key):
-            return self.preprocessing.trained(picture), label
+            return self.preprocessing.prepare_plain(picture), label
+        with seed_global_generator(*key):
+            return self.preprocessing.prepare_random(picture), label
 
     def picture(self, index: int) -> Picture:
         """Return the picture at an index, before preprocessing."""
-        return self._pictures.picture(self._stored_index(index))
-
-    def _stored_index(self, index: int) -> int:
-        return index if self._positions is None else int(self._positions[index])
+        position = index if self._positions is None else int(self._positions[index])
+        return self._pictures.picture(position)
 
     def __getitems__(self, keys: Sequence[int | Draw]) -> list[Sample]:
         """Return a batch of items; much faster for images in memory without augmentation."""
         pixels = self._pictures.pictures
-        drawn = self.preprocessing.random and isinstance(keys[0], Draw)
-        if drawn or not isinstance(pixels, Tensor):
+        is_random = self.preprocessing.random and isinstance(keys[0], Draw)
+        # A random change has its own seed for each image, so images are changed one by one.
+        if is_random or not isinstance(pixels, Tensor):
             return [self[key] for key in keys]
         indices = torch.tensor([key.image if isinstance(key, Draw) else key for key in keys])
-        stored = indices if self._positions is None else self._positions[indices]
-        batch = self.preprocessing.measured(pixels[stored])
+        positions = indices if self._positions is None else self._positions[indices]
+        batch = self.preprocessing.prepare_plain(pixels[positions])
         return list(zip(batch, self.labels[indices].tolist(), strict=True))
 
     def subset(self, indices: Int[Tensor, " m"]) -> "Images":
         """Return the images at these indices, renumbered from 0."""
-        chosen = Images(self._pictures, self.preprocessing)
-        chosen.labels = self.labels[indices]
-        chosen._positions = indices if self._positions is None else self._positions[indices]
-        return chosen
+        part = Images(self._pictures, self.preprocessing)
+        part.labels = self.labels[indices]
+        part._positions = indices if self._positions is None else self._positions[indices]
+        return part
 
-    def balanced(self, size: int, seed: int = 0) -> "Images":
-        """Choose a subset with balanced classes; see `balanced_subset`."""
-        return self.subset(balanced_subset(self.labels, size, seed))
+    def draw_balanced(self, size: int, seed: int = 0) -> "Images":
+        """Choose a subset with balanced classes; see `draw_balanced_subset`."""
+        return self.subset(draw_balanced_subset(self.labels, size, seed))
 
     def through(self, preprocessing: Preprocessing) -> "Images":
         """Return the images with other preprocessing, and with the channels that it needs."""
-        pictures = self._pictures.coloured(len(preprocessing.traits.mean))
-        changed = Images(pictures, preprocessing)
-        changed.labels, changed._positions = self.labels, self._positions
-        return changed
+        pictures = self._pictures.convert_channels(len(preprocessing.traits.mean))
+        images = Images(pictures, preprocessing)
+        images.labels, images._positions = self.labels, self._positions
+        return images
 
 
-def _coloured(pixels: UInt8[Tensor, "*n c h w"], channels: int) -> UInt8[Tensor, "*n c2 h w"]:
+def _convert_pixels(pixels: UInt8[Tensor, "*n c h w"], channels: int) -> UInt8[Tensor, "*n c2 h w"]:
     """Repeat grey images in every channel, or reduce coloured images to their luma."""
     if pixels.shape[-3] == channels:
         return pixels
     grey = pixels if channels > 1 else v2.functional.rgb_to_grayscale(pixels)
     return grey.expand(*grey.shape[:-3], channels, -1, -1)
-
-
-def _picture_coloured(picture: Picture, channels: int) -> Picture:
-    if isinstance(picture, Tensor):
-        return _coloured(picture, channels)
-    return picture.convert("L" if channels == 1 else "RGB")
 
 
 @dataclass(frozen=True)
@@ -149,7 +157,7 @@ class ImageData:
     validation: Images | None = None
     measure: AccuracyMeasure = "top-1"
 
-    def balanced(self, size: int, seed: int) -> "ImageData":
+    def draw_balanced(self, size: int, seed: int) -> "ImageData":
         """Return the set with fewer training images, equally many of each class.
 
         The normalisation still uses the pixels of the whole training set.
@@ -164,7 +172,7 @@ class ImageData:
 
         Example:
             >>> from ncscope.data.catalogue import load
-            >>> load("digits").balanced(1_000, seed=0).train.labels.bincount().tolist()
+            >>> load("digits").draw_balanced(1_000, seed=0).train.labels.bincount().tolist()
             [100, 100, 100, 100, 100, 100, 100, 100, 100, 100]
         """
         classes = self.num_classes
@@ -173,4 +181,4 @@ class ImageData:
             expected = f"a multiple of {classes} up to {largest:,} of {self.name}'s training images"
             fix = "pass such a number, or leave balanced out"
             raise InputError(expected=expected, found=f"{size:,}", fix=fix)
-        return replace(self, train=self.train.balanced(size, seed))
+        return replace(self, train=self.train.draw_balanced(size, seed))

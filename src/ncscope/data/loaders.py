@@ -7,7 +7,9 @@ from ncscope.data.images import Images, Sample
 from ncscope.data.order import EpochBatches, process_share
 
 
-def training_loader(images: Images, batches: EpochBatches, workers: int = 0) -> DataLoader[Sample]:
+def make_training_loader(
+    images: Images, batches: EpochBatches, workers: int = 0
+) -> DataLoader[Sample]:
     """Return a loader of augmented batches; ``batches.begin(epoch, step)`` sets the next epoch.
 
     Pass the loader to Fabric with ``use_distributed_sampler=False``, because the batches are
@@ -23,7 +25,7 @@ def training_loader(images: Images, batches: EpochBatches, workers: int = 0) -> 
         >>> images = load("digits").train
         >>> batches = EpochBatches(len(images), 64, seed=0)
         >>> batches.begin(epoch=7, step=20)
-        >>> len(training_loader(images, batches))
+        >>> len(make_training_loader(images, batches))
         2
     """
     return DataLoader(
@@ -31,11 +33,11 @@ def training_loader(images: Images, batches: EpochBatches, workers: int = 0) -> 
         batch_sampler=batches,
         num_workers=workers,
         persistent_workers=workers > 0,
-        generator=_own_generator(),
+        generator=_make_generator(),
     )
 
 
-def measuring_loader(
+def make_measurement_loader(
     images: Images, batch_size: int, rank: int = 0, world: int = 1, workers: int = 0
 ) -> DataLoader[Sample]:
     """Return a loader of batches without augmentation, in order; processes share the images.
@@ -49,11 +51,11 @@ def measuring_loader(
     """
     share = process_share(len(images), rank, world)
     return DataLoader(
-        images, batch_size, sampler=share, num_workers=workers, generator=_own_generator()
+        images, batch_size, sampler=share, num_workers=workers, generator=_make_generator()
     )
 
 
-def _own_generator() -> torch.Generator:
+def _make_generator() -> torch.Generator:
     """Return a generator for a loader, which otherwise draws a seed from the global generator.
 
     The randomness of the network, such as dropout, would then depend on the number of passes over

@@ -117,7 +117,7 @@ def check_shares(counts: Mapping[str, int], world: int) -> None:
             raise InputError(expected=expected, found=f"{count:,}", fix=fix)
 
 
-def balanced_subset(labels: Int[Tensor, " n"], size: int, seed: int) -> Int[Tensor, " size"]:
+def draw_balanced_subset(labels: Int[Tensor, " n"], size: int, seed: int) -> Int[Tensor, " size"]:
     """Draw a random subset with classes as equal as possible; return its indices, ascending.
 
     Classes too small for an equal share are taken completely, and the others share the rest
@@ -133,7 +133,7 @@ def balanced_subset(labels: Int[Tensor, " n"], size: int, seed: int) -> Int[Tens
 
     Example:
         >>> labels = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 1, 2])
-        >>> labels[balanced_subset(labels, 5, seed=0)].tolist()
+        >>> labels[draw_balanced_subset(labels, 5, seed=0)].tolist()
         [0, 0, 1, 1, 2]
     """
     if not 1 <= size <= len(labels):
@@ -150,6 +150,7 @@ def balanced_subset(labels: Int[Tensor, " n"], size: int, seed: int) -> Int[Tens
 
 def _quotas(available: Int[Tensor, " k"], size: int, draws: torch.Generator) -> Int[Tensor, " k"]:
     """Return the number of samples of each class: one level for all classes that reach it."""
+    # Bisection for the highest level at which all classes together give no more than the size.
     low, high = 0, size
     while low < high:
         level = (low + high + 1) // 2

@@ -75,46 +75,43 @@ class Preprocessing:
     """
 
     def __init__(self, traits: Traits, augmentation: Augmentation = "none") -> None:
+        if augmentation not in AUGMENTATIONS:
+            found, fix = repr(augmentation), f"pass one of {', '.join(AUGMENTATIONS)}"
+            raise InputError(expected="a known augmentation", found=found, fix=fix)
+        if augmentation.endswith("crop-flip") and not traits.mirrored:
+            fix = "pass crop, which shifts and does not mirror"
+            expected = "an augmentation that keeps the labels"
+            found = f"{augmentation} for images that lose their label when mirrored"
+            raise InputError(expected=expected, found=found, fix=fix)
+        if augmentation.startswith("reflect") and traits.native is None:
+            found = f"{augmentation} for photographs of all sizes"
+            expected = "an augmentation for photographs"
+            raise InputError(expected=expected, found=found, fix="pass crop-flip")
         self.traits, self.random = traits, augmentation != "none"
         self._mean = 255 * torch.tensor(traits.mean)[:, None, None]
         self._deviation = 255 * torch.tensor(traits.deviation)[:, None, None]
-        self._unchanged = _unchanged(traits)
-        _check(traits, augmentation)
-        self._changed = _changed(traits, augmentation) if self.random else self._unchanged
+        self._plain = self._random = _build_plain_steps(traits)
+        if self.random:
+            self._random = _build_random_steps(traits, augmentation)
         erasing = augmentation == "autoaugment-erasing"
         self._erase = v2.RandomErasing(p=0.25, value="random") if erasing else None
 
-    def measured(self, picture: Picture) -> Float[Tensor, "*n c h w"]:
+    def prepare_plain(self, picture: Picture) -> Float[Tensor, "*n c h w"]:
         """Return the input without augmentation; a tensor may hold several images."""
-        return self.normalised(self._unchanged(picture))
+        return self.normalise(self._plain(picture))
 
-    def trained(self, picture: Picture) -> Float[Tensor, "c h w"]:
+    def prepare_random(self, picture: Picture) -> Float[Tensor, "c h w"]:
         """Return the input with augmentation, drawn from torch's global generator."""
-        image = self.normalised(self._changed(picture))
+        image = self.normalise(self._random(picture))
         return image if self._erase is None else self._erase(image)
 
-    def normalised(self, picture: Picture | Float[Tensor, "*n c h w"]) -> Float[Tensor, "*n c h w"]:
+    def normalise(self, picture: Picture | Float[Tensor, "*n c h w"]) -> Float[Tensor, "*n c h w"]:
         """Shift and scale pixels from 0 to 255 by channel."""
         pixels = picture if isinstance(picture, Tensor) else v2.functional.pil_to_tensor(picture)
         return (pixels.float() - self._mean) / self._deviation
 
 
-def _check(traits: Traits, augmentation: Augmentation) -> None:
-    if augmentation not in AUGMENTATIONS:
-        found, fix = repr(augmentation), f"pass one of {', '.join(AUGMENTATIONS)}"
-        raise InputError(expected="a known augmentation", found=found, fix=fix)
-    if augmentation.endswith("crop-flip") and not traits.mirrored:
-        fix = "pass crop, which shifts and does not mirror"
-        expected = "an augmentation that keeps the labels"
-        found = f"{augmentation} for images that lose their label when mirrored"
-        raise InputError(expected=expected, found=found, fix=fix)
-    if augmentation.startswith("reflect") and traits.native is None:
-        found = f"{augmentation} for photographs of all sizes"
-        expected = "an augmentation for photographs"
-        raise InputError(expected=expected, found=found, fix="pass crop-flip")
-
-
-def _unchanged(traits: Traits) -> Steps:
+def _build_plain_steps(traits: Traits) -> Steps:
     size, native = traits.size, traits.native
     if native is None:
         return v2.Compose([v2.Resize(size * 256 // 224), v2.CenterCrop(size)])
@@ -127,14 +124,15 @@ def _unchanged(traits: Traits) -> Steps:
     return v2.Pad([before, before, after, after])
 
 
-def _changed(traits: Traits, augmentation: Augmentation) -> Steps:
+def _build_random_steps(traits: Traits, augmentation: Augmentation) -> Steps:
     steps: list[Steps] = []
     if traits.native is None:
         steps.append(v2.RandomResizedCrop(traits.size))
     else:
         fill = "reflect" if augmentation.startswith("reflect") else "constant"
         crop = v2.RandomCrop(traits.size, padding=traits.size // 8, padding_mode=fill)
-        steps += [_unchanged(traits), crop]
+        steps += [_build_plain_steps(traits), crop]
+    # AutoAugment itself never mirrors, so it serves sets of digits too.
     if traits.mirrored and augmentation != "crop":
         steps.append(v2.RandomHorizontalFlip())
     if augmentation.startswith("autoaugment"):

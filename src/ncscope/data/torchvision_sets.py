@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from scipy.io.matlab import MatReadError
 from torchvision import datasets
 
 from ncscope.data.folders import load_picture
-from ncscope.data.images import LabelledPictures
+from ncscope.data.images import Pictures, PictureSplit
 from ncscope.errors import InputError
 
 _BROKEN = (
@@ -34,18 +34,10 @@ _BROKEN = (
 )
 
 
-class PictureSplit(NamedTuple):
-    """Training and held-out images before preprocessing, and validation images if any."""
-
-    train: LabelledPictures
-    test: LabelledPictures
-    validation: LabelledPictures | None = None
-
-
-def in_memory(pixels: Any, labels: Any) -> LabelledPictures:
+def _hold_in_memory(pixels: Any, labels: Any) -> Pictures:
     """Return pictures from an array n x c x h x w of 8-bit pixels."""
     images = torch.as_tensor(np.ascontiguousarray(pixels), dtype=torch.uint8)
-    return LabelledPictures(images, torch.as_tensor(labels, dtype=torch.int64))
+    return Pictures(images, torch.as_tensor(labels, dtype=torch.int64))
 
 
 def read_mnist(folder: Path, download: bool) -> PictureSplit:
@@ -72,9 +64,9 @@ def read_svhn(folder: Path, download: bool) -> PictureSplit:
     """Read SVHN's cropped digits, without the extra set, from ``{train,test}_32x32.mat``."""
     files = [folder / datasets.SVHN.split_list[part][1] for part in ("train", "test")]
     require("SVHN", files, folder, download)
-    with explained("SVHN", folder, download):
+    with explain_errors("SVHN", folder, download):
         parts = [datasets.SVHN(folder, split=part, download=download) for part in ("train", "test")]
-    return PictureSplit(*(in_memory(part.data, part.labels) for part in parts))
+    return PictureSplit(*(_hold_in_memory(part.data, part.labels) for part in parts))
 
 
 def read_stl10(folder: Path, download: bool) -> PictureSplit:
@@ -82,16 +74,16 @@ def read_stl10(folder: Path, download: bool) -> PictureSplit:
     kind = datasets.STL10
     names = [name for name, _ in kind.train_list + kind.test_list]
     require("STL-10", [folder / kind.base_folder / name for name in names], folder, download)
-    with explained("STL-10", folder, download):
+    with explain_errors("STL-10", folder, download):
         parts = [kind(folder, split=part, download=download) for part in ("train", "test")]
-    return PictureSplit(*(in_memory(part.data, part.labels) for part in parts))
+    return PictureSplit(*(_hold_in_memory(part.data, part.labels) for part in parts))
 
 
 def read_stl10_unlabelled(folder: Path, download: bool) -> torch.Tensor:
     """Read STL-10's 100,000 images without labels, n x 3 x 96 x 96 pixels of 8 bits."""
     kind = datasets.STL10
     require("STL-10", [folder / kind.base_folder / kind.train_list[-1][0]], folder, download)
-    with explained("STL-10", folder, download):
+    with explain_errors("STL-10", folder, download):
         part = kind(folder, split="unlabeled", download=download)
     return torch.as_tensor(part.data)
 
@@ -117,24 +109,23 @@ def read_imagenet(folder: Path, download: bool) -> PictureSplit:
         expected = "the same class folders in train and val"
         found = f"{len(odd)} in one only, {odd[0]} the first"
         raise InputError(expected=expected, found=found, fix="move or remove them")
-    return PictureSplit(_photographs(train), _photographs(test))
+    return PictureSplit(_open_photographs(train), _open_photographs(test))
 
 
-def _photographs(files: datasets.ImageFolder) -> LabelledPictures:
-    def picture(index: int) -> Any:
-        return load_picture(files, index)
-
-    return LabelledPictures(picture, torch.as_tensor(files.targets, dtype=torch.int64))
+def _open_photographs(files: datasets.ImageFolder) -> Pictures:
+    return Pictures(
+        lambda index: load_picture(files, index), torch.as_tensor(files.targets, dtype=torch.int64)
+    )
 
 
 def _read_cifar(kind: Any, folder: Path, download: bool) -> PictureSplit:
     name = kind.__name__
     files = [file for file, _ in kind.train_list + kind.test_list] + [kind.meta["filename"]]
     require(name, [folder / kind.base_folder / file for file in files], folder, download)
-    with explained(name, folder, download):
+    with explain_errors(name, folder, download):
         parts = [kind(folder, train=train, download=download) for train in (True, False)]
     return PictureSplit(
-        *(in_memory(part.data.transpose(0, 3, 1, 2), part.targets) for part in parts)
+        *(_hold_in_memory(part.data.transpose(0, 3, 1, 2), part.targets) for part in parts)
     )
 
 
@@ -144,9 +135,9 @@ def _read_idx(kind: Any, folder: Path, download: bool) -> PictureSplit:
     plain = [file.with_suffix("") for file in packed]
     files = [a if a.exists() else b for a, b in zip(plain, packed, strict=True)]
     require(name, files, folder, download)
-    with explained(name, folder, download), _unpacked(files, folder, name) as root:
+    with explain_errors(name, folder, download), _unpack(files, folder, name) as root:
         parts = [kind(root, train=train, download=download) for train in (True, False)]
-    return PictureSplit(*(in_memory(part.data[:, None], part.targets) for part in parts))
+    return PictureSplit(*(_hold_in_memory(part.data[:, None], part.targets) for part in parts))
 
 
 _LARGEST = 2**26
@@ -154,7 +145,7 @@ _LARGEST = 2**26
 
 
 @contextmanager
-def _unpacked(files: list[Path], folder: Path, name: str) -> Iterator[Path]:
+def _unpack(files: list[Path], folder: Path, name: str) -> Iterator[Path]:
     """Yield a root with the files unpacked: the folder itself, or a temporary copy."""
     if not all(file.exists() for file in files) or all(file.suffix != ".gz" for file in files):
         yield folder
@@ -202,7 +193,7 @@ _LOCK = ".download.lock"
 
 
 @contextmanager
-def explained(name: str, folder: Path, download: bool) -> Iterator[None]:
+def explain_errors(name: str, folder: Path, download: bool) -> Iterator[None]:
     """Re-raise torchvision's errors about broken files or a download as InputError.
 
     One process at a time downloads into a folder; a process that has waited finds the files there.
@@ -212,8 +203,16 @@ def explained(name: str, folder: Path, download: bool) -> Iterator[None]:
         folder: Folder of the data sets.
         download: Downloading is allowed if True.
     """
+    lock: AbstractContextManager[Any] = nullcontext()
+    if download:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / _LOCK
+        # Without permission to write, no lock: the folder may be complete, and reading is enough.
+        # The system releases the lock if the process dies.
+        if os.access(file if file.exists() else folder, os.W_OK):
+            lock = FileLock(file)
     try:
-        with _alone_in(folder) if download else nullcontext():
+        with lock:
             yield
     except _BROKEN as error:
         expected = (
@@ -222,12 +221,3 @@ def explained(name: str, folder: Path, download: bool) -> Iterator[None]:
         fix = "put its files there by hand" if download else "delete them and pass --download"
         found = f"{type(error).__name__} in {folder.absolute()}: {' '.join(str(error).split())}"
         raise InputError(expected=expected, found=found, fix=fix) from error
-
-
-def _alone_in(folder: Path) -> AbstractContextManager[Any]:
-    """Return a lock on the folder, which the system releases if the process dies."""
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = folder / _LOCK
-    # Without permission to write, no lock: the folder may be complete, and reading is enough.
-    ours = os.access(lock if lock.exists() else folder, os.W_OK)
-    return FileLock(lock) if ours else nullcontext()

@@ -4,25 +4,26 @@ import sys
 import weakref
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Unpack
 
 from torch import Tensor, nn
 
 from ncscope.api.history import History
 from ncscope.arguments import check_arguments
-from ncscope.errors import InputError, missing_library
+from ncscope.errors import InputError, library_error
 from ncscope.integrations.recording import OnError, Recorder, Reference
-from ncscope.measurement.naming import Logged
-from ncscope.measurement.records import ProbeRecord
+from ncscope.measurement.naming import LogChoice
+from ncscope.measurement.options import OptionFields, Options
+from ncscope.measurement.records import ModelRecord
 from ncscope.measurement.watching import Watch
-from ncscope.models.measuring import kept_random_states
-from ncscope.models.wrappers import unwrapped
+from ncscope.models.evaluation_mode import restore_random_states
+from ncscope.models.wrappers import unwrap
 
 try:
     from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
     from transformers.trainer_callback import CallbackHandler
 except ModuleNotFoundError as error:
-    raise ImportError(str(missing_library("transformers"))) from error
+    raise ImportError(str(library_error("transformers"))) from error
 
 
 class NeuralCollapseTrainerCallback(TrainerCallback):
@@ -50,9 +51,6 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
 
     Args:
         labels: Name of the model's argument for the labels.
-        pool: Average feature maps over space and sequences over tokens if True, flatten both if
-            False. By default, sequences with an attention mask are averaged over the tokens that
-            the mask keeps, and everything else is flattened, as in `measure_model`.
         prefix: Namespace of the metrics in the log; empty for none.
         log: ``"headline"`` for ``nc1``, ``cdnv``, ``vci``, ``nc2_etf``, ``nc3_self_duality``,
             ``nc4_disagreement`` and ``mir_centered`` of the head's features, and ``pfc1``, ``pfc2``
@@ -67,9 +65,10 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
             evaluation, in all processes.
         save: File in which the history is written at the end of the training, for example
             ``"run.html"``; see `History.save`.
-        options: Other fields of `ProbeOptions`, such as ``layers``, ``groups``, ``baseline``,
-            ``uncertainty`` and ``group``, as for `measure_model`; not the uniform prior, whose
-            class counts hold for one split.
+        options: What to measure, and how, as for `measure_model`; not the uniform prior, whose
+            class counts hold for one split. None for the defaults.
+        fields: Fields of `Options`, such as ``layers``, ``groups`` or ``uncertainty``; they replace
+            those of ``options``.
 
     Attributes:
         latest: Last record of each prefix, with notes and spectra.
@@ -86,13 +85,13 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
         self,
         *,
         labels: str = "labels",
-        pool: bool | None = None,
         prefix: str = "nc",
-        log: Logged = "headline",
+        log: LogChoice = "headline",
         reference: Reference = None,
         on_error: OnError = "warn",
         save: str | Path | None = None,
-        **options: Any,
+        options: Options | None = None,
+        **fields: Unpack[OptionFields],
     ) -> None:
         self.labels = labels
         self._recorder = Recorder(
@@ -101,19 +100,19 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
             reference=reference,
             on_error=on_error,
             save=save,
-            pool=pool,
-            **options,
+            options=options,
+            **fields,
         )
         self._model: nn.Module | None = None
         self._watch: Watch | None = None
-        self._begins: Any = None
+        self._pre_hook: Any = None
         self._handler: CallbackHandler | None = None
-        self._given: Tensor | None = None
-        self._beginning = self._missed = False
+        self._batch_labels: Tensor | None = None
+        self._is_tracing = self._is_late = False
         self._loader: object = None
 
     @property
-    def latest(self) -> dict[str, ProbeRecord]:
+    def latest(self) -> dict[str, ModelRecord]:
         """Return the last record of each prefix."""
         return self._recorder.latest
 
@@ -148,19 +147,21 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
 
         An evaluation that was interrupted leaves its samples behind, and no event reports it.
         """
-        if self._recorder.ended:
+        if self._recorder.has_ended:
             return
-        attached = self._watch is not None
-        if not attached:
+        was_attached = self._watch is not None
+        if not was_attached:
             self._follow(kwargs["model"])
         assert self._watch is not None
+        # No event marks the beginning of an evaluation; another loader does.
         if kwargs["eval_dataloader"] is not self._loader:
             self._watch.forget()
-            self._loader, self._missed = kwargs["eval_dataloader"], not attached
-        if self._given is not None:
-            self._recorder.locally(self._add)
-            self._watch.detach()
-            self._given = None
+            self._loader, self._is_late = kwargs["eval_dataloader"], not was_attached
+        watch, labels = self._watch, self._batch_labels
+        if labels is not None:
+            self._recorder.run_locally(lambda: watch.labels(labels))
+            watch.detach()
+            self._batch_labels = None
 
     def on_predict(
         self,
@@ -171,7 +172,7 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
         **kwargs: Any,
     ) -> None:
         """Drop the samples: a prediction is not an evaluation."""
-        self._missed = False
+        self._is_late = False
         if self._watch is not None:
             self._watch.forget()
 
@@ -182,39 +183,42 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
         self._loader = None
         metrics: dict[str, float] = kwargs["metrics"]
         prefix = next(key for key in metrics if key.endswith("_runtime")).removesuffix("_runtime")
-        if self._missed and self._watch is not None:
-            self._missed = False
+        if self._is_late and self._watch is not None:
+            self._is_late = False
             self._watch.forget()
-            self._recorder.warn_once_in_all(
+            self._recorder.warn_once(
                 f"the evaluation {prefix!r} was not measured: the callback was added after the "
                 "trainer was made; pass it as Trainer(callbacks=[...])"
             )
             return
-        self._recorder.together(lambda: self._measure(state.global_step, prefix))
+        to_log: dict[str, float] = {}
 
-        named: dict[str, float] = {}
-        self._recorder.together(
-            lambda: named.update(self._recorder.named(prefix, f"{prefix}_", metrics))
+        def measure() -> None:
+            assert self._watch is not None
+            if not self._watch.has_samples():
+                raise InputError(
+                    expected=f"{self.labels!r} among the inputs of the model",
+                    found="none in the whole evaluation",
+                    fix="evaluate with labels, and leave the loss to the model, without smoothing",
+                )
+            self._watch.reference = self._recorder.reference_for(prefix)
+            self._recorder.add(self._watch.measure(), state.global_step, prefix)
+
+        self._recorder.run_in_all(measure)
+        # An action of its own: a process that fails in the first must not leave the others waiting
+        # for its names.
+        self._recorder.run_in_all(
+            lambda: to_log.update(self._recorder.name_metrics(prefix, f"{prefix}_", metrics))
         )
-        if self._recorder.ended:
+        if self._recorder.has_ended:
             self._leave()
             return
+        # The default objective of a search is the sum of all metrics, ours among them.
         if not state.is_hyper_param_search:
-            metrics.update(named)
-        # Not an action of the recorder, which would keep errors of the user's callbacks.
-        with kept_random_states():
-            self._log(named, args, state, control)
-
-    def _measure(self, step: int, prefix: str) -> None:
-        assert self._watch is not None
-        if not self._watch.counted_anywhere():
-            raise InputError(
-                expected=f"{self.labels!r} among the inputs of the model",
-                found="none in the whole evaluation",
-                fix="evaluate with labels, and leave the loss to the model, without smoothing",
-            )
-        self._watch.reference = self._recorder.reference(prefix)
-        self._recorder.add(self._watch.probed(), step, prefix)
+            metrics.update(to_log)
+        # Not an action of the recorder, which would swallow errors of the user's callbacks.
+        with restore_random_states():
+            self._log(to_log, args, state, control)
 
     def _log(
         self,
@@ -231,26 +235,22 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
 
     def _follow(self, model: nn.Module | None) -> None:
         self._leave()
-        self._handler = _calling_handler()
-        if model is None or self._recorder.ended:
+        self._handler = _find_handler()
+        if model is None or self._recorder.has_ended:
             return
-        self._model = unwrapped(model)
+        self._model = unwrap(model)
         self._watch = Watch(self._model, self._recorder.options)
         hook = _PassHook(self)
-        self._begins = self._model.register_forward_pre_hook(hook, with_kwargs=True)
+        self._pre_hook = self._model.register_forward_pre_hook(hook, with_kwargs=True)
 
     def _leave(self) -> None:
         """Remove the hooks from the model."""
-        if self._begins is not None:
-            self._begins.remove()
+        if self._pre_hook is not None:
+            self._pre_hook.remove()
         if self._watch is not None:
             self._watch.detach()
             self._watch.forget()
-        self._model, self._watch, self._begins, self._given = None, None, None, None
-
-    def _add(self) -> None:
-        assert self._watch is not None
-        self._watch.labels(self._given)
+        self._model = self._watch = self._pre_hook = self._batch_labels = None
 
     def pass_begins(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Attach to a pass in evaluation mode with labels, except the pass that finds the head.
@@ -258,17 +258,19 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
         No event reports the beginning of an evaluation. A pass outside of evaluations is therefore
         recorded too; no prediction step follows it, and the next pass replaces its features.
         """
-        added = self._handler is None or self in self._handler.callbacks
-        given = kwargs.get(self.labels)
-        if module is not self._model or module.training or not added or given is None:
+        # A callback that was removed from the trainer gets no events: nothing would be measured.
+        is_added = self._handler is None or self in self._handler.callbacks
+        labels = kwargs.get(self.labels)
+        if module is not self._model or module.training or not is_added or labels is None:
             return
-        if self._beginning or self._watch is None or self._recorder.ended:
+        # The trace below runs the model, and the hook of this very pass would start it again.
+        if self._is_tracing or self._watch is None or self._recorder.has_ended:
             return
-        if self._given is None:  # otherwise the watch is attached already
-            self._beginning, watch = True, self._watch
-            self._recorder.locally(lambda: watch.begin(module, args, kwargs))
-            self._beginning = False
-        self._given = given
+        if self._batch_labels is None:  # otherwise the watch is attached already
+            self._is_tracing, watch = True, self._watch
+            self._recorder.run_locally(lambda: watch.begin(module, args, kwargs))
+            self._is_tracing = False
+        self._batch_labels = labels
 
 
 class _PassHook:
@@ -297,7 +299,7 @@ class _PassHook:
         """Take the place of the hook in a copy of the model."""
 
 
-def _calling_handler() -> CallbackHandler | None:
+def _find_handler() -> CallbackHandler | None:
     """Return the trainer's handler of callbacks, which calls the event that runs now.
 
     Transformers hands its callbacks everything but this handler, which alone reaches the callbacks

@@ -1,37 +1,36 @@
 """Measurement of neural collapse during a run of Lightning's trainer."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
+import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, IterableDataset
 
 from ncscope.api.history import History
 from ncscope.arguments import Count, Size, check_arguments
-from ncscope.errors import InputError, missing_library
+from ncscope.errors import InputError, library_error
 from ncscope.integrations.recording import OnError, Recorder, Reference
 from ncscope.measurement.batches import split
-from ncscope.measurement.evaluation import Probed
-from ncscope.measurement.model import probe_model
-from ncscope.measurement.naming import Logged
-from ncscope.measurement.records import ProbeRecord
+from ncscope.measurement.model import measure_layers
+from ncscope.measurement.naming import LogChoice
+from ncscope.measurement.options import OptionFields, Options
+from ncscope.measurement.records import ModelRecord
 from ncscope.measurement.watching import Watch
-from ncscope.models.layers import named_layer
-from ncscope.models.measuring import uncompiled
-from ncscope.models.wrappers import unwrapped
+from ncscope.models.evaluation_mode import disable_compilation
+from ncscope.models.layers import find_layer
+from ncscope.models.wrappers import unwrap
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
     from lightning.pytorch.trainer.states import TrainerFn
     from lightning.pytorch.utilities import CombinedLoader
-
-    from ncscope.integrations.lightning_loaders import can_be_read_again, generators_kept
-    from ncscope.integrations.lightning_log import log_apart, names_of_others
 except ModuleNotFoundError as error:
-    raise ImportError(str(missing_library("lightning"))) from error
+    raise ImportError(str(library_error("lightning"))) from error
 
 
 class NeuralCollapseCallback(Callback):
@@ -94,9 +93,10 @@ class NeuralCollapseCallback(Callback):
             sanity check or of an epoch, in all processes.
         save: File in which the history is written at the end of the run, for example
             ``"run.html"``; see `History.save`.
-        options: Fields of `ProbeOptions`, such as ``layers``, ``groups``, ``baseline``,
-            ``uncertainty`` and ``group``, as for `measure_model`; not the uniform prior, whose
-            class counts hold for one split.
+        options: What to measure, and how, as for `measure_model`; not the uniform prior, whose
+            class counts hold for one split. None for the defaults.
+        fields: Fields of `Options`, such as ``layers``, ``groups`` or ``uncertainty``; they replace
+            those of ``options``.
 
     Attributes:
         latest: Last record of ``"train"`` and of ``"val"``, with notes and spectra.
@@ -119,27 +119,34 @@ class NeuralCollapseCallback(Callback):
         dataloader_idx: Count = 0,
         split_batch: Callable[[Any], tuple[Any, Tensor]] | None = None,
         prefix: str = "nc",
-        log: Logged = "headline",
+        log: LogChoice = "headline",
         reference: Reference = None,
         on_error: OnError = "warn",
         save: str | Path | None = None,
-        **options: Any,
+        options: Options | None = None,
+        **fields: Unpack[OptionFields],
     ) -> None:
         self.network, self.train, self.validation = network, train, validation
         self.every_n_epochs, self.dataloader_idx = every_n_epochs, dataloader_idx
         self.split_batch = split_batch
         self._recorder = Recorder(
-            prefix=prefix, log=log, reference=reference, on_error=on_error, save=save, **options
+            prefix=prefix,
+            log=log,
+            reference=reference,
+            on_error=on_error,
+            save=save,
+            options=options,
+            **fields,
         )
-        self._train_first = reference == "train"
+        self._measures_train_first = reference == "train"
         self._watches: dict[str, Watch] = {}
         self._step = ExitStack()
         self._users_names: set[str] = set()
         self._batches = 0
-        self._measured_at: int | None = None
+        self._step_of_train: int | None = None
 
     @property
-    def latest(self) -> dict[str, ProbeRecord]:
+    def latest(self) -> dict[str, ModelRecord]:
         """Return the last record of each split."""
         return self._recorder.latest
 
@@ -153,16 +160,16 @@ class NeuralCollapseCallback(Callback):
         if stage == "fit":
             self._recorder.begin_run()
             self._users_names.clear()
-            self._batches, self._measured_at = 0, None
+            self._batches, self._step_of_train = 0, None
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Measure the training set first if its class means are the reference."""
-        if not self._validates(trainer) or trainer.sanity_checking:
+        if not self._watches_validation(trainer) or trainer.sanity_checking:
             return
-        fitting = trainer.state.fn == TrainerFn.FITTING
+        in_fit = trainer.state.fn == TrainerFn.FITTING
         # Within an epoch, a second pass over the loader could disturb the first one.
-        ends = fitting and trainer.fit_loop.epoch_loop.batch_progress.is_last_batch
-        if self._train_first and self.train is not None and ends:
+        ends = in_fit and trainer.fit_loop.epoch_loop.batch_progress.is_last_batch
+        if self._measures_train_first and self.train is not None and ends:
             self._measure_train(trainer, pl_module)
 
     def on_validation_batch_start(
@@ -174,8 +181,8 @@ class NeuralCollapseCallback(Callback):
         dataloader_idx: int = 0,
     ) -> None:
         """Record the pass of the validation step."""
-        if self._validates(trainer) and dataloader_idx == self.dataloader_idx:
-            self._recorder.locally(lambda: self._attach(trainer, pl_module, "val"))
+        if self._watches_validation(trainer) and dataloader_idx == self.dataloader_idx:
+            self._recorder.run_locally(lambda: self._attach(trainer, pl_module, "val"))
 
     def on_validation_batch_end(
         self,
@@ -187,20 +194,20 @@ class NeuralCollapseCallback(Callback):
         dataloader_idx: int = 0,
     ) -> None:
         """Add the samples of the batch."""
-        if self._validates(trainer) and dataloader_idx == self.dataloader_idx:
-            self._recorder.locally(lambda: self._add(pl_module, batch, "val"))
+        if self._watches_validation(trainer) and dataloader_idx == self.dataloader_idx:
+            self._recorder.run_locally(lambda: self._add(pl_module, batch, "val"))
             self._detach()
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Measure the samples added, and log the metrics; report errors in the sanity check."""
-        if not self._validates(trainer):
+        if not self._watches_validation(trainer):
             return
         if trainer.sanity_checking:
-            self._recorder.together()
+            self._recorder.run_in_all()
             for watch in self._watches.values():
                 watch.restart()
         else:
-            self._recorder.together(lambda: self._measure_steps(trainer, pl_module, "val"))
+            self._recorder.run_in_all(lambda: self._measure_watched(trainer, pl_module, "val"))
             self._log(trainer, pl_module, "val")
         self._clean_after_error()
 
@@ -216,8 +223,8 @@ class NeuralCollapseCallback(Callback):
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """Record the pass of the training step."""
-        if self._watches_step(trainer):
-            self._recorder.locally(lambda: self._attach(trainer, pl_module, "train"))
+        if self._watches_training(trainer):
+            self._recorder.run_locally(lambda: self._attach(trainer, pl_module, "train"))
 
     def on_train_batch_end(
         self,
@@ -229,24 +236,25 @@ class NeuralCollapseCallback(Callback):
     ) -> None:
         """Add the samples of the batch."""
         self._batches += 1
-        if self._watches_step(trainer):
-            self._recorder.locally(lambda: self._add(pl_module, batch, "train"))
+        if self._watches_training(trainer):
+            self._recorder.run_locally(lambda: self._add(pl_module, batch, "train"))
             self._detach()
-            if not self._watches_step(trainer):  # the first step was watched for the network alone
+            # The first step is watched in any case, to learn what the steps call.
+            if not self._watches_training(trainer):
                 self._watches["train"].forget()
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Measure the samples added, or the training set, and log the metrics."""
-        if self.train is None or not self._due(trainer):
+        if self.train is None or not self._is_due(trainer):
             return
-        if self._measured_at != trainer.global_step:
+        if self._step_of_train != trainer.global_step:
             self._measure_train(trainer, pl_module)
         self._log(trainer, pl_module, "train")
         self._clean_after_error()
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Warn of names that the module has logged after the last measurement."""
-        self._recorder.together(lambda: self._recorder.leave_out_logged(names_of_others(trainer)))
+        self._recorder.run_in_all(lambda: self._recorder.leave_out_logged(names_of_others(trainer)))
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Remove the hooks from the model, and write the history."""
@@ -259,96 +267,101 @@ class NeuralCollapseCallback(Callback):
         """Remove the hooks from the model, and write the history."""
         self.teardown(trainer, pl_module, "exception")
 
-    def _due(self, trainer: Trainer) -> bool:
-        if trainer.sanity_checking or self._recorder.ended:
+    def _is_due(self, trainer: Trainer) -> bool:
+        if trainer.sanity_checking or self._recorder.has_ended:
             return False
         epoch = trainer.current_epoch + 1
         last = epoch == trainer.max_epochs
         in_run = trainer.state.fn == TrainerFn.FITTING
         return not in_run or last or epoch % self.every_n_epochs == 0
 
-    def _validates(self, trainer: Trainer) -> bool:
+    def _watches_validation(self, trainer: Trainer) -> bool:
         """Return whether validation steps are watched now."""
-        checking = trainer.sanity_checking and not self._recorder.ended
-        return self.validation and (checking or self._due(trainer))
+        is_checked = trainer.sanity_checking and not self._recorder.has_ended
+        return self.validation and (is_checked or self._is_due(trainer))
 
-    def _watches_step(self, trainer: Trainer) -> bool:
+    def _watches_training(self, trainer: Trainer) -> bool:
         """Return whether training steps are watched now.
 
         Before an additional pass, a step is watched too if it is unknown what the steps call.
         """
-        if self.train is None or not self._due(trainer):
+        if self.train is None or not self._is_due(trainer):
             return False
-        return self._needs_steps(trainer) or self._called_whole() is None
+        return self._needs_steps(trainer) or self._steps_call_whole() is None
 
     def _needs_steps(self, trainer: Trainer) -> bool:
         """Return whether this process has to measure the training set in the training steps."""
-        if self.train == "steps" or self._called_whole() is False:
+        if self.train == "steps" or self._steps_call_whole() is False:
             return True
         return not can_be_read_again(trainer.train_dataloader)
 
-    def _called_whole(self) -> bool | None:
+    def _steps_call_whole(self) -> bool | None:
         """Return whether the steps call the whole network; None as long as this is unknown."""
-        known = [watch.called_whole for watch in self._watches.values()]
-        return next((whole for whole in known if whole is not None), None)
+        answers = [watch.calls_model for watch in self._watches.values()]
+        return next((whole for whole in answers if whole is not None), None)
 
     def _attach(self, trainer: Trainer, pl_module: LightningModule, split_name: str) -> None:
-        self._step.enter_context(uncompiled(pl_module))
+        self._step.enter_context(disable_compilation(pl_module))
         self._watch(trainer, pl_module, split_name).attach()
 
     def _add(self, pl_module: LightningModule, batch: Any, split_name: str) -> None:
-        self._watches[split_name].labels(self._split(pl_module, batch)[1])
+        self._watches[split_name].labels(self._split_labels(pl_module, batch)[1])
 
     def _detach(self) -> None:
         for watch in self._watches.values():
             watch.detach()
         self._step.close()
 
-    def _measure_steps(self, trainer: Trainer, pl_module: LightningModule, split_name: str) -> None:
+    def _measure_watched(
+        self, trainer: Trainer, pl_module: LightningModule, split_name: str
+    ) -> None:
+        """Measure the samples of the steps that were watched."""
         watch = self._watch(trainer, pl_module, split_name)
-        watch.reference = self._recorder.reference(split_name)
-        probed = watch.probed()
+        watch.reference = self._recorder.reference_for(split_name)
+        result = watch.measure()
         if split_name == "train":
-            probed = _with_warning(probed, _IN_STEPS)
-        self._recorder.add(probed, trainer.global_step, split_name)
+            *before, last = result.record.layers
+            last = replace(last, warnings=(*last.warnings, _IN_STEPS))
+            record = replace(result.record, layers=(*before, last))
+            result = replace(result, record=record)
+        self._recorder.add(result, trainer.global_step, split_name)
 
     def _measure_train(self, trainer: Trainer, pl_module: LightningModule) -> None:
         def measure() -> None:
-            if any(self._recorder.processes.values(self._needs_steps(trainer))):
-                self._measure_steps(trainer, pl_module, "train")
-            else:
-                self._measure_pass(trainer, pl_module)
+            # Decided by all processes together: the two ways call different collectives.
+            if any(self._recorder.processes.gather(self._needs_steps(trainer))):
+                self._measure_watched(trainer, pl_module, "train")
+                return
+            batches = self._training_batches(trainer, pl_module)
+            network, options = self._network(pl_module), self._recorder.options
+            # A loader with a generator of its own draws the next epoch's order from its state.
+            with keep_generators(trainer.train_dataloader), disable_compilation(pl_module):
+                result = measure_layers(network, batches, options)
+            self._recorder.add(result, trainer.global_step, "train")
 
-        self._recorder.together(measure)
-        self._measured_at = trainer.global_step
-
-    def _measure_pass(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        batches = self._training_batches(trainer, pl_module)
-        network, options = self._network(pl_module), self._recorder.options
-        with generators_kept(trainer.train_dataloader), uncompiled(pl_module):
-            probed = probe_model(network, batches, options)
-        self._recorder.add(probed, trainer.global_step, "train")
+        self._recorder.run_in_all(measure)
+        self._step_of_train = trainer.global_step
 
     def _network(self, pl_module: LightningModule) -> nn.Module:
         if self.network is not None:
-            return named_layer(pl_module, self.network)
+            return find_layer(pl_module, self.network)
         children = [child for child in pl_module.children() if list(child.parameters())]
         return children[0] if len(children) == 1 else pl_module
 
     def _watch(self, trainer: Trainer, pl_module: LightningModule, name: str) -> Watch:
         """Return the watch on the network, a new one if the module has another network now."""
         network = self._network(pl_module)
-        known = self._watches.get(name)
-        if known is None or known.model is not unwrapped(network):
-            if known is not None:
-                known.detach()
-                known.forget()
+        watch = self._watches.get(name)
+        if watch is None or watch.model is not unwrap(network):
+            if watch is not None:
+                watch.detach()
+                watch.forget()
             # In several processes a call of the LightningModule runs a whole step.
             whole = network is not pl_module or trainer.strategy.model is pl_module
             self._watches[name] = Watch(network, self._recorder.options, whole=whole)
         return self._watches[name]
 
-    def _split(self, pl_module: LightningModule, batch: Any) -> tuple[Any, Tensor]:
+    def _split_labels(self, pl_module: LightningModule, batch: Any) -> tuple[Any, Tensor]:
         if self.split_batch is not None:
             inputs, labels = self.split_batch(batch)
             return inputs, labels
@@ -369,26 +382,26 @@ class NeuralCollapseCallback(Callback):
         loader, limit = trainer.train_dataloader, trainer.num_training_batches
         assert loader is not None
         if isinstance(loader, Mapping | list | tuple):
-            combined = CombinedLoader(loader, "max_size_cycle")
-            loader = (batch for batch, _, _ in combined)
+            loader = (batch for batch, _, _ in CombinedLoader(loader, "max_size_cycle"))
         for batch in islice(loader, limit if isinstance(limit, int) else self._batches):
-            converted = trainer.precision_plugin.convert_input(batch)
-            ready = pl_module._on_before_batch_transfer(converted)
-            yield self._split(pl_module, trainer.strategy.batch_to_device(ready))
+            batch = trainer.precision_plugin.convert_input(batch)
+            batch = pl_module._on_before_batch_transfer(batch)
+            yield self._split_labels(pl_module, trainer.strategy.batch_to_device(batch))
 
     def _log(self, trainer: Trainer, pl_module: LightningModule, split_name: str) -> None:
         def log() -> None:
-            taken = self._users_names | {*trainer.callback_metrics, *trainer.logged_metrics}
+            in_log = self._users_names | {*trainer.callback_metrics, *trainer.logged_metrics}
             # Callbacks of several validation loaders log side by side.
             later = split_name == "val" and self.dataloader_idx > 0
             namespace = f"val/{self.dataloader_idx}/" if later else f"{split_name}/"
-            metrics = self._recorder.named(split_name, namespace, taken, names_of_others(trainer))
+            others = names_of_others(trainer)
+            metrics = self._recorder.name_metrics(split_name, namespace, in_log, others)
             log_apart(trainer, metrics, pl_module.device)
 
-        self._recorder.together(log)
+        self._recorder.run_in_all(log)
 
     def _clean_after_error(self) -> None:
-        if self._recorder.ended:
+        if self._recorder.has_ended:
             self._remove_watches()
 
     def _remove_watches(self) -> None:
@@ -404,8 +417,88 @@ _IN_STEPS = (
 """Warning in the record of a training set that was not measured in an additional pass."""
 
 
-def _with_warning(probed: Probed, warning: str) -> Probed:
-    """Return a copy of the measurement with a warning in the record of the last layer."""
-    *before, last = probed.record.layers
-    last = replace(last, warnings=(*last.warnings, warning))
-    return replace(probed, record=replace(probed.record, layers=(*before, last)))
+def can_be_read_again(loader: Any) -> bool:
+    """Return whether an additional pass over the training data leaves the next epoch as it is.
+
+    Workers that persist keep random generators, and a stream keeps its position. Of a loader of
+    another kind nothing is known.
+    """
+    return all(
+        isinstance(each, DataLoader)
+        and not each.persistent_workers
+        and not isinstance(each.dataset, IterableDataset)
+        for each in _loaders_in(loader)
+    )
+
+
+def _loaders_in(loader: Any) -> list[Any]:
+    """Return the loaders in nested lists, tuples, mappings and Lightning's combined loaders."""
+    if isinstance(loader, CombinedLoader):
+        return _loaders_in(loader.iterables)
+    if isinstance(loader, Mapping):
+        loader = list(loader.values())
+    if isinstance(loader, list | tuple):
+        return [inner for each in loader for inner in _loaders_in(each)]
+    return [loader]
+
+
+@contextmanager
+def keep_generators(loader: Any) -> Iterator[None]:
+    """Restore the states of the generators of a loader, or of several, and of their samplers."""
+    owners: list[Any] = []
+    for each in _loaders_in(loader):
+        batches = getattr(each, "batch_sampler", None)
+        owners += [each, getattr(each, "sampler", None), getattr(batches, "sampler", None)]
+    generators = [getattr(owner, "generator", None) for owner in owners]
+    states = [(each, each.get_state()) for each in generators if isinstance(each, torch.Generator)]
+    try:
+        yield
+    finally:
+        for generator, state in states:
+            generator.set_state(state)
+
+
+_SOURCE = "ncscope"
+"""Name of the callback among the hooks whose values Lightning's result collection holds."""
+
+
+def log_apart(trainer: Trainer, metrics: Mapping[str, float], device: torch.device) -> None:
+    """Log values beside those of the module; of one name, the module's value is shown.
+
+    `LightningModule.log` averages values of one name and one hook, and callbacks run before the
+    module: a value that the module then logs under the same name would be averaged with the
+    callback's value. Under another source, Lightning holds both and shows the later one, which is
+    the module's.
+    """
+    results = trainer._results
+    assert results is not None
+    # The default type, but at least float32: in half precision 65,520 is infinite already.
+    default = torch.get_default_dtype()
+    dtype = default if default == torch.float64 else torch.float32
+    for name, value in metrics.items():
+        # Lightning averages the values of a name until it resets them.
+        earlier = results.get(f"{_SOURCE}.{name}")
+        if earlier is not None:
+            earlier.reset()
+        results.log(
+            _SOURCE,
+            name,
+            torch.tensor(value, device=device, dtype=dtype),
+            batch_size=1,
+            # Every process has the same values. Lightning warns unless it is told to average them.
+            sync_dist=trainer.world_size > 1,
+            sync_dist_fn=trainer.strategy.reduce,
+        )
+
+
+def names_of_others(trainer: Trainer) -> set[str]:
+    """Return the names that the module and the other callbacks have logged in this run."""
+    epoch_loop = trainer.fit_loop.epoch_loop
+    loops = (epoch_loop, epoch_loop.val_loop, trainer.validate_loop)
+    return {
+        name
+        for loop in loops
+        for each in loop._results.values()
+        if each.meta.fx != _SOURCE
+        for name in (each.meta.name, each.meta.forked_name(True), each.meta.forked_name(False))
+    }

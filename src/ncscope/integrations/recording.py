@@ -2,21 +2,20 @@
 
 import warnings
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias, Unpack
 
 from ncscope.api.history import History
 from ncscope.api.model import statistics_by_layer
 from ncscope.api.result import REPORTS, ModelReport
 from ncscope.errors import InputError
-from ncscope.measurement.evaluation import Probed
-from ncscope.measurement.naming import Logged, logged
-from ncscope.measurement.plans import ProbeOptions
-from ncscope.measurement.records import Measurement, ProbeRecord
+from ncscope.measurement.evaluation import ModelResult
+from ncscope.measurement.naming import LogChoice, flatten_for_log
+from ncscope.measurement.options import OptionFields, Options, merge_options
+from ncscope.measurement.records import Measurement, ModelRecord
 from ncscope.measurement.second_pass import check_second_pass
 from ncscope.metrics.evaluate import select
-from ncscope.models.measuring import kept_random_states
+from ncscope.models.evaluation_mode import restore_random_states
 from ncscope.stats.statistics import ClassStatistics
 
 OnError: TypeAlias = Literal["warn", "raise"]
@@ -33,9 +32,9 @@ class MeasurementWarning(UserWarning):
 class Recorder:
     """Records of the measurements of a run, and the rules by which a callback cannot harm the run.
 
-    An error of measuring does not reach the training loop. `locally` keeps an error until all
-    processes meet; `together`, which all processes call at the same time, then ends the measuring
-    in all of them, with one warning, so that no process waits for another one.
+    An error of measuring does not reach the training loop. `run_locally` holds an error back until
+    all processes meet; `run_in_all`, which all processes call at the same time, then ends the
+    measuring in all of them, with one warning, so that no process waits for another one.
 
     Args:
         prefix: Namespace of the metrics in the log.
@@ -43,13 +42,14 @@ class Recorder:
         reference: ``"train"``, a report of the training set, or None.
         on_error: ``"warn"`` or ``"raise"``.
         save: File in which the history is written at the end, or None.
-        options: Fields of `ProbeOptions`, except the uniform prior and its ``class_counts``.
+        options: Options of the measurements, without the uniform prior and its ``class_counts``.
+        fields: Fields of `Options`, which replace those of ``options``.
 
     Attributes:
         options: Options of the measurements.
         latest: Last record of each split.
         history: History of all measurements.
-        ended: True after an error: nothing is measured any more.
+        has_ended: True after an error: nothing is measured any more.
         processes: Processes that measure together.
     """
 
@@ -57,86 +57,104 @@ class Recorder:
         self,
         *,
         prefix: str,
-        log: Logged,
+        log: LogChoice,
         reference: Reference,
         on_error: OnError,
         save: str | Path | None,
-        **options: Any,
+        options: Options | None = None,
+        **fields: Unpack[OptionFields],
     ) -> None:
         if save is not None and Path(save).suffix not in REPORTS:
             expected = f"save as a file name ending in {', '.join(REPORTS)}"
             raise InputError(expected=expected, found=str(save), fix="choose one of these suffixes")
-        self.options = _checked_options(options)
+        # Options that no measurement of a run can have are refused here, where the callback is
+        # made: within the run, an error would only end the measuring, after hours perhaps.
+        self.options = merge_options(options, fields)
+        select(self.options.groups)
+        select(self.options.layer_groups)
+        check_second_pass(self.options)
+        if self.options.prior == "uniform" or self.options.class_counts is not None:
+            raise InputError(
+                expected="a callback without prior='uniform' and class_counts",
+                found="one of them",
+                fix="measure each split by measure_model: class counts hold for one split only",
+            )
         self.processes = self.options.processes
-        self.latest: dict[str, ProbeRecord] = {}
+        self.latest: dict[str, ModelRecord] = {}
         self.history = History(unit="step")
         self._prefix, self._log = prefix, log
-        self._follows = reference == TRAIN
-        self._given = None if self._follows else _statistics(reference)
+        self._follows_train = reference == TRAIN
+        self._fixed_reference: Mapping[str, ClassStatistics] | None = None
+        if not isinstance(reference, str):
+            self._fixed_reference = statistics_by_layer(reference)
         self._raises, self._save = on_error == "raise", save
-        self._runs, self._run = 0, ""
+        self._runs, self._run_name = 0, ""
         self._forget()
 
     def begin_run(self) -> None:
         """Begin a run; a second or later one has a name, and nothing remains of the one before."""
         self._runs += 1
         if self._runs > 1:
-            self._run = f"fit {self._runs}"
+            self._run_name = f"fit {self._runs}"
             self._forget()
 
     def _forget(self) -> None:
         self.latest.clear()
-        self.ended = False
-        self._reference = self._given
+        self.has_ended = False
+        self._reference = self._fixed_reference
         self._failure: Exception | None = None
         self._logged: set[str] = set()
         self._left_out: set[str] = set()
 
-    def locally(self, action: Callable[[], object]) -> None:
-        """Run an action of this process alone, unless one has failed; keep its error."""
-        if self.ended or self._failure is not None:
+    def run_locally(self, action: Callable[[], object]) -> None:
+        """Run an action of this process alone, unless one has failed; hold its error back.
+
+        Raised here, the error would leave the other processes waiting in their next collective.
+        """
+        if self.has_ended or self._failure is not None:
             return
         try:
-            with kept_random_states():
+            # Even an action that fails halfway must leave the run's random numbers as they were.
+            with restore_random_states():
                 action()
         except Exception as error:
             self._failure = error
 
-    def together(self, action: Callable[[], object] = lambda: None) -> None:
+    def run_in_all(self, action: Callable[[], object] = lambda: None) -> None:
         """Run an action of all processes, unless a process has failed before.
 
         An error, of this action or an earlier one, ends the measuring in all processes. Every
         process must call this.
         """
-        if self.ended:
+        if self.has_ended:
             return
         try:
-            with self.processes.ending_together():
+            # Two contexts: every process learns of an error of any before one starts the action,
+            # whose collectives would wait for the process that failed.
+            with self.processes.fail_together():
                 if self._failure is not None:
                     raise self._failure
-            with self.processes.ending_together(), kept_random_states():
+            with self.processes.fail_together(), restore_random_states():
                 action()
         except Exception as error:
-            self.ended = True
+            self.has_ended = True
             if self._raises:
                 raise
-            self.warn_once_in_all(
-                f"measuring neural collapse has ended, the training goes on: {error}"
-            )
+            self.warn_once(f"measuring neural collapse has ended, the training goes on: {error}")
 
-    def reference(self, split: str) -> Mapping[str, ClassStatistics] | None:
+    def reference_for(self, split: str) -> Mapping[str, ClassStatistics] | None:
         """Return the statistics whose class means a measurement of a split uses, or None."""
         return None if split == TRAIN else self._reference
 
-    def add(self, probed: Probed, step: int, split: str) -> None:
+    def add(self, result: ModelResult, step: int, split: str) -> None:
         """Store a measurement."""
-        self.latest[split] = probed.record
-        self.history.append(Measurement(probed.record, step, split, self._run))
-        if self._follows and split == TRAIN:
-            self._reference = probed.statistics
+        self.latest[split] = result.record
+        self.history.append(Measurement(result.record, step, split, self._run_name))
+        if self._follows_train and split == TRAIN:
+            self._reference = result.statistics
 
-    def named(
-        self, split: str, namespace: str, taken: Collection[str], users: Collection[str] = ()
+    def name_metrics(
+        self, split: str, namespace: str, in_log: Collection[str], users: Collection[str] = ()
     ) -> dict[str, float]:
         """Return the last measurement of a split by the names under which to log it.
 
@@ -145,15 +163,15 @@ class Recorder:
         Args:
             split: Name of the split.
             namespace: Beginning of the names, before the prefix: ``"val/"`` or ``"eval_"``.
-            taken: Names in the log so far, of this callback's values too.
-            users: Names in the log that are certainly not of this callback.
+            in_log: Names in the log so far, of this callback's values too.
+            users: Names in the log that are certainly the user's.
         """
         prefix = f"{namespace}{self._prefix}/" if self._prefix else namespace
-        metrics = logged(self.latest[split], prefix, self._log)
-        self.leave_out(set(metrics) & (set(taken) - self._logged | set(users)))
-        kept = {key: value for key, value in metrics.items() if key not in self._left_out}
-        self._logged.update(kept)
-        return kept
+        metrics = flatten_for_log(self.latest[split], prefix, self._log)
+        self.leave_out(set(metrics) & (set(in_log) - self._logged | set(users)))
+        metrics = {key: value for key, value in metrics.items() if key not in self._left_out}
+        self._logged.update(metrics)
+        return metrics
 
     def leave_out_logged(self, users: Collection[str]) -> None:
         """Leave names out from now on that were logged, and that the user logs too.
@@ -164,11 +182,13 @@ class Recorder:
 
     def leave_out(self, names: Collection[str]) -> None:
         """Leave names out from now on, with one warning. Every process must call this."""
-        everywhere = {key for keys in self.processes.values(sorted(names)) for key in keys}
+        # The processes may see different logs, but must log the same names: Lightning reduces each
+        # value over all of them.
+        everywhere = {key for keys in self.processes.gather(sorted(names)) for key in keys}
         added = ", ".join(sorted(everywhere - self._left_out))
         self._left_out |= everywhere
         if added:
-            self.warn_once_in_all(
+            self.warn_once(
                 f"the module or another callback logs {added}; these values stay as they are, "
                 "pass another prefix to log both"
             )
@@ -182,34 +202,9 @@ class Recorder:
         except Exception as error:
             if self._raises:
                 raise
-            self.warn_once_in_all(f"the history was not saved: {error}")
+            self.warn_once(f"the history was not saved: {error}")
 
-    def warn_once_in_all(self, message: str) -> None:
+    def warn_once(self, message: str) -> None:
         """Give a `MeasurementWarning` in the first process of the group."""
         if self.processes.index == 0:
             warnings.warn(message, MeasurementWarning, stacklevel=2)
-
-
-def _statistics(reference: Reference) -> Mapping[str, ClassStatistics] | None:
-    assert not isinstance(reference, str)
-    return statistics_by_layer(reference)
-
-
-def _checked_options(options: Mapping[str, Any]) -> ProbeOptions:
-    """Return the options; raise an InputError for options that no measurement of a run can have."""
-    names = [each.name for each in fields(ProbeOptions)]
-    unknown = ", ".join(sorted(set(options) - set(names)))
-    if unknown:
-        fix = f"drop or correct the name; the options are {', '.join(names)}"
-        raise InputError(expected="options of ProbeOptions", found=unknown, fix=fix)
-    checked = ProbeOptions(**options)
-    select(checked.groups)
-    select(checked.layer_groups)
-    check_second_pass(checked)
-    if checked.prior == "uniform" or checked.class_counts is not None:
-        raise InputError(
-            expected="a callback without prior='uniform' and class_counts",
-            found="one of them",
-            fix="measure each split by measure_model: class counts hold for one split only",
-        )
-    return checked

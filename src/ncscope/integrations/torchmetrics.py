@@ -5,30 +5,24 @@ import functools
 import math
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
+from ncscope.api.inputs import check_classifier
 from ncscope.arguments import NotNegative, Size, check_arguments
-from ncscope.errors import InputError, missing_library
-from ncscope.integrations.packing import Packing
-from ncscope.measurement.classifier import checked_classifier
+from ncscope.arrays import as_tensor, check_features, check_labels, check_range, refuse_nonfinite
+from ncscope.errors import InputError, library_error
 from ncscope.measurement.samples import measure_samples
 from ncscope.memory import check_memory
 from ncscope.metrics.evaluate import evaluate, needs_of, select
 from ncscope.metrics.sources import Sources
-from ncscope.models.replicas import digests
-from ncscope.stats.batch import (
-    as_tensor,
-    check_features,
-    check_labels,
-    check_range,
-    refuse_nonfinite,
-)
+from ncscope.models.replicas import digest_tensors
 from ncscope.stats.moments import ClassMoments
-from ncscope.stats.options import Precision, Prior
+from ncscope.stats.options import Precision, Prior, Statistic
 from ncscope.stats.processes import Processes
 from ncscope.stats.statistics import finish
 
@@ -36,11 +30,10 @@ try:
     from torchmetrics import Metric
     from torchmetrics.utilities import dim_zero_cat
 except ModuleNotFoundError as error:
-    raise ImportError(str(missing_library("torchmetrics"))) from error
+    raise ImportError(str(library_error("torchmetrics"))) from error
 
 HEADLINES = ("nc1", "nc2_etf", "nc3_self_duality", "nc4_disagreement")
 """Metrics that `NeuralCollapse.plot` draws: for each of NC1 to NC4, one that is 0 at collapse."""
-
 
 _NOT_GIVEN = math.inf
 """Value that stands for a missing head. `NeuralCollapse.update` refuses a head that is not finite.
@@ -94,7 +87,7 @@ class NeuralCollapse(Metric):
     features: list[Tensor]
     labels: list[Tensor]
     _vector: Tensor | None
-    _unpacked: ClassMoments | None
+    _accumulator: ClassMoments | None
     weight: Tensor
     bias: Tensor
 
@@ -127,9 +120,20 @@ class NeuralCollapse(Metric):
             self.add_state("features", [], dist_reduce_fx="cat")
             self.add_state("labels", [], dist_reduce_fx="cat")
         else:
-            self._packing = self._checked_packing()
-            empty = self._packing.packed(self._packing.empty())
-            self.add_state("moments", empty, dist_reduce_fx=self._packing.merged)
+            needs = needs_of(groups, has_head=True)
+            second_pass = groups is not None and (needs.decisions or needs.information)
+            if second_pass or (prior == "uniform" and "scatter" in needs.statistics):
+                names = "all groups" if groups is None else f"groups {list(groups)}"
+                raise InputError(
+                    expected="groups and a prior for which class moments are enough",
+                    found=f"{names} under the {prior} prior",
+                    fix="pass keep_features=True, "
+                    "or leave out the groups or the prior that need it",
+                )
+            # torchmetrics sends, stacks and merges states that are tensors: the moments are one.
+            self._packing = Packing(num_classes, dim, needs.statistics, prior, precision)
+            empty = self._packing.pack(self._packing.empty())
+            self.add_state("moments", empty, dist_reduce_fx=self._packing.merge)
         self.one_logit = False
         none = torch.full((num_classes, dim), _NOT_GIVEN, dtype=torch.float64)
         self.add_state("weight", none, dist_reduce_fx=_latest)
@@ -150,39 +154,46 @@ class NeuralCollapse(Metric):
 
         Cost: as `ClassMoments.update`.
         """
-        given = checked_classifier(weight, bias, self.num_classes, self.dim, self.device)
+        head = check_classifier(weight, bias, self.num_classes, self.dim, self.device)
         rows, classes = as_tensor(features, "features"), as_tensor(labels, "labels")
         if self.keep_features:
             self._keep(rows, classes)
         else:
-            with torch.inference_mode(False):  # updated again outside of it
+            # Tensors made in inference mode could not be updated in place outside of it.
+            with torch.inference_mode(False):
                 self._class_moments().update(rows, classes)
             self._vector = None
-        if given.weight is not None:
-            self.weight, self.one_logit = given.weight.clone(), given.one_logit
-        if given.bias is not None:
-            self.bias = given.bias.clone()
+        if head.weight is not None:
+            self.weight, self.one_logit = head.weight.clone(), head.one_logit
+        if head.bias is not None:
+            self.bias = head.bias.clone()
 
     @property
     def moments(self) -> Float[Tensor, " s"]:
         """State of the moments as one vector in the layout of `Packing`, made on access."""
         with self._lock:
             if self._vector is None:
-                self._vector = self._packing.packed(self._class_moments())
+                # On access only: the vector is a copy of the whole state.
+                self._vector = self._packing.pack(self._class_moments())
             return self._vector
 
     @moments.setter
     def moments(self, vector: Float[Tensor, " s"]) -> None:
-        self._vector, self._unpacked = vector, None
+        self._vector, self._accumulator = vector, None
 
     def compute(self) -> dict[str, Float[Tensor, ""]]:
         """Compute the values by key, aliases included, in float64."""
         values: Mapping[str, float]
-        if self._classes_seen() < 2:
+        if not self.keep_features:
+            present = int(self._class_moments().counts.count_nonzero())
+        else:
+            # After a synchronisation between processes the list is one tensor.
+            present = len(dim_zero_cat(self.labels).unique()) if len(self.labels) else 0
+        if present < 2:
             values = dict.fromkeys(self._keys(), math.nan)
             self.notes = ("every metric is undefined: fewer than two classes have samples",)
         else:
-            values, notes = self._measured()
+            values, notes = self._measure()
             self.notes = tuple(notes)
         return {
             key: torch.tensor(value, dtype=torch.float64, device=self.device)
@@ -210,11 +221,11 @@ class NeuralCollapse(Metric):
         """Return the state for a copy or a pickle, without the lock, which cannot be copied."""
         with self._lock:
             state = super().__getstate__()
-            grown = {
+            copies = {
                 k: copy.copy(v) for k, v in state.items() if isinstance(v, list | ClassMoments)
             }
         del state["_lock"]
-        return state | grown
+        return state | copies
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore the state of a copy or a pickle, with a new lock."""
@@ -240,29 +251,15 @@ class NeuralCollapse(Metric):
         headlines = _headlines(val) if isinstance(val, Mapping) else [_headlines(v) for v in val]
         if ax is not None:
             ax.set_yscale("linear")  # torchmetrics sets limits that a logarithmic axis refuses
-        drawn: tuple[Any, Any] = self._plot(headlines, ax)
-        _, axes = drawn
+        plot: tuple[Any, Any] = self._plot(headlines, ax)
+        _, axes = plot
         axes.autoscale(axis="y")
         axes.set_yscale("log")
         axes.set_ylabel("")
         for line in axes.get_lines():
             line.set_markersize(6)
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
-        return drawn
-
-    def _checked_packing(self) -> Packing:
-        """Return the layout of the state in a vector; refuse groups that need the features."""
-        needs = needs_of(self.groups, has_head=True)
-        second_pass = self.groups is not None and (needs.decisions or needs.information)
-        weighted = self.prior == "uniform" and "scatter" in needs.statistics
-        if second_pass or weighted:
-            chosen = "all groups" if self.groups is None else f"groups {list(self.groups)}"
-            raise InputError(
-                expected="groups and a prior for which class moments are enough",
-                found=f"{chosen} under the {self.prior} prior",
-                fix="pass keep_features=True, or leave out the groups or the prior that need it",
-            )
-        return Packing(self.num_classes, self.dim, needs.statistics, self.prior, self.precision)
+        return plot
 
     def _keep(self, features: Shaped[Tensor, "n d"], labels: Shaped[Tensor, " n"]) -> None:
         check_features(features, self.dim)
@@ -273,18 +270,12 @@ class NeuralCollapse(Metric):
         self.labels.append(classes.to(self.device, copy=True))
 
     def _class_moments(self) -> ClassMoments:
-        if self._unpacked is None:
-            self._unpacked = self._packing.unpacked(self.moments)
-        return self._unpacked
+        if self._accumulator is None:
+            self._accumulator = self._packing.unpack(self.moments)
+        return self._accumulator
 
-    def _classes_seen(self) -> int:
-        if not self.keep_features:
-            return int(self._class_moments().counts.count_nonzero())
-        # After a synchronisation between processes the list is one tensor.
-        return len(dim_zero_cat(self.labels).unique()) if len(self.labels) else 0
-
-    def _measured(self) -> tuple[Mapping[str, float], Sequence[str]]:
-        weight, bias = (head if _given(head) else None for head in (self.weight, self.bias))
+    def _measure(self) -> tuple[Mapping[str, float], Sequence[str]]:
+        weight, bias = (part if _is_given(part) else None for part in (self.weight, self.bias))
         if not self.keep_features:
             stats = finish(self._class_moments())
             sources = Sources(
@@ -310,71 +301,74 @@ class NeuralCollapse(Metric):
 
     def _keys(self) -> list[str]:
         """Return the names of all values that the state allows."""
-        gathered = {"scatter", "directions"}
-        if _given(self.weight):
-            gathered |= {"head"} if self.one_logit else {"head", "outputs"}
-        gathered |= {"decisions", "hits", "information"} if self.keep_features else set()
-        rows = [row for row in select(self.groups) if row.needs <= gathered]
+        sources = {"scatter", "directions"}
+        if _is_given(self.weight):
+            sources |= {"head"} if self.one_logit else {"head", "outputs"}
+        sources |= {"decisions", "hits", "information"} if self.keep_features else set()
+        rows = [row for row in select(self.groups) if row.needs <= sources]
         return [key for row in rows for key in (row.key, *row.aliases)]
 
     def _wrap_update(self, update: Callable[..., None]) -> Callable[..., None]:
-        return self._one_at_a_time(super()._wrap_update(update))
+        return self._lock_calls(super()._wrap_update(update))
 
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
-        return self._one_at_a_time(super()._wrap_compute(compute))
+        return self._lock_calls(super()._wrap_compute(compute))
 
-    def _one_at_a_time(self, method: Callable[..., Any]) -> Callable[..., Any]:
+    def _lock_calls(self, method: Callable[..., Any]) -> Callable[..., Any]:
         """Return a method that holds the lock, also while torchmetrics' code around it runs."""
 
         @functools.wraps(method)
-        def locked(*args: Any, **kwargs: Any) -> Any:
+        def call_locked(*args: Any, **kwargs: Any) -> Any:
             with self._lock:
                 return method(*args, **kwargs)
 
-        return locked
+        return call_locked
 
     def _sync_dist(self, *args: Any, **kwargs: Any) -> None:
-        """Gather the state of all processes; without samples, send empty tensors of one type."""
+        """Gather the state of all processes; without samples, send empty tensors of one type.
+
+        Raises:
+            InputError: If heads differ between processes: only one of them would be measured.
+        """
         if self.keep_features:
+            # An empty list is not gathered, and the other processes would wait for it.
             none = torch.zeros(0, self.dim, dtype=torch.float64, device=self.device)
             self.features = [dim_zero_cat([*self.features, none])]
             self.labels = [dim_zero_cat([*self.labels, none[:, 0].long()])]
-        self._check_one_head()
-        super()._sync_dist(*args, **kwargs)
-
-    def _check_one_head(self) -> None:
-        """Refuse heads that differ between processes: one of them would be measured."""
-        processes = Processes(self.process_group)
-        own = digests({"weight": self.weight, "bias": self.bias}) if _given(self.weight) else None
-        heads = [head for head in processes.values(own) if head is not None]
-        if any(head != heads[0] for head in heads):
+        head = {"weight": self.weight, "bias": self.bias}
+        digest = digest_tensors(head) if _is_given(self.weight) else None
+        heads = [each for each in Processes(self.process_group).gather(digest) if each is not None]
+        if any(each != heads[0] for each in heads):
             raise InputError(
                 expected="the same weight and bias in every process",
-                found=f"{len({str(head) for head in heads})} different ones",
+                found=f"{len({str(each) for each in heads})} different ones",
                 fix="update with the head of one model, as DistributedDataParallel keeps it",
             )
+        super()._sync_dist(*args, **kwargs)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = ()) -> Any:
         """Move the state to the device of a model, but keep the precision of float64."""
         states = list(self._defaults)
         super()._apply(fn, [*exclude_state, *states])
         for name in states:
-            self._defaults[name] = _moved(self._defaults[name], self.device)
-            setattr(self, name, _moved(getattr(self, name), self.device))
+            # The function may convert as well as move: a model in half precision that holds the
+            # metric must not round sums over a million samples to 11 bits.
+            self._defaults[name] = _move(self._defaults[name], self.device)
+            setattr(self, name, _move(getattr(self, name), self.device))
         return self
 
 
 def _latest(stack: Float[Tensor, "m ..."]) -> Float[Tensor, "..."]:
     """Return the last state that was given; if none was, the value for a missing head."""
-    given = [state for state in stack if _given(state)]
-    return given[-1] if given else stack[-1]
+    states = [state for state in stack if _is_given(state)]
+    return states[-1] if states else stack[-1]
 
 
-def _given(state: Float[Tensor, "..."]) -> bool:
+def _is_given(state: Float[Tensor, "..."]) -> bool:
     return bool(state.isfinite().all())
 
 
-def _moved(state: Tensor | list[Tensor], device: torch.device) -> Tensor | list[Tensor]:
+def _move(state: Tensor | list[Tensor], device: torch.device) -> Tensor | list[Tensor]:
     if isinstance(state, Tensor):
         return state.to(device)
     return [tensor.to(device) for tensor in state]
@@ -382,3 +376,65 @@ def _moved(state: Tensor | list[Tensor], device: torch.device) -> Tensor | list[
 
 def _headlines(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {key: values[key] for key in HEADLINES if key in values}
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Layout of class moments in a vector of float64.
+
+    Counts are integers below 2^53, which float64 holds exactly.
+
+    Attributes:
+        num_classes: Number of classes k.
+        dim: Feature dimension d.
+        statistics: Statistics accumulated besides counts, means and traces.
+        prior: Class prior.
+        precision: Precision with which the moments are updated.
+
+    Example:
+        >>> packing = Packing(num_classes=2, dim=1, statistics=frozenset())
+        >>> one, other = packing.empty(), packing.empty()
+        >>> one.update([[1.0], [3.0]], [0, 0])
+        >>> other.update([[5.0]], [0])
+        >>> stack = torch.stack([packing.pack(one), packing.pack(other)])
+        >>> packing.unpack(packing.merge(stack)).means[0].item()
+        3.0
+    """
+
+    num_classes: int
+    dim: int
+    statistics: frozenset[Statistic]
+    prior: Prior = "empirical"
+    precision: Precision = "float64"
+
+    def empty(self, device: torch.device | str = "cpu") -> ClassMoments:
+        """Return moments without samples."""
+        return ClassMoments(
+            self.num_classes,
+            self.dim,
+            statistics=self.statistics,
+            prior=self.prior,
+            precision=self.precision,
+            device=device,
+        )
+
+    def pack(self, moments: ClassMoments) -> Float[Tensor, " s"]:
+        """Concatenate the state of the moments to one vector."""
+        state = moments.state_dict()
+        return torch.cat([value.flatten().to(torch.float64) for value in state.values()])
+
+    def unpack(self, vector: Float[Tensor, " s"]) -> ClassMoments:
+        """Return new moments with the state that a vector holds."""
+        moments = self.empty(vector.device)
+        shapes = {name: value.shape for name, value in moments.state_dict().items()}
+        parts = vector.split([shape.numel() for shape in shapes.values()])
+        state = zip(shapes.items(), parts, strict=True)
+        moments.load_state_dict({name: part.view(shape) for (name, shape), part in state})
+        return moments
+
+    def merge(self, vectors: Float[Tensor, "m s"]) -> Float[Tensor, " s"]:
+        """Merge the states of several accumulators to the state of all their samples."""
+        first, *others = [self.unpack(vector) for vector in vectors]
+        for other in others:
+            first.merge(other)
+        return self.pack(first)

@@ -1,4 +1,4 @@
-"""Losses of the five papers, as functions and as modules that call them."""
+"""Losses of the five papers, as functions and as modules that hold parameters."""
 
 from ncscope.losses.classification import (
     rescaled_squared_error,
@@ -19,7 +19,6 @@ from ncscope.losses.modules import (
     MutualInformationLoss,
     RescaledSquaredErrorLoss,
     SmoothedCrossEntropyLoss,
-    SquaredErrorLoss,
     TemperatureCrossEntropyLoss,
     WithinClassCosineLoss,
 )
@@ -31,7 +30,6 @@ __all__ = [
     "MutualInformationLoss",
     "RescaledSquaredErrorLoss",
     "SmoothedCrossEntropyLoss",
-    "SquaredErrorLoss",
     "TemperatureCrossEntropyLoss",
     "WithinClassCosineLoss",
     "batch_entropy",

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from ncscope.arguments import Positive, Share, check_arguments
 from ncscope.errors import InputError
-from ncscope.losses.inputs import batch_labels, loss_dtype, refuse_out_of_range
+from ncscope.losses.inputs import check_batch, loss_dtype, refuse_out_of_range
 
 
 @check_arguments
@@ -147,7 +147,7 @@ def _scores(logits: Shaped[Tensor, "n k"]) -> Float[Tensor, "n k"]:
 
 
 def _classes(logits: Shaped[Tensor, "n k"], labels: Shaped[Tensor, " n"]) -> Tensor:
-    classes = batch_labels(logits, labels)
+    classes = check_batch(logits, labels)
     if len(classes) == 0:
         raise InputError(expected="at least one sample", found="none", fix="skip empty batches")
     refuse_out_of_range(classes, logits.shape[1])

@@ -28,7 +28,7 @@ from torch import Tensor
 from ncscope.arguments import Size, check_arguments
 from ncscope.devices import refuse_without_float64
 from ncscope.errors import InputError
-from ncscope.losses.inputs import check_matrix, loss_dtype, nothing, unit_rows
+from ncscope.losses.inputs import check_matrix, loss_dtype, make_zero_loss, normalise_rows
 from ncscope.math.symmetric import symmetric_eigen
 
 
@@ -93,8 +93,8 @@ def batch_entropy(vectors: Shaped[Tensor, "n d"]) -> Float[Tensor, ""]:
     """
     check_matrix(vectors, "vectors")
     if len(vectors) < 2:
-        return nothing(vectors)
-    return entropy_of_unit_rows(unit_rows(vectors, "vectors")).to(loss_dtype(vectors))
+        return make_zero_loss(vectors)
+    return entropy_of_unit_rows(normalise_rows(vectors, "vectors")).to(loss_dtype(vectors))
 
 
 def entropy_of_unit_rows(rows: Float[Tensor, "n d"]) -> Float[Tensor, ""]:

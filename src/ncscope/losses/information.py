@@ -8,19 +8,19 @@ $+\lambda_{id}|H(G(f))-H(G(V))|$ to a classification loss: see `MutualInformatio
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 from ncscope.arguments import check_arguments
 from ncscope.losses.entropy import entropy_of_unit_rows, matrix_entropy
 from ncscope.losses.inputs import (
-    batch_labels,
+    check_batch,
     check_matrix,
+    find_selected,
     loss_dtype,
-    nothing,
+    make_zero_loss,
+    normalise_rows,
     refuse_out_of_range,
-    selected_rows,
-    unit_rows,
 )
 
 _Measure = Callable[[Float[Tensor, "n d"], Float[Tensor, "n p"]], Float[Tensor, ""]]
@@ -57,7 +57,7 @@ def mutual_information(
         >>> round(float(mutual_information(basis, basis)), 6)  # log 3
         1.098612
     """
-    return _of_pairs(_mutual_information, features, vectors)
+    return _measure_pairs(_mutual_information, features, vectors)
 
 
 @check_arguments
@@ -85,7 +85,7 @@ def entropy_difference(
         >>> round(float(entropy_difference(torch.eye(3), torch.ones(3, 2))), 6)  # log 3 - 0
         1.098612
     """
-    return _of_pairs(_entropy_difference, features, vectors)
+    return _measure_pairs(_entropy_difference, features, vectors)
 
 
 @check_arguments
@@ -119,7 +119,7 @@ def head_mutual_information(
         >>> head_mutual_information(torch.eye(3), labels, torch.eye(2), sure)
         tensor(0.6931)
     """
-    return _of_batch(_mutual_information, features, labels, weight, selected)
+    return _measure_batch(_mutual_information, features, labels, weight, selected)
 
 
 @check_arguments
@@ -151,7 +151,7 @@ def head_entropy_difference(
         >>> head_entropy_difference(torch.eye(2), torch.tensor([0, 0]), torch.eye(2))
         tensor(0.6931)
     """
-    return _of_batch(_entropy_difference, features, labels, weight, selected)
+    return _measure_batch(_entropy_difference, features, labels, weight, selected)
 
 
 def _mutual_information(
@@ -168,38 +168,35 @@ def _entropy_difference(
     return (entropy_of_unit_rows(features) - entropy_of_unit_rows(vectors)).abs()
 
 
-def _of_pairs(
+def _measure_pairs(
     measure: _Measure, features: Shaped[Tensor, "n d"], vectors: Shaped[Tensor, "n p"]
 ) -> Float[Tensor, ""]:
     check_matrix(features, "features")
     check_matrix(vectors, "vectors", len(features))
     if len(features) < 2:
-        return nothing(features, vectors)
-    value = measure(unit_rows(features, "features"), unit_rows(vectors, "vectors"))
+        return make_zero_loss(features, vectors)
+    value = measure(normalise_rows(features, "features"), normalise_rows(vectors, "vectors"))
     return value.to(loss_dtype(features, vectors))
 
 
-def _of_batch(
+def _measure_batch(
     measure: _Measure,
     features: Shaped[Tensor, "n d"],
     labels: Shaped[Tensor, " n"],
     weight: Shaped[Tensor, "k p"],
     selected: Bool[Tensor, " n"] | None,
 ) -> Float[Tensor, ""]:
-    classes = batch_labels(features, labels)
-    chosen = selected_rows(selected, len(features))
+    classes = check_batch(features, labels)
+    indices = find_selected(selected, len(features))
     numbers = torch.arange(len(features), device=features.device)
-    classes = classes[chosen]
+    classes = classes[indices]
     check_matrix(weight, "weight")
     refuse_out_of_range(classes, len(weight))
     if len(classes) < 2:
-        return nothing(features, weight)
-    rows = unit_rows(features[chosen], "features", numbers[chosen])
-    value = measure(rows, _heads(classes, weight))
-    return value.to(loss_dtype(features, weight))
-
-
-def _heads(classes: Int[Tensor, " n"], weight: Shaped[Tensor, "k p"]) -> Float[Tensor, "n p"]:
-    """Return the unit head of each sample; heads of absent classes are not read."""
+        return make_zero_loss(features, weight)
+    rows = normalise_rows(features[indices], "features", numbers[indices])
+    # Only the heads of classes that are present: an absent class may have a head of zeros.
     present, position = torch.unique(classes, return_inverse=True)
-    return unit_rows(weight[present], "weight", present)[position]
+    heads = normalise_rows(weight[present], "weight", present)[position]
+    value = measure(rows, heads)
+    return value.to(loss_dtype(features, weight))

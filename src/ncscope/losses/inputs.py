@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
+from ncscope.arrays import check_features, check_labels
 from ncscope.devices import refuse_without_float64
 from ncscope.errors import InputError
-from ncscope.stats.batch import check_features, check_labels
 
-_NAMED_ROWS = 5
+_MOST_NAMED = 5
 
 
 def check_matrix(matrix: Shaped[Tensor, "..."], name: str, rows: int | None = None) -> None:
@@ -40,9 +40,7 @@ def refuse_unreal(tensor: Shaped[Tensor, "..."], name: str) -> None:
         raise InputError(expected=f"{name} of real numbers", found=found, fix="convert them first")
 
 
-def batch_labels(
-    features: Shaped[Tensor, "n d"], labels: Shaped[Tensor, " n"]
-) -> Int[Tensor, " n"]:
+def check_batch(features: Shaped[Tensor, "n d"], labels: Shaped[Tensor, " n"]) -> Int[Tensor, " n"]:
     """Check that there is one class index for each row of features, and return them as int64.
 
     Raises:
@@ -67,7 +65,7 @@ def refuse_out_of_range(labels: Int[Tensor, " n"], num_classes: int) -> None:
         )
 
 
-def selected_rows(selected: Bool[Tensor, " n"] | None, samples: int) -> Int[Tensor, " m"] | slice:
+def find_selected(selected: Bool[Tensor, " n"] | None, samples: int) -> Int[Tensor, " m"] | slice:
     """Return the indices of the selected samples; without a selection, a slice of all.
 
     Raises:
@@ -84,7 +82,7 @@ def selected_rows(selected: Bool[Tensor, " n"] | None, samples: int) -> Int[Tens
     return selected.nonzero()[:, 0]
 
 
-def unit_rows(
+def normalise_rows(
     vectors: Shaped[Tensor, "n d"], name: str, numbers: Int[Tensor, " n"] | None = None
 ) -> Float[Tensor, "n d"]:
     r"""Return the rows $v/\lVert v\rVert$ in float64; differentiable.
@@ -105,7 +103,7 @@ def unit_rows(
             no float64.
 
     Example:
-        >>> unit_rows(torch.tensor([[3.0, 4.0], [0.0, 1e-30]]), "features").tolist()
+        >>> normalise_rows(torch.tensor([[3.0, 4.0], [0.0, 1e-30]]), "features").tolist()
         [[0.6, 0.8], [0.0, 1.0]]
     """
     refuse_without_float64(vectors.device, name)
@@ -113,13 +111,21 @@ def unit_rows(
     largest = rows.detach().abs().amax(1, keepdim=True)
     broken = ~((largest > 0) & largest.isfinite())[:, 0]
     if broken.any():
-        refused = broken.nonzero()[:, 0] if numbers is None else numbers[broken]
-        _refuse_rows(name, refused.tolist(), bool((largest == 0).any()))
+        indices = broken.nonzero()[:, 0] if numbers is None else numbers[broken]
+        refused, is_zero = indices.tolist(), bool((largest == 0).any())
+        names = ", ".join(map(str, refused[:_MOST_NAMED])) + ", ..." * bool(refused[_MOST_NAMED:])
+        fault = "zero" if is_zero else "NaN or infinite"
+        zero_fix = "deselect dead rows, or start the classifier away from zero"
+        raise InputError(
+            expected=f"every row of {name} to have a direction",
+            found=f"{len(refused)} that are {fault} (row {names})",
+            fix=zero_fix if is_zero else "check that training did not diverge",
+        )
     scaled = rows / largest
     return scaled / torch.linalg.vector_norm(scaled, dim=1, keepdim=True)
 
 
-def nothing(*tensors: Shaped[Tensor, "..."]) -> Float[Tensor, ""]:
+def make_zero_loss(*tensors: Shaped[Tensor, "..."]) -> Float[Tensor, ""]:
     """Return exactly 0, with zero gradients, as a part of the tensors' autograd graph."""
     empty = sum(tensor[:0].sum() for tensor in tensors)
     return torch.as_tensor(empty).to(loss_dtype(*tensors))
@@ -128,13 +134,3 @@ def nothing(*tensors: Shaped[Tensor, "..."]) -> Float[Tensor, ""]:
 def loss_dtype(*tensors: Shaped[Tensor, "..."]) -> torch.dtype:
     """Return the dtype of a loss of these inputs: their widest dtype, at least float32."""
     return reduce(torch.promote_types, (tensor.dtype for tensor in tensors), torch.float32)
-
-
-def _refuse_rows(name: str, rows: list[int], zero: bool) -> None:
-    named = ", ".join(map(str, rows[:_NAMED_ROWS])) + (", ..." if rows[_NAMED_ROWS:] else "")
-    zero_fix = "deselect dead rows, or start the classifier away from zero"
-    raise InputError(
-        expected=f"every row of {name} to have a direction",
-        found=f"{len(rows)} that are {'zero' if zero else 'NaN or infinite'} (row {named})",
-        fix=zero_fix if zero else "check that training did not diverge",
-    )

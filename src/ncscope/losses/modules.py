@@ -1,4 +1,7 @@
-"""Losses as modules, which hold the parameters and call the functions."""
+"""Losses as modules, which hold the parameters of a function and call it.
+
+A loss without parameters needs no module: pass `squared_error` itself.
+"""
 
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
@@ -7,7 +10,6 @@ from ncscope.arguments import check_arguments
 from ncscope.losses.classification import (
     rescaled_squared_error,
     smoothed_cross_entropy,
-    squared_error,
     temperature_cross_entropy,
 )
 from ncscope.losses.information import head_entropy_difference, head_mutual_information
@@ -18,12 +20,21 @@ class _WithParameters(nn.Module):
     """Base of modules that show their parameters in their ``repr``."""
 
     def extra_repr(self) -> str:
-        held = {name: value for name, value in vars(self).items() if isinstance(value, float)}
-        return ", ".join(f"{name}={value}" for name, value in held.items())
+        parameters = {name: value for name, value in vars(self).items() if isinstance(value, float)}
+        return ", ".join(f"{name}={value}" for name, value in parameters.items())
 
 
 @check_arguments
-class MutualInformationLoss(_WithParameters):
+class _WithStrength(_WithParameters):
+    """Base of terms that are added to a base loss with one factor."""
+
+    def __init__(self, strength: float) -> None:
+        super().__init__()
+        self.strength = float(strength)
+
+
+@check_arguments
+class MutualInformationLoss(_WithStrength):
     r"""The term $-\lambda_{mi}\operatorname{MI}(G(f),G(V))$, to be added to a base loss.
 
     Source: INFO 6.2. Call it with the arguments of `head_mutual_information`.
@@ -37,10 +48,6 @@ class MutualInformationLoss(_WithParameters):
         tensor(-0.3466)
     """
 
-    def __init__(self, strength: float) -> None:
-        super().__init__()
-        self.strength = float(strength)
-
     def forward(
         self,
         features: Shaped[Tensor, "n d"],
@@ -53,7 +60,7 @@ class MutualInformationLoss(_WithParameters):
 
 
 @check_arguments
-class EntropyDifferenceLoss(_WithParameters):
+class EntropyDifferenceLoss(_WithStrength):
     r"""The term $+\lambda_{id}|H(G(f))-H(G(V))|$, to be added to a base loss.
 
     Source: INFO 6.2. Call it with the arguments of `head_entropy_difference`.
@@ -67,10 +74,6 @@ class EntropyDifferenceLoss(_WithParameters):
         tensor(0.3466)
     """
 
-    def __init__(self, strength: float) -> None:
-        super().__init__()
-        self.strength = float(strength)
-
     def forward(
         self,
         features: Shaped[Tensor, "n d"],
@@ -83,7 +86,7 @@ class EntropyDifferenceLoss(_WithParameters):
 
 
 @check_arguments
-class WithinClassCosineLoss(_WithParameters):
+class WithinClassCosineLoss(_WithStrength):
     r"""The term $+\lambda R$, $R$ the `within_class_cosine`, to be added to a base loss.
 
     Source: VCI 6.3. Call it with features and labels.
@@ -96,10 +99,6 @@ class WithinClassCosineLoss(_WithParameters):
         >>> WithinClassCosineLoss(2.0)(torch.eye(2), torch.tensor([0, 0]))
         tensor(0.5000)
     """
-
-    def __init__(self, strength: float) -> None:
-        super().__init__()
-        self.strength = float(strength)
 
     def forward(
         self, features: Shaped[Tensor, "n d"], labels: Shaped[Tensor, " n"]
@@ -143,25 +142,6 @@ class FeatureAndClassifierDecay(_WithParameters):
             feature_decay=self.feature_decay,
             weight_decay=self.weight_decay,
         )
-
-
-@check_arguments
-class SquaredErrorLoss(_WithParameters):
-    """`squared_error` of logits and labels.
-
-    Source: MSE (2). Call it with logits and labels.
-
-    Example:
-        >>> import torch
-        >>> SquaredErrorLoss()(torch.zeros(1, 3), torch.tensor([1]))
-        tensor(0.5000)
-    """
-
-    def forward(
-        self, logits: Shaped[Tensor, "n k"], labels: Shaped[Tensor, " n"]
-    ) -> Float[Tensor, ""]:
-        """Compute the loss of one batch."""
-        return squared_error(logits, labels)
 
 
 @check_arguments

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ncscope.losses.inputs import nothing
+from ncscope.losses.inputs import make_zero_loss
 
 
 def class_thresholds(
@@ -34,7 +34,7 @@ def class_thresholds(
     return probabilities / probabilities.max() * confidence
 
 
-def trusted(
+def mark_trusted(
     probabilities: Float[Tensor, "n k"], thresholds: Float[Tensor, " k"]
 ) -> Bool[Tensor, " n"]:
     r"""Mark the samples with $\max_cq_{ic}\ge\tau(\hat q_i)$.
@@ -47,7 +47,7 @@ def trusted(
 
     Example:
         >>> import torch
-        >>> trusted(torch.tensor([[0.7, 0.3], [0.4, 0.6]]), torch.tensor([0.8, 0.6]))
+        >>> mark_trusted(torch.tensor([[0.7, 0.3], [0.4, 0.6]]), torch.tensor([0.8, 0.6]))
         tensor([False,  True])
     """
     confidence, labels = probabilities.max(dim=1)
@@ -73,7 +73,7 @@ def consistency_loss(
         tensor(0.6931)
     """
     if len(logits) == 0:
-        return nothing(logits)
+        return make_zero_loss(logits)
     return (F.cross_entropy(logits, pseudo_labels, reduction="none") * mask).mean()
 
 
@@ -118,20 +118,15 @@ def fairness_loss(
         >>> fairness_loss(flat, flat, torch.tensor([[0.8, 0.2], [0.2, 0.8]]), mask)  # -log 2
         tensor(-0.6931)
     """
-    chosen = strong[mask]
-    if len(chosen) == 0:
-        return nothing(strong)
-    shares = F.one_hot(chosen.argmax(dim=1), strong.shape[1]).to(strong).mean(dim=0)
-    met = shares > 0
-    running = _quotient(probabilities, histogram)
-    batch = chosen.mean(dim=0)[met] / shares[met]
-    return ((running / running.sum())[met] * (batch / batch.sum()).log()).sum()
-
-
-def _quotient(
-    probabilities: Float[Tensor, " k"], histogram: Float[Tensor, " k"]
-) -> Float[Tensor, " k"]:
-    r"""Compute $\tilde p/\tilde h$ up to a factor, or its limit at $\tilde h=0$."""
+    views = strong[mask]
+    if len(views) == 0:
+        return make_zero_loss(strong)
+    shares = F.one_hot(views.argmax(dim=1), strong.shape[1]).to(strong).mean(dim=0)
+    present = shares > 0
+    # A quotient up to a factor, since it is divided by its sum below. The factor is the least
+    # histogram entry: least / histogram is in [0, 1], where 1 / histogram would overflow long
+    # before histogram is 0.
     least = histogram.where(probabilities > 0, torch.inf).min()
-    # least / histogram is in [0, 1]; 1 / histogram would overflow long before histogram is 0
-    return probabilities * torch.where(histogram > least, least / histogram, 1.0)
+    running = probabilities * torch.where(histogram > least, least / histogram, 1.0)
+    batch = views.mean(dim=0)[present] / shares[present]
+    return ((running / running.sum())[present] * (batch / batch.sum()).log()).sum()

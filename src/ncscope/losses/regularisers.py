@@ -7,12 +7,12 @@ from torch import Tensor
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
 from ncscope.losses.inputs import (
-    batch_labels,
+    check_batch,
     check_matrix,
     loss_dtype,
-    nothing,
+    make_zero_loss,
+    normalise_rows,
     refuse_unreal,
-    unit_rows,
 )
 
 
@@ -50,11 +50,11 @@ def within_class_cosine(
         >>> within_class_cosine(torch.tensor([[1.0, 0.0], [0.0, 2.0]]), torch.tensor([7, 7]))
         tensor(0.2500)
     """
-    classes = batch_labels(features, labels)
+    classes = check_batch(features, labels)
     if len(classes) == 0:
-        return nothing(features)
+        return make_zero_loss(features)
     _, position, counts = torch.unique(classes, return_inverse=True, return_counts=True)
-    rows = unit_rows(features, "features")
+    rows = normalise_rows(features, "features")
     sums = rows.new_zeros(len(counts), rows.shape[1]).index_add(0, position, rows)
     return (sums.square().sum(1) / counts**3).mean().to(loss_dtype(features))
 

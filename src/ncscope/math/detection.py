@@ -10,10 +10,10 @@ from torch import Tensor
 FEWEST = 5
 """Least effective number of misplaced samples of either kind at which an error is offered.
 
-A sample is misplaced by its share of the other kind that lies on the wrong side. A few samples far
-out decide an AUROC near 1, and another draw has others: over normal, skewed and heavy-tailed (t3)
-scores, intervals cover 91 to 98 % where the rule offers one in nine draws of ten, and down to 66 %
-without the rule.
+A sample is misplaced by the share of the other kind's samples that lie on its wrong side. A few
+samples far out decide an AUROC near 1, and another draw has others: over normal, skewed and
+heavy-tailed (t3) scores, intervals cover 91 to 98 % where the rule offers one in nine draws of ten,
+and down to 66 % without the rule.
 """
 
 
@@ -23,8 +23,8 @@ class Detection:
 
     Attributes:
         auroc: $P(s>s')+\tfrac12P(s=s')$ for a score s inside and s' outside.
-        fpr95: Share of the samples outside that the largest threshold accepts which accepts at
-            least 95 % of the samples inside. A threshold accepts the scores that reach it.
+        fpr95: Share of the samples outside that a threshold accepts: the largest threshold that
+            accepts at least 95 % of the samples inside. It accepts the scores that reach it.
         standard_error: Standard error of ``auroc`` by DeLong, DeLong and Clarke-Pearson (1988),
             for given scores; NaN if fewer than `FEWEST` samples of either kind are misplaced.
     """
@@ -37,7 +37,7 @@ class Detection:
 UNDEFINED = Detection(math.nan, math.nan, math.nan)
 
 
-def detection(
+def compare_scores(
     inside: Float[Tensor, "n 2"],
     outside: Float[Tensor, "m 2"],
     weights: Float[Tensor, " n"] | None = None,
@@ -57,8 +57,9 @@ def detection(
         Undefined values if a score is NaN. Cost: one sort.
 
     Example:
-        >>> found = detection(torch.tensor([[3.0, 0], [2, 0]]), torch.tensor([[1.0, 0], [2, 0]]))
-        >>> found.auroc, found.fpr95
+        >>> inside, outside = torch.tensor([[3.0, 0], [2, 0]]), torch.tensor([[1.0, 0], [2, 0]])
+        >>> result = compare_scores(inside, outside)
+        >>> result.auroc, result.fpr95
         (0.875, 0.5)
     """
     both = torch.cat([inside, outside]).cpu().to(torch.float64)
@@ -66,13 +67,31 @@ def detection(
         return UNDEFINED
     order = torch.argsort(both[:, 0])
     tie = torch.empty_like(order)
-    tie[order] = tied_groups(both[order])
+    tie[order] = group_ties(both[order])
+    tie_inside, tie_outside, groups = tie[: len(inside)], tie[len(inside) :], int(tie.max()) + 1
     share = torch.ones(len(inside)) if weights is None else weights.cpu()
-    return _compared(tie[: len(inside)], tie[len(inside) :], share.to(torch.float64))
+    share = share.to(torch.float64)
+    # Numbers of samples of either kind in each group of equal scores, in ascending order. The sums
+    # of counts below are those of integers, which float64 holds exactly.
+    right = torch.bincount(tie_inside, share, minlength=groups)
+    wrong = torch.bincount(tie_outside, minlength=groups).to(torch.float64)
+    below, above = wrong.cumsum(0) - wrong / 2, right.flip(0).cumsum(0).flip(0) - right / 2
+    total, m = share.sum(), len(outside)
+    auroc = float(right @ below) / (float(total) * m)
+    # No float is 0.95: counts that reach it exactly do so in integers. The last factor is for
+    # weights, whose sum is rounded.
+    enough = 20 * right.flip(0).cumsum(0) >= 19 * total * (1 - 1e-12)  # in order of falling scores
+    groups_accepted = int(torch.nonzero(enough)[0]) + 1
+    fpr95 = float(wrong.flip(0)[:groups_accepted].sum()) / m
+    placements = (below / m)[tie_inside], (above / total)[tie_outside]
+    error = math.nan
+    if min(_count_misplaced(each, auroc) for each in placements) >= FEWEST:
+        error = math.sqrt(sum(float(each.var()) / len(each) for each in placements))
+    return Detection(auroc, fpr95, error)
 
 
-def tied_groups(ascending: Float[Tensor, "n 2"]) -> Int[Tensor, " n"]:
-    """Return the number of the group of equal scores of each score.
+def group_ties(ascending: Float[Tensor, "n 2"]) -> Int[Tensor, " n"]:
+    """Return the number of the group of equal scores to which each score belongs.
 
     Args:
         ascending: Scores in ascending order, each with a bound on its rounding error. Neighbours
@@ -83,28 +102,7 @@ def tied_groups(ascending: Float[Tensor, "n 2"]) -> Int[Tensor, " n"]:
     return torch.cat([apart.new_zeros(1), apart]).cumsum(0)
 
 
-def _compared(
-    inside: Int[Tensor, " n"], outside: Int[Tensor, " m"], share: Float[Tensor, " n"]
-) -> Detection:
-    """Compare samples by the numbers of their groups of equal scores."""
-    groups = int(torch.cat([inside, outside]).max()) + 1
-    kept = torch.bincount(inside, share, minlength=groups)
-    passed = torch.bincount(outside, minlength=groups).to(torch.float64)
-    # Sums of counts, which float64 holds exactly.
-    below, above = passed.cumsum(0) - passed / 2, kept.flip(0).cumsum(0).flip(0) - kept / 2
-    total, m = share.sum(), len(outside)
-    auroc = float(kept @ below) / (float(total) * m)
-    reached = 20 * kept.flip(0).cumsum(0) >= 19 * total * (1 - 1e-12)  # in order of falling scores
-    accepted = int(torch.nonzero(reached)[0]) + 1
-    fpr95 = float(passed.flip(0)[:accepted].sum()) / m
-    placements = (below / m)[inside], (above / total)[outside]
-    error = math.nan
-    if min(_number_misplaced(each, auroc) for each in placements) >= FEWEST:
-        error = math.sqrt(sum(float(each.var()) / len(each) for each in placements))
-    return Detection(auroc, fpr95, error)
-
-
-def _number_misplaced(placements: Float[Tensor, " n"], auroc: float) -> float:
+def _count_misplaced(placements: Float[Tensor, " n"], auroc: float) -> float:
     r"""Return Kish's effective number $(\sum q)^2/\sum q^2$ of shares q on the wrong side."""
     wrong = 1 - placements if auroc >= 0.5 else placements
     squares = float(wrong.square().sum())
@@ -112,7 +110,7 @@ def _number_misplaced(placements: Float[Tensor, " n"], auroc: float) -> float:
 
 
 def share_interval(value: float, half: float) -> tuple[float, float]:
-    r"""Return an interval of a probability that is symmetric in its log odds.
+    r"""Return an interval of a probability, symmetric on the scale of the log odds.
 
     Near 1 the distribution of an estimate is skewed, and an interval on the log odds covers 94 to
     98 % where a symmetric one covers 79 to 94 % (AUROC .99, 40 to 500 samples of either kind).

@@ -7,7 +7,6 @@ $H(A)=-\sum_j p_j\log p_j$, $p_j=\lambda_j/\operatorname{tr}A$, natural logarith
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -15,7 +14,7 @@ from torch import Tensor
 
 _PROBES_AT_ONCE = 8
 _MOST_PROBES = 4096
-_OVERSAMPLED = 8
+_OVERSAMPLING = 8
 _WIDEST_SKETCH = 128
 _FIRST_DEPTH = 4
 _BRACKET_SHARE = 0.2
@@ -42,7 +41,7 @@ class EntropyEstimate:
 
 
 def entropy_of_spectrum(values: Float[Tensor, " m"]) -> Float[Tensor, ""]:
-    r"""$-\sum_jp_j\log p_j$ of eigenvalues scaled to sum to one.
+    r"""Compute $-\sum_jp_j\log p_j$ of eigenvalues scaled to sum to one.
 
     Values below $\epsilon\,m\,\lambda_{max}$, of either sign, are rounding noise and count as 0.
 
@@ -52,6 +51,7 @@ def entropy_of_spectrum(values: Float[Tensor, " m"]) -> Float[Tensor, ""]:
     """
     if len(values) == 0:  # all vectors are zero
         return values.sum() * torch.nan
+    # The rounding noise of thousands of eigenvalues would add up: -p log p is steep at 0.
     cut = torch.finfo(values.dtype).eps * len(values) * values.max()
     share = values[values > cut]
     share = share / share.sum()
@@ -59,7 +59,7 @@ def entropy_of_spectrum(values: Float[Tensor, " m"]) -> Float[Tensor, ""]:
 
 
 def spectral_entropy(matrix: Float[Tensor, "m m"]) -> Float[Tensor, ""]:
-    r"""$H$ of a symmetric positive semi-definite matrix.
+    r"""Compute $H$ of a symmetric positive semi-definite matrix.
 
     Range $[0,\log m]$; 0: rank one. Cost: the eigenvalues of an m x m matrix.
 
@@ -76,7 +76,7 @@ def gram_entropy(rows: Float[Tensor, "n d"]) -> Float[Tensor, ""]:
     return spectral_entropy(rows @ rows.mT if n <= d else rows.mT @ rows)
 
 
-def estimated_entropy(
+def estimate_entropy(
     product: Callable[[Float[Tensor, "m b"]], Float[Tensor, "m b"]],
     size: int,
     trace: float,
@@ -115,79 +115,88 @@ def estimated_entropy(
     Example:
         >>> values = torch.linspace(0, 1, 400).double()
         >>> seeded = torch.Generator().manual_seed(0)
-        >>> found = estimated_entropy(
+        >>> estimate = estimate_entropy(
         ...     lambda v: values[:, None] * v, 400, values.sum().item(), 0.02, seeded
         ... )
-        >>> abs(found.mean - entropy_of_spectrum(values).item()) < 3 * found.standard_error
+        >>> abs(estimate.mean - entropy_of_spectrum(values).item()) < 3 * estimate.standard_error
         True
     """
 
-    def scaled(block: Float[Tensor, "m b"]) -> Float[Tensor, "m b"]:
+    def multiply(block: Float[Tensor, "m b"]) -> Float[Tensor, "m b"]:
         return product(block) / trace
 
     sketch = torch.zeros(size, 0, dtype=torch.float64, device=generator.device)
-    depth, head, missed = 1, _Bracket(0.0, 0.0), _share_of_entropy(largest)
-    if missed > standard_error:
-        missed = 0.0
-        width = min(dominant + _OVERSAMPLED, _WIDEST_SKETCH, size)
-        sketch = torch.linalg.qr(scaled(_signs(size, width, generator)))[0]
-        depth, high, low = _deep_enough(scaled, sketch, 1, standard_error / sketch.shape[1])
-        head = _Bracket(float(high.sum()), float(low.sum()))
+    depth, head, alone = 1, (0.0, 0.0), largest_contribution(largest)
+    if alone > standard_error:
+        alone = 0.0  # the sketch has all eigenvalues that are large enough to matter alone
+        width = min(dominant + _OVERSAMPLING, _WIDEST_SKETCH, size)
+        sketch = torch.linalg.qr(multiply(_draw_signs(size, width, generator)))[0]
+        # The brackets of all columns add up, so each gets its share of the error.
+        depth, high, low = _bracket_forms(multiply, sketch, 1, standard_error / sketch.shape[1])
+        head = float(high.sum()), float(low.sum())
     upper: list[float] = []
     lower: list[float] = []
     while True:
         # Without the part in the sketch, whose trace is exact, the probes vary less.
-        probes = _signs(size, _PROBES_AT_ONCE, generator)
+        probes = _draw_signs(size, _PROBES_AT_ONCE, generator)
         probes -= sketch @ (sketch.mT @ probes)
-        depth, high, low = _deep_enough(scaled, probes, depth, standard_error)
+        depth, high, low = _bracket_forms(multiply, probes, depth, standard_error)
         upper += high.tolist()
         lower += low.tolist()
-        estimate = _estimate(head, upper, lower, missed, depth, size)
-        if estimate.standard_error <= standard_error or len(upper) >= _MOST_PROBES:
-            return estimate
+        mean, error = average_probes(head, upper, lower, alone)
+        if error <= standard_error or len(upper) >= _MOST_PROBES:
+            return EntropyEstimate(mean, error, len(upper), depth, size)
 
 
-def _share_of_entropy(largest: float) -> float:
-    r"""Return the maximum of $-p\log p$ over p up to the largest."""
-    p = min(largest, math.exp(-1))
+def largest_contribution(largest: float) -> float:
+    r"""Return the maximum of $-p\log p$ over p from 0 to the largest share of an eigenvalue."""
+    p = min(largest, math.exp(-1))  # from there on the function falls
     return -p * math.log(p) if p > 0 else 0.0
 
 
-class _Bracket(NamedTuple):
-    """Upper and lower bound of a quantity."""
-
-    high: float
-    low: float
-
-
-def _estimate(
-    head: _Bracket, upper: list[float], lower: list[float], missed: float, depth: int, size: int
-) -> EntropyEstimate:
-    """Average over the probes.
+def average_probes(
+    head: tuple[float, float], upper: list[float], lower: list[float], alone: float
+) -> tuple[float, float]:
+    """Average over the probes, and return the entropy and its error.
 
     The error has three parts: the sampling error, with the variance of Student's distribution for
     few probes; the contribution of one eigenvalue that the spread of the probes does not show,
     because all probes happen to meet it alike; and half of the bracket.
+
+    Args:
+        head: Upper and lower bound of the part in the sketch.
+        upper: Upper bound of each probe.
+        lower: Lower bound of each probe.
+        alone: Largest contribution of one eigenvalue outside of the sketch.
     """
     high = torch.tensor(upper, dtype=torch.float64)
     low = torch.tensor(lower, dtype=torch.float64)
     middle = (high + low) / 2
     probes = len(middle)
     sampling = middle.std() * ((probes - 1) / (probes - 3) / probes) ** 0.5
-    alike = torch.tensor(missed * (2 / probes) ** 0.5, dtype=torch.float64)
-    width = (head.high - head.low + (high - low).mean()) / 2
-    mean = (head.high + head.low) / 2 + middle.mean()
-    error = torch.stack([sampling, alike, width]).norm()
-    return EntropyEstimate(float(mean), float(error), probes, depth, size)
+    alike = torch.tensor(alone * (2 / probes) ** 0.5, dtype=torch.float64)
+    width = (head[0] - head[1] + (high - low).mean()) / 2
+    mean = (head[0] + head[1]) / 2 + middle.mean()
+    return float(mean), float(torch.stack([sampling, alike, width]).norm())
 
 
-def _deep_enough(
+def _bracket_forms(
     product: Callable[[Float[Tensor, "m b"]], Float[Tensor, "m b"]],
     vectors: Float[Tensor, "m b"],
     depth: int,
     standard_error: float,
 ) -> tuple[int, Float[Tensor, " b"], Float[Tensor, " b"]]:
-    """Increase the depth until the bracket is a small share of the error; return both."""
+    """Bracket the quadratic form of each vector, as deep as the error needs.
+
+    Args:
+        product: Product with the matrix.
+        vectors: One vector a column.
+        depth: Number of Lanczos steps to begin with.
+        standard_error: Error of which the mean width of the brackets is to be a small share.
+
+    Returns:
+        The depth reached, upper bounds and lower bounds.
+    """
     lanczos = _Lanczos(product, vectors)
     depth = min(max(depth, _FIRST_DEPTH), len(vectors))
     high, low = lanczos.bracket(depth)
@@ -197,7 +206,7 @@ def _deep_enough(
     return depth, high, low
 
 
-def _signs(size: int, width: int, generator: torch.Generator) -> Float[Tensor, "m b"]:
+def _draw_signs(size: int, width: int, generator: torch.Generator) -> Float[Tensor, "m b"]:
     shape, device = (size, width), generator.device
     return 2.0 * torch.randint(0, 2, shape, generator=generator, device=device).double() - 1
 
@@ -224,12 +233,12 @@ class _Lanczos:
         self.beside = [torch.zeros_like(length)]
 
     def bracket(self, depth: int) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"]]:
-        """Return upper and lower bounds of each vector's quadratic form, after given steps."""
+        """Return upper and lower bounds of each vector's quadratic form, after so many steps."""
         while len(self.diagonal) < depth:
             self._step()
         diagonal, beside = torch.stack(self.diagonal, 1), torch.stack(self.beside[1:], 1)
         gauss = _quadrature(diagonal, beside[:, :-1])
-        radau = _quadrature(*_with_node_at_zero(diagonal, beside))
+        radau = _quadrature(_add_node_at_zero(diagonal, beside), beside)
         return self.weight * gauss, self.weight * radau
 
     def _step(self) -> None:
@@ -238,24 +247,27 @@ class _Lanczos:
         image -= self.diagonal[-1] * self.vector + self.beside[-1] * self.before
         coupling = torch.linalg.vector_norm(image, dim=0)
         self.beside.append(coupling)
+        # A coupling of 0 ends the Krylov space of its vector. The next vectors are 0, so the Jacobi
+        # matrix gets zero rows, while the other vectors of the block go on.
         self.before, self.vector = self.vector, image / torch.where(coupling > 0, coupling, 1.0)
 
 
-def _with_node_at_zero(
+def _add_node_at_zero(
     diagonal: Float[Tensor, "b k"], beside: Float[Tensor, "b k"]
-) -> tuple[Float[Tensor, "b k+1"], Float[Tensor, "b k"]]:
-    r"""Extend the Jacobi matrix by one row so that 0 is among its eigenvalues.
+) -> Float[Tensor, "b k+1"]:
+    r"""Extend the diagonal of the Jacobi matrix so that 0 is among its eigenvalues.
 
-    The new diagonal entry is $\beta_k^2e_k^\top T_k^{-1}e_k$ (Golub and Meurant 2010, section
-    6.2), computed by the recursion of the last pivot. If the Krylov space is exhausted, the new row
-    is zero.
+    The new entry is $\beta_k^2e_k^\top T_k^{-1}e_k$ (Golub and Meurant 2010, section 6.2), computed
+    by the recursion of the last pivot. If the Krylov space is exhausted, the new row is zero.
     """
     pivot = diagonal[:, 0]
     for step in range(1, diagonal.shape[1]):
+        # An exhausted Krylov space has pivots of 0, or of either sign by rounding, and couplings of
+        # 0: 0 / 0 would spoil the value of its vector.
         ratio = torch.where(pivot > 0, beside[:, step - 1].square() / pivot, 0.0)
         pivot = diagonal[:, step] - ratio
     last = torch.where(pivot > 0, beside[:, -1].square() / pivot, 0.0)
-    return torch.cat([diagonal, last[:, None]], 1), beside
+    return torch.cat([diagonal, last[:, None]], 1)
 
 
 def _quadrature(

@@ -22,13 +22,13 @@ LEAST_SAMPLES = 4
 _ROUNDING = 64 * torch.finfo(torch.float64).eps
 
 
-def unbiased_hsic(
+def estimate_hsic(
     products: Float[Tensor, "..."],
     totals: Float[Tensor, "..."],
     rows: Float[Tensor, "..."],
     count: int,
 ) -> Float[Tensor, "..."]:
-    r"""Compute the unbiased HSIC from three sums.
+    r"""Estimate HSIC without bias, from three sums.
 
     Args:
         products: $\operatorname{tr}\tilde K\tilde L=\sum_{i\ne j}K_{ij}L_{ij}$.
@@ -43,7 +43,7 @@ def unbiased_hsic(
         >>> rows = torch.tensor([-3.0, -1.0, 1.0, 3.0]).double()
         >>> kernel = rows.outer(rows).fill_diagonal_(0)
         >>> sums = kernel.sum(1)
-        >>> unbiased_hsic(kernel.square().sum(), kernel.sum() ** 2, sums @ sums, 4).item()
+        >>> estimate_hsic(kernel.square().sum(), kernel.sum() ** 2, sums @ sums, 4).item()
         34.66666666666667
     """
     return (products + totals / ((count - 1) * (count - 2)) - 2 * rows / (count - 2)) / (
@@ -61,11 +61,11 @@ def rounding_of_hsic(
 
     Args:
         products: First sum, without cancellation: of the absolute terms that were added.
-        totals: Second sum of `unbiased_hsic`.
-        rows: Third sum of `unbiased_hsic`.
+        totals: Second sum of `estimate_hsic`.
+        rows: Third sum of `estimate_hsic`.
         count: Number of samples n.
     """
-    return _ROUNDING * unbiased_hsic(products, totals.abs(), -rows.abs(), count)
+    return _ROUNDING * estimate_hsic(products, totals.abs(), -rows.abs(), count)
 
 
 def alignment(

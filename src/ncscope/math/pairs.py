@@ -114,8 +114,9 @@ def nearest_rows(vectors: Float[Tensor, "k d"]) -> tuple[Int[Tensor, " k"], Floa
             _keep_least(distance.mT, best[cols], nearest[cols], rows.start)
         _keep_least(distance, best[rows], nearest[rows], cols.start)
     close = best < _CLOSE * (squares + squares[nearest])
-    for rows in torch.nonzero(close).squeeze(1).split(_rows_of_block(len(vectors))):
-        nearest[rows] = _nearest_of_close(vectors, squares, rows, best[rows])
+    at_once = max(1, _BLOCK_BYTES // (8 * len(vectors)))
+    for rows in torch.nonzero(close).squeeze(1).split(at_once):
+        nearest[rows] = _compare_close(vectors, squares, rows, best[rows])
     blocks = list(row_blocks(*vectors.shape))
     apart = [torch.linalg.vector_norm(vectors[b] - vectors[nearest[b]], dim=1) for b in blocks]
     return nearest, torch.cat(apart)
@@ -127,10 +128,6 @@ def _tiles(k: int) -> Iterator[tuple[slice, slice]]:
     starts = range(0, k, side)
     tiles = ((i, j) for i in starts for j in starts if j >= i)
     return ((slice(i, i + side), slice(j, j + side)) for i, j in tiles)
-
-
-def _rows_of_block(width: int) -> int:
-    return max(1, _BLOCK_BYTES // (8 * width))
 
 
 def _keep_least(
@@ -150,13 +147,13 @@ def _keep_least(
     at.copy_(torch.where(better, column + first, at))
 
 
-def _nearest_of_close(
+def _compare_close(
     vectors: Float[Tensor, "k d"],
     squares: Float[Tensor, " k"],
     rows: Int[Tensor, " m"],
     best: Float[Tensor, " m"],
 ) -> Int[Tensor, " m"]:
-    """Return the nearest other row of rows whose distances from the Gram matrix cancel.
+    """Find the nearest other row of rows whose distances from the Gram matrix cancel.
 
     All rows that rounding could have hidden behind the least distance are compared by differences.
 
@@ -166,6 +163,8 @@ def _nearest_of_close(
         rows: Indices of the rows in question.
         best: Least squared distance of each, from the Gram matrix.
     """
+    # A squared distance from the Gram matrix is wrong by up to the rounding of the squared lengths,
+    # which exceeds the distance itself for rows that are long and close.
     size = squares[rows, None] + squares
     distance = (vectors[rows] @ vectors.mT).mul_(-2).add_(size)
     error = size.mul_(2 * (vectors.shape[1] + 8) * torch.finfo(vectors.dtype).eps)
@@ -181,6 +180,7 @@ def _nearest_of_close(
     which, others = pairs.unbind(1)
     least = apart.new_full((len(rows),), math.inf)
     least.scatter_reduce_(0, which, apart, "amin")
-    kept = apart == least[which]
+    # Of several equally near rows the first wins: the order of scattering varies on an accelerator.
+    shortest = apart == least[which]
     nearest = torch.full_like(rows, len(vectors))
-    return nearest.scatter_reduce_(0, which[kept], others[kept], "amin")
+    return nearest.scatter_reduce_(0, which[shortest], others[shortest], "amin")

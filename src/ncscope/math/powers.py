@@ -7,17 +7,17 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from ncscope.devices import reading_waits
+from ncscope.devices import is_asynchronous
 
 Scalable = TypeVar("Scalable", float, Tensor)
 
-GATHERED = 470
+STREAM_LIMIT = 470
 """Largest exponent of 2, of either sign, of features whose squares a stream may sum.
 
 The sums of squares stay in range, even those of a spread of 1e-12 of the magnitude.
 """
 
-EVALUATED = 60
+METRIC_LIMIT = 60
 """Largest exponent of class means and classifier from which metrics are computed without scaling.
 
 Fourth powers stay in range. LAPACK does not scale a matrix of such squares either, even for a
@@ -25,7 +25,7 @@ spread of 1e-100. It scales a matrix with a norm beyond about 2^485, and by a fa
 power of two, so that the result would be rounded differently.
 """
 
-UNSCALED = 150
+COPY_LIMIT = 150
 """Largest exponent of features that are measured without a scaled copy; covers all of float32."""
 
 
@@ -46,12 +46,12 @@ def times_power(values: Scalable, exponent: int) -> Scalable:
     return values * 2.0**half * 2.0 ** (exponent - half)
 
 
-def in_unit(value: float, exponent: int) -> float:
+def times_power_or_nan(value: float, exponent: int) -> float:
     """Multiply a value by a power of two; NaN if the result is no normal number of float64.
 
     Example:
-        >>> in_unit(3.0, 1), in_unit(0.0, 2000), in_unit(3.0, -1030)
-        (6.0, 0.0, nan)
+        >>> times_power_or_nan(3.0, 1), times_power_or_nan(3.0, -1030)
+        (6.0, nan)
     """
     scaled = times_power(value, exponent)
     exact = exponent == 0 or value == 0 or 2.0**-1022 <= abs(scaled) < math.inf
@@ -93,19 +93,19 @@ def exponent_of(values: Shaped[Tensor, "..."], limit: int) -> int:
 
 def goes_beyond(values: Shaped[Tensor, "..."], limit: int) -> bool:
     r"""Return whether the values' type has numbers outside $2^{\pm limit}$ besides 0."""
-    if not values.is_floating_point():
+    if not values.is_floating_point():  # the smallest besides 0 is 1, within any limit
         return torch.iinfo(values.dtype).max > 2.0**limit
     info = torch.finfo(values.dtype)
     return info.smallest_normal * info.eps < 2.0**-limit  # they reach further down than up
 
 
-def moderated(
+def rescale_rows(
     rows: Float[Tensor, "n d"],
 ) -> tuple[Float[Tensor, "n d"], Float[Tensor, " n"]]:
-    """Return rows whose lengths can be computed, and these lengths.
+    """Scale rows so that their lengths can be computed, and return the rows with these lengths.
 
-    If the squares of a row overflow or underflow, each row is multiplied by a power of two chosen
-    for the row, which keeps its direction.
+    If the squares of one row overflow or underflow, every row is multiplied by a power of two that
+    is chosen for the row, which keeps its direction. Else the rows are returned as they are.
 
     Args:
         rows: Finite rows, float64.
@@ -113,11 +113,12 @@ def moderated(
     Cost: one read; three more on an accelerator, or if a row overflows, underflows or is zero.
     """
     length = torch.linalg.vector_norm(rows, dim=1)
+    safe = (length >= 2.0**-STREAM_LIMIT) & (length <= 2.0**STREAM_LIMIT)
     # On an accelerator, three more reads cost less than waiting for the answer.
-    safe = (length >= 2.0**-GATHERED) & (length <= 2.0**GATHERED)
-    if not reading_waits(rows.device) and bool(safe.all()):
+    if not is_asynchronous(rows.device) and bool(safe.all()):
         return rows, length
     exponent = torch.frexp(torch.linalg.vector_norm(rows, ord=math.inf, dim=1)).exponent
+    # In two steps, because the power of two itself may be out of range.
     half = exponent // 2
     for part in (half, exponent - half):
         rows = rows * power_of_two(-part)[:, None]
@@ -125,5 +126,7 @@ def moderated(
 
 
 def power_of_two(exponent: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
-    """Set the bits of the exponent, which unlike exp2 is exact on every device."""
+    """Return 2 to each exponent, from -1022 to 1023, exactly."""
+    # A float64 keeps its exponent, plus 1023, in the bits from 52 on. exp2 is rounded on some
+    # devices, and a factor that is no power of two would change digits.
     return (exponent.to(torch.int64) + 1023).bitwise_left_shift(52).view(torch.float64)

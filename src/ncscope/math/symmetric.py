@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from ncscope.devices import reading_waits
+from ncscope.devices import is_asynchronous
 from ncscope.math.powers import power_of_two
 
 _LEAST_SIDE = 256  # eigen-decompositions of smaller matrices take no time worth saving
@@ -398,7 +398,7 @@ def without_zeros(rows: Float[Tensor, "n d"], zero: Bool[Tensor, " n"]) -> Float
         The other rows, if leaving out saves time: copying them costs about an eighth of a product.
         On an accelerator always all rows, because their number would have to be read there.
     """
-    if reading_waits(rows.device) or 8 * int(zero.sum()) < len(zero):
+    if is_asynchronous(rows.device) or 8 * int(zero.sum()) < len(zero):
         return rows
     return rows[~zero]
 

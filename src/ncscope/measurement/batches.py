@@ -10,15 +10,11 @@ from jaxtyping import Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from ncscope.devices import moved, refuse_without_float64
+from ncscope.arrays import IGNORED, as_tensor
+from ncscope.devices import move_to, refuse_without_float64
 from ncscope.errors import InputError
-from ncscope.models.forward import LABEL_ARGUMENTS
+from ncscope.models.forward import LABEL_ARGUMENTS, first_tensor
 from ncscope.models.heads import Head
-from ncscope.models.outputs import first_tensor
-from ncscope.stats.batch import as_tensor
-
-IGNORED = -100
-"""Label of a token that is not to be measured, as in torch's cross-entropy."""
 
 
 class EmptyLoaderError(InputError):
@@ -67,7 +63,7 @@ def split(batch: Any, device: torch.device) -> tuple[Any, Tensor]:
     if isinstance(inputs, Tensor) and inputs.shape[:1] == (0,) and len(labels):
         expected = f"inputs of {len(labels)} samples, as many as labels"
         raise InputError(expected=expected, found="none", fix="pass matching inputs and labels")
-    return _moved(inputs, device), labels
+    return _move(inputs, device), labels
 
 
 def device_of(model: nn.Module) -> torch.device:
@@ -119,7 +115,7 @@ def token_labels(
     return labels.flatten()[kept], kept
 
 
-def unlabelled(loader: Iterable[Any], device: torch.device) -> Iterator[tuple[Any, Any]]:
+def ood_batches(loader: Iterable[Any], device: torch.device) -> Iterator[tuple[Any, Any]]:
     """Yield the inputs of batches on the model's device, and labels if there are any, else None.
 
     Args:
@@ -147,10 +143,10 @@ def unlabelled(loader: Iterable[Any], device: torch.device) -> Iterator[tuple[An
             raise InputError(expected="batches of OOD samples", found=found, fix=fix)
         first = first_tensor(inputs)
         if first is None or first.shape[:1] != (0,):
-            yield _moved(inputs, device), labels
+            yield _move(inputs, device), labels
 
 
-def kept_tokens(
+def token_indices(
     labels: Any, tokens: torch.Size, next_token: bool, mask: Tensor | None
 ) -> Int[Tensor, " m"]:
     """Return the indices of the tokens to compare, which labels and mask do not exclude.
@@ -246,14 +242,35 @@ def _has_samples(batch: Any) -> bool:
     return not empty or _numbers(labels).shape[:1] != (0,)
 
 
-def _moved(inputs: Any, device: torch.device) -> Any:
+def _move(inputs: Any, device: torch.device) -> Any:
     if isinstance(inputs, Tensor):
-        return moved(inputs, device)
+        return move_to(inputs, device)
     if isinstance(inputs, PackedSequence):
         packed: Any = inputs
         return packed.to(device)
     if isinstance(inputs, Mapping):
-        return {name: _moved(value, device) for name, value in inputs.items()}
+        return {name: _move(value, device) for name, value in inputs.items()}
     if isinstance(inputs, tuple | list):
-        return [_moved(value, device) for value in inputs]
+        return [_move(value, device) for value in inputs]
     return inputs
+
+
+def with_progress(
+    batches: Iterable[Any], total: int | None, what: str, show: bool
+) -> Iterable[Any]:
+    """Return batches that move a progress bar on stderr as they are read.
+
+    Args:
+        batches: Iterable of batches.
+        total: Number of batches, if it is known.
+        what: Word before the bar.
+        show: Show the bar if True, and if stderr is a terminal.
+    """
+    # Imported inside `evaluation_mode`, which restores the random states: rich draws a number when
+    # it is imported.
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    hidden = not (show and console.is_terminal)  # outside of a terminal, rich writes an empty line
+    return track(batches, what, total, console=console, disable=hidden, transient=True)

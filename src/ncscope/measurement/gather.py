@@ -8,20 +8,20 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ncscope.devices import moved, reading_waits
-from ncscope.math.powers import GATHERED
-from ncscope.measurement.second_pass import Kept, Rerun
-from ncscope.stats.batch import refuse_magnitude
+from ncscope.arrays import refuse_magnitude
+from ncscope.devices import is_asynchronous, move_to
+from ncscope.math.powers import STREAM_LIMIT
+from ncscope.measurement.second_pass import Rerun, SampleStore
 from ncscope.stats.classes import BatchClasses
 from ncscope.stats.decisions import Decider, DecisionCounts, DecisionTally, decide_layers
 from ncscope.stats.directions import Batches
-from ncscope.stats.faults import BatchFaults, naming_batch, refuse_faults
+from ncscope.stats.faults import BatchFaults, name_batch, refuse_faults
 from ncscope.stats.merging import merge_in_place
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.paths import CrossMoments, LineEnds, nearest_hits_on_line, step_length
 from ncscope.stats.processes import ALL, Processes
 from ncscope.stats.reservoir import Reservoir
-from ncscope.stats.shares import Share, Stratum, estimated_share
+from ncscope.stats.shares import ShareEstimate, Stratum, estimate_share
 from ncscope.stats.statistics import ClassStatistics, finish
 
 
@@ -39,7 +39,7 @@ class InsideScores:
 
 
 @dataclass(frozen=True)
-class Looked:
+class SecondPassResult:
     """Results of the second pass over the samples of all processes.
 
     Attributes:
@@ -52,7 +52,7 @@ class Looked:
     """
 
     decisions: Mapping[str, DecisionCounts]
-    standard_errors: Mapping[str, Mapping[str, Share]]
+    standard_errors: Mapping[str, Mapping[str, ShareEstimate]]
     line: list[float]
     samples: int
     scores: InsideScores | None = None
@@ -70,7 +70,7 @@ class LayerGatherer:
     def __init__(
         self,
         moments: Mapping[str, ClassMoments],
-        store: Kept | None,
+        store: SampleStore | None,
         processes: Processes = ALL,
     ) -> None:
         self.moments, self.store, self.processes = dict(moments), store, processes
@@ -97,7 +97,7 @@ class LayerGatherer:
         if not len(classes):
             return
         self._batches += 1
-        here = classes.to(self.device)  # moved once for all layers on the device
+        here = classes.to(self.device)  # move_to once for all layers on the device
         for name, moments in self.moments.items():
             self._take(name, moments, features[name], here)
         if self.pair is not None:
@@ -111,11 +111,11 @@ class LayerGatherer:
     def _take(
         self, name: str, moments: ClassMoments, features: Float[Tensor, "b d"], here: BatchClasses
     ) -> None:
-        if reading_waits(moments.device):
-            self.faults[name].note(moments.take_unread(features, here, GATHERED), GATHERED)
+        if is_asynchronous(moments.device):
+            self.faults[name].note(moments.take_unread(features, here, STREAM_LIMIT), STREAM_LIMIT)
             return
-        with naming_batch(name, self._batches):
-            refuse_magnitude(moments.take_checked(features, here, GATHERED), GATHERED)
+        with name_batch(name, self._batches):
+            refuse_magnitude(moments.take_checked(features, here, STREAM_LIMIT), STREAM_LIMIT)
 
     def finish(self) -> dict[str, ClassStatistics]:
         """Return each layer's statistics of the samples of all processes.
@@ -123,8 +123,8 @@ class LayerGatherer:
         Stored features stay in their process; the second passes below sum over all processes. Only
         the counts of the moments are kept: with many classes the moments are most of the memory.
         """
-        with self.processes.ending_together():
-            refuse_faults(self.faults, GATHERED)
+        with self.processes.fail_together():
+            refuse_faults(self.faults, STREAM_LIMIT)
         if isinstance(self.store, Rerun):
             self.store.remember(self.moments)
         stats = {}
@@ -138,23 +138,23 @@ class LayerGatherer:
             merge_in_place(self.pair, self.processes)
         return stats
 
-    def stored(self, name: str) -> Batches:
+    def batches_of(self, name: str) -> Batches:
         """Return one layer's stored batches of all processes; they can be iterated repeatedly."""
-        local = self.stored_here(name)
+        local = self.local_batches(name)
         several = self.processes.several
-        return self.processes.batches(local, self.device) if several else local
+        return self.processes.gather_batches(local, self.device) if several else local
 
-    def stored_here(self, name: str) -> Batches:
+    def local_batches(self, name: str) -> Batches:
         """Return one layer's stored batches of this process; they can be iterated repeatedly."""
         assert self.store is not None
-        return _Stored(self.store, name)
+        return _LayerBatches(self.store, name)
 
-    def looked(
+    def run_second_pass(
         self,
         deciders: Mapping[str, Decider],
         positions: Float[Tensor, " t"] | None,
         scorer: Callable[[Tensor], Tensor] | None = None,
-    ) -> Looked:
+    ) -> SecondPassResult:
         """Decide the samples of every process, reading them once.
 
         Args:
@@ -164,30 +164,30 @@ class LayerGatherer:
             scorer: Function that scores the features of the last layer; None for no scores.
         """
         assert self.store is not None
-        tallies = {name: decide.none() for name, decide in deciders.items()}
+        tallies = {name: decide.start_tally() for name, decide in deciders.items()}
         points = 0 if positions is None else len(positions)
         hits = torch.zeros(points, dtype=torch.int64, device=self.device)
         samples, scores, last = 0, [], list(self.counts)[-1]
-        with self.processes.ending_together():
+        with self.processes.fail_together():
             ends = None if positions is None or self.pair is None else self.pair.ends()
             for features, labels in self.store:
                 samples += len(labels)
                 decided = decide_layers(deciders, features, labels)
                 tallies = {name: tallies[name] + each for name, each in decided.items()}
                 if scorer is not None:
-                    scores.append(scorer(moved(features[last], self.device)))
+                    scores.append(scorer(move_to(features[last], self.device)))
                 if ends is not None and positions is not None:
                     hits += self._hits_on_line(features, labels, ends, positions)
         line = self._accuracies(hits)
         if isinstance(self.store, Reservoir) and self._leaves_out(self.store):
-            estimated = self._estimated(self.store, tallies, line)
+            estimated = self._estimate(self.store, tallies, line)
             return replace(estimated, scores=InsideScores(scores, self.store.seen))
         totals = {
-            name: local.over_all_processes(self.device, self.processes)
+            name: local.sum_over_processes(self.device, self.processes)
             for name, local in tallies.items()
         }
-        everywhere = sum(self.processes.values(samples))
-        return Looked(totals, {}, line, everywhere, InsideScores(scores, samples))
+        everywhere = sum(self.processes.gather(samples))
+        return SecondPassResult(totals, {}, line, everywhere, InsideScores(scores, samples))
 
     def _hits_on_line(
         self,
@@ -197,7 +197,9 @@ class LayerGatherer:
         positions: Float[Tensor, " t"],
     ) -> Int[Tensor, " t"]:
         first, last = self.comparable[0], self.comparable[-1]
-        h0, h1, y = (moved(each, self.device) for each in (features[first], features[last], labels))
+        h0, h1, y = (
+            move_to(each, self.device) for each in (features[first], features[last], labels)
+        )
         return nearest_hits_on_line(h0, h1, y, ends, positions)
 
     def _accuracies(self, hits: Int[Tensor, " t"]) -> list[float]:
@@ -207,27 +209,27 @@ class LayerGatherer:
         assert self.pair is not None
         weight = 1.0
         if isinstance(self.store, Reservoir):
-            weight = self.store.seen / max(self.store.kept, 1)
+            weight = self.store.seen / max(self.store.num_rows, 1)
         total = self.processes.sum(hits.to(torch.float64) * weight)
         accuracies: list[float] = (total / self.pair.counts.sum()).tolist()
         return accuracies
 
     def _leaves_out(self, store: Reservoir) -> bool:
         """Return whether any process has more samples than it keeps."""
-        everywhere = self.processes.values([store.seen, store.kept])
+        everywhere = self.processes.gather([store.seen, store.num_rows])
         return any(kept < seen for seen, kept in everywhere)
 
-    def _estimated(
+    def _estimate(
         self, store: Reservoir, tallies: Mapping[str, DecisionTally], line: list[float]
-    ) -> Looked:
+    ) -> SecondPassResult:
         """Estimate the counts of all samples from those that each process has drawn."""
         local = {name: _numbers(each.read()) for name, each in tallies.items()}
-        everywhere = self.processes.values([store.seen, store.kept, local])
+        everywhere = self.processes.gather([store.seen, store.num_rows, local])
         whole, drawn = (sum(each[part] for each in everywhere) for part in (0, 1))
         decisions, errors = {}, {}
         for name, each in local.items():
             shares = {
-                key: estimated_share(
+                key: estimate_share(
                     [Stratum(seen, kept, own[name][key]) for seen, kept, own in everywhere]
                 )
                 for key in each
@@ -240,7 +242,7 @@ class LayerGatherer:
                 disagreements=numbers.get("disagreements"),
             )
             errors[name] = shares
-        return Looked(decisions, errors, line, drawn)
+        return SecondPassResult(decisions, errors, line, drawn)
 
 
 def _numbers(counts: DecisionCounts) -> dict[str, float]:
@@ -253,10 +255,10 @@ def _numbers(counts: DecisionCounts) -> dict[str, float]:
     return {name: number for name, number in numbers.items() if number is not None}
 
 
-class _Stored:
+class _LayerBatches:
     """Features and labels of one layer of the samples of the second pass."""
 
-    def __init__(self, store: Kept, name: str) -> None:
+    def __init__(self, store: SampleStore, name: str) -> None:
         self.store, self.name = store, name
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:

@@ -14,7 +14,7 @@ from ncscope.measurement.records import (
     GeodesicRecord,
     LayerRecord,
     Measurement,
-    ProbeRecord,
+    ModelRecord,
 )
 from ncscope.metrics.registry import METRICS
 
@@ -49,7 +49,7 @@ def measurement_line(measurement: Measurement) -> str:
     return _text(asdict(measurement))
 
 
-def parsed_history(content: bytes) -> tuple[list[Measurement], str, Provenance]:
+def parse_history(content: bytes) -> tuple[list[Measurement], str, Provenance]:
     """Read a file that `history_json` wrote: measurements, unit of the steps, and provenance.
 
     What is read can be shown: fields are checked against each other.
@@ -61,16 +61,16 @@ def parsed_history(content: bytes) -> tuple[list[Measurement], str, Provenance]:
         ValueError: If the content is of another form or version, or contradicts itself. TypeError
             and KeyError mean the former too.
     """
-    whole, origin = _opened(content)
-    measurements = [measurement_of(_mapping(each)) for each in _list(whole["measurements"])]
+    whole, origin = _open(content)
+    measurements = [measurement_of(_map(each)) for each in _list(whole["measurements"])]
     return measurements, _word(whole["unit"]), origin
 
 
-def report_json(summary: Mapping[str, Any], probe: ProbeRecord, provenance: Provenance) -> str:
+def report_json(summary: Mapping[str, Any], probe: ModelRecord, provenance: Provenance) -> str:
     """Write a report as strict JSON: a summary for scripts, then the whole record.
 
     Args:
-        summary: Entries for scripts, whose numbers are finite or None; `parsed_report` ignores
+        summary: Entries for scripts, whose numbers are finite or None; `parse_report` ignores
             them.
         probe: Record of all layers.
         provenance: Origin of the report.
@@ -79,7 +79,7 @@ def report_json(summary: Mapping[str, Any], probe: ProbeRecord, provenance: Prov
     return _text({"schema_version": SCHEMA_VERSION, **summary, **record})
 
 
-def parsed_report(content: bytes) -> tuple[ProbeRecord, Provenance, bool]:
+def parse_report(content: bytes) -> tuple[ModelRecord, Provenance, bool]:
     """Read a file that `report_json` wrote: record, provenance, and whether a model was measured.
 
     What is read can be shown: fields are checked against each other.
@@ -91,11 +91,11 @@ def parsed_report(content: bytes) -> tuple[ProbeRecord, Provenance, bool]:
         ValueError: If the content is of another form or version, or contradicts itself. TypeError
             and KeyError mean the former too.
     """
-    whole, origin = _opened(content)
-    probe = _probe(_mapping(whole["probe"]))
+    whole, origin = _open(content)
+    probe = _probe(_map(whole["probe"]))
     of_model = "layers" in whole
     names = {record.layer for record in probe.layers}
-    if of_model and set(_mapping(whole["layers"])) != names:
+    if of_model and set(_map(whole["layers"])) != names:
         msg = "a summary and a record of different layers"
         raise ValueError(msg)
     if not of_model and len(names) > 1:
@@ -125,7 +125,7 @@ def parse_object(text: str) -> Mapping[str, Any]:
     Raises:
         ValueError: If the text is something else.
     """
-    return _mapping(json.loads(text, object_pairs_hook=_object))
+    return _map(json.loads(text, object_pairs_hook=_object))
 
 
 def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -141,14 +141,14 @@ def _refuse_twice(what: str, values: Sequence[Any]) -> None:
         raise ValueError(msg)
 
 
-def _opened(content: bytes) -> tuple[Mapping[str, Any], Provenance]:
+def _open(content: bytes) -> tuple[Mapping[str, Any], Provenance]:
     """Return the object that a file holds, and its provenance."""
     whole = parse_object(content.decode())
     version = whole["schema_version"]
     if type(version) is not int or version != SCHEMA_VERSION:
         msg = f"schema version {version!r:.80}, where this ncscope reads {SCHEMA_VERSION}"
         raise ValueError(msg)
-    return whole, _provenance(_mapping(whole["provenance"]))
+    return whole, _provenance(_map(whole["provenance"]))
 
 
 def _provenance(origin: Mapping[str, Any]) -> Provenance:
@@ -162,7 +162,7 @@ def _provenance(origin: Mapping[str, Any]) -> Provenance:
         class_names=_words(origin["class_names"]),
         seed=None if seed is None else _whole(seed),
         split=_word(origin.get("split", "")),  # absent from the files of earlier versions
-        versions={name: _word(text) for name, text in _mapping(origin["versions"]).items()},
+        versions={name: _word(text) for name, text in _map(origin["versions"]).items()},
     )
 
 
@@ -194,35 +194,35 @@ def measurement_of(given: Mapping[str, Any]) -> Measurement:
         ValueError: If a value is no measurement's, or contradicts another. TypeError and KeyError
             mean the same.
     """
-    step, values = _number(given["step"]), _named_numbers(given["values"])
+    step, values = _number(given["step"]), _number_map(given["values"])
     if not -_LARGEST <= step <= _LARGEST:
         msg = "a measurement without a finite step"
         raise ValueError(msg)
     if columns := values.keys() & {"run", "split", "step", "layer"}:
         msg = f"a further number named {min(columns)}, as a column of the table is"
         raise ValueError(msg)
-    probe = _probe(_mapping(given["probe"]))
+    probe = _probe(_map(given["probe"]))
     return Measurement(probe, step, _word(given["split"]), _word(given["run"]), values)
 
 
-def _probe(given: Mapping[str, Any]) -> ProbeRecord:
+def _probe(given: Mapping[str, Any]) -> ModelRecord:
     geodesic, layers = given["geodesic"], _list(given["layers"])
     straightness = given.get("straightness")  # absent from the files of earlier versions
     if not layers:
         msg = "a measurement without a layer"
         raise ValueError(msg)
-    probe = ProbeRecord(
-        tuple(_layer(_mapping(layer)) for layer in layers),
+    probe = ModelRecord(
+        tuple(_layer(_map(layer)) for layer in layers),
         _words(given["comparable"]),
         _numbers(given["relative_position"]),
-        None if geodesic is None else _geodesic(_mapping(geodesic)),
+        None if geodesic is None else _geodesic(_map(geodesic)),
         None if straightness is None else _number(straightness),
     )
     _check_chain(probe)
     return probe
 
 
-def _check_chain(probe: ProbeRecord) -> None:
+def _check_chain(probe: ModelRecord) -> None:
     """Check that the comparable layers are layers of one dimension, in order, with positions."""
     names = [record.layer for record in probe.layers]
     _refuse_twice("a layer", names)
@@ -243,21 +243,21 @@ def _layer(given: Mapping[str, Any]) -> LayerRecord:
     gram = given["gram"]
     record = LayerRecord(
         layer=_word(given["layer"]),
-        metrics=_named_numbers(given["metrics"]),
+        metrics=_number_map(given["metrics"]),
         notes=_words(given["notes"]),
         num_classes=_count(given["num_classes"]),
         num_present=_count(given.get("num_present", 0)),
         num_samples=_count(given["num_samples"]),
         dim=_count(given["dim"]),
-        spectra={name: list(_numbers(curve)) for name, curve in _mapping(given["spectra"]).items()},
+        spectra={name: list(_numbers(curve)) for name, curve in _map(given["spectra"]).items()},
         gram=None if gram is None else [list(_numbers(row)) for row in _list(gram)],
         # Absent from the files of versions that did not measure them.
         warnings=_words(given.get("warnings", [])),
-        baseline=_named_numbers(given.get("baseline", {})),
-        standard_errors=_named_numbers(given.get("standard_errors", {})),
-        bias_corrected=_named_numbers(given.get("bias_corrected", {})),
+        baseline=_number_map(given.get("baseline", {})),
+        standard_errors=_number_map(given.get("standard_errors", {})),
+        bias_corrected=_number_map(given.get("bias_corrected", {})),
         random_sizes=_flag(given.get("random_sizes", False)),
-        per_class=None if (table := given.get("per_class")) is None else _table(_mapping(table)),
+        per_class=None if (table := given.get("per_class")) is None else _table(_map(table)),
     )
     for contradiction in _contradictions(record):
         raise ValueError(contradiction)
@@ -361,8 +361,8 @@ def _geodesic(given: Mapping[str, Any]) -> GeodesicRecord:
     )
 
 
-def _named_numbers(given: Any) -> dict[str, float]:
-    return {name: _number(value) for name, value in _mapping(given).items()}
+def _number_map(given: Any) -> dict[str, float]:
+    return {name: _number(value) for name, value in _map(given).items()}
 
 
 def _numbers(given: Any) -> tuple[float, ...]:
@@ -422,7 +422,7 @@ def _list(value: Any) -> list[Any]:
     return value
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _map(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         msg = "no JSON object where one should be"
         raise ValueError(msg)

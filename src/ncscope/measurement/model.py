@@ -1,6 +1,5 @@
 """Measure a model layer by layer, in one pass over a loader."""
 
-import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,65 +11,70 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from ncscope.devices import moved
+from ncscope.arrays import check_labels
+from ncscope.devices import move_to
 from ncscope.errors import InputError
 from ncscope.measurement.batches import (
-    IGNORED,
     EmptyLoaderError,
     check_next_token,
     device_of,
+    ood_batches,
     peek,
     split,
+    token_indices,
     token_labels,
+    with_progress,
 )
-from ncscope.measurement.evaluation import Probed, measured, with_notes, with_undecided
+from ncscope.measurement.evaluation import ModelResult, add_note_on_ties, add_notes, evaluate_layers
 from ncscope.measurement.gather import LayerGatherer
 from ncscope.measurement.ood import OodSource, check_groups
-from ncscope.measurement.outside import run_outside
+from ncscope.measurement.options import Options
 from ncscope.measurement.plans import (
     LayerPlan,
     Layout,
-    ProbeOptions,
-    for_model,
     layout_of,
     matrix_of,
     plans_in,
     plans_of,
     share_head,
 )
-from ncscope.measurement.progress import with_progress
 from ncscope.measurement.second_pass import (
     Batch,
-    Kept,
     Rerun,
+    SampleStore,
     check_second_pass,
     number_of_batches,
-    samples_kept,
+    open_samples,
 )
 from ncscope.metrics.evaluate import needs_of
-from ncscope.models.forward import LABEL_ARGUMENTS, predicted_classes, undecided_rows
+from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
+from ncscope.models.forward import (
+    LABEL_ARGUMENTS,
+    argument_names,
+    forward,
+    mark_ties,
+    predict_classes,
+)
 from ncscope.models.heads import Head
-from ncscope.models.layers import named_layer
-from ncscope.models.measuring import kept_buffers, measuring
-from ncscope.models.replicas import check_replicas, share_buffers
+from ncscope.models.layers import find_layer
+from ncscope.models.replicas import check_replicas, data_group, replica_group, share_buffers
 from ncscope.models.taps import HEAD_INPUT, Taps
-from ncscope.models.tracing import Trace, arguments_of, trace
-from ncscope.models.wrappers import check_callable, fsdp1_units, unwrapped
-from ncscope.stats.batch import check_labels
+from ncscope.models.tracing import Trace, trace
+from ncscope.models.wrappers import check_callable, check_measurable, fsdp1_units, unwrap
 from ncscope.stats.classes import BatchClasses
 from ncscope.stats.decisions import count_by_class
 from ncscope.stats.moments import ClassMoments
-from ncscope.stats.processes import Processes
+from ncscope.stats.processes import Processes, compare_descriptions
 from ncscope.stats.statistics import ClassStatistics
 
 
-def probe_model(
+def measure_layers(
     model: nn.Module,
     loader: Iterable[Any],
-    options: ProbeOptions | None = None,
+    options: Options | None = None,
     reference: Mapping[str, ClassStatistics] | None = None,
     ood: Iterable[Any] | None = None,
-) -> Probed:
+) -> ModelResult:
     """Run a model over a loader and measure its layers.
 
     The loader is read once, or twice with ``second_pass="recompute"``. The first batch runs once
@@ -101,64 +105,83 @@ def probe_model(
             one row for each sample, the reference lacks a layer or has another dimension there, the
             layers differ between processes, or another process fails.
     """
-    options = replace(options or ProbeOptions(), ood=ood is not None)
-    # A model that is refused in one process must end the others too.
-    with options.processes.ending_together():
-        options = for_model(options, model)
-    with options.processes.ending_together():
+    options = options or Options()
+    # A model that is refused in one process must end the others too: all of them, because which
+    # processes measure together is known only once the model is.
+    with options.processes.fail_together():
+        options, replicas = with_processes(options, model)
+    with options.processes.fail_together():
         check_second_pass(options, loader)
-        check_groups(needs_of(options.groups, True), options.groups, given=options.ood)
-        return _probed(model, loader, options, reference, ood)
-
-
-def _probed(
-    model: nn.Module,
-    loader: Iterable[Any],
-    options: ProbeOptions,
-    reference: Mapping[str, ClassStatistics] | None,
-    ood: Iterable[Any] | None,
-) -> Probed:
-    processes, model = options.processes, unwrapped(model)
-    check_callable(model)
-    device, length = device_of(model), number_of_batches(loader)
-    with (
-        measuring(model),
-        kept_buffers(model),
-        samples_kept(options, batches=length) as kept,
-    ):
-        probe = LayerwiseProbe(model, options, kept, reference, counts_logits=True)
-        probe.take_buffers(check_replicas(model, processes))
-        traced = None
-        with processes.ending_together(), _empty_beside_others(processes):
-            # Inside `measuring`, because a loader that starts draws a seed from torch.
-            first, batches = peek(loader)
-            inputs, labels = split(first, device)
-            traced = trace(
-                model, inputs, options.layers, options.head, labels=labels, pool=options.pool
+        check_groups(needs_of(options.groups, True), options.groups, given=ood is not None)
+        processes, model = options.processes, unwrap(model)
+        check_callable(model)
+        device, length = device_of(model), number_of_batches(loader)
+        with (
+            evaluation_mode(model),
+            restore_buffers(model),
+            open_samples(options, batches=length) as kept,
+        ):
+            probe = LayerwiseMeasurement(
+                model,
+                options,
+                kept,
+                reference,
+                replicas=replicas,
+                counts_logits=True,
+                has_ood=ood is not None,
             )
-            traced = replace(traced, head=_sharing_memory(model, traced.head))
-            check_next_token(traced.head, inputs, labels, options.next_token)
-            del first, inputs, labels
-            with traced.taps(model, pool=options.pool) as taps:
-                for batch in with_progress(batches, length, "Measuring", options.progress):
-                    inputs, labels = split(batch, device)
-                    traced.run(model, inputs, labels)
-                    probe.update(taps, labels, traced)
-                probe.warn(taps.check_step()[1])
-            if isinstance(kept, Rerun):
-                kept.source = partial(_run_again, probe, model, loader, traced, options)
-        outside = None
-        if ood is not None:
-            outside = partial(run_outside, model, ood, traced, options)
-        return probe.result(outside=outside)
+            probe.take_buffers(check_replicas(model, processes))
+            traced = None
+            with processes.fail_together(), _empty_beside_others(processes):
+                # Inside `evaluation_mode`, because a loader that starts draws a seed from torch.
+                first, batches = peek(loader)
+                inputs, labels = split(first, device)
+                traced = trace(
+                    model, inputs, options.layers, options.head, labels=labels, pool=options.pool
+                )
+                traced = replace(traced, head=_share_memory(model, traced.head))
+                check_next_token(traced.head, inputs, labels, options.next_token)
+                del first, inputs, labels
+                with traced.taps(model, pool=options.pool) as taps:
+                    for batch in with_progress(batches, length, "Measuring", options.progress):
+                        inputs, labels = split(batch, device)
+                        traced.run(model, inputs, labels)
+                        probe.update(taps, labels, traced)
+                    probe.warn(taps.check_step()[1])
+                if isinstance(kept, Rerun):
+                    kept.source = partial(_run_again, probe, model, loader, traced, options)
+            outside = None
+            if ood is not None:
+                outside = partial(run_outside, model, ood, traced, options)
+            return probe.result(outside=outside)
+
+
+def with_processes(options: Options, model: nn.Module) -> tuple[Options, Any]:
+    """Return the options with the processes that have different samples, unless a group is given.
+
+    Args:
+        options: Options of the measurement.
+        model: Model to measure; tensor-parallel processes have the same samples.
+
+    Returns:
+        The options, and the process group of the processes with the samples of this one; None if
+        there is no other such process.
+
+    Raises:
+        InputError: If the model cannot be measured in this process.
+    """
+    check_measurable(model)
+    if options.process_group is not None:
+        return options, None
+    return replace(options, process_group=data_group(model)), replica_group(model)
 
 
 def _run_again(
-    probe: "LayerwiseProbe",
+    probe: "LayerwiseMeasurement",
     model: nn.Module,
     loader: Iterable[Any],
     traced: Trace,
-    options: ProbeOptions,
+    options: Options,
 ) -> Iterator[Batch]:
     """Yield the features and labels of another run of the model over the loader."""
     device, length = device_of(model), number_of_batches(loader)
@@ -175,7 +198,7 @@ def _run_again(
             yield features, classes.labels
 
 
-def _sharing_memory(model: nn.Module, head: Head) -> Head:
+def _share_memory(model: nn.Module, head: Head) -> Head:
     """Return the head with its module's own weight instead of a copy, where the two are equal.
 
     FSDP1 frees the memory of a weight between forward passes, so there the copy stays.
@@ -199,30 +222,35 @@ def _empty_beside_others(processes: Processes) -> Iterator[None]:
             raise
 
 
-class LayerwiseProbe:
+class LayerwiseMeasurement:
     """Measurement of a model's layers, batch by batch.
 
     Args:
         model: The classifier.
         options: Options of the measurement.
         store: Samples of the second pass; must stay open until `result` returns.
-        reference: Statistics of the training set, as in `probe_model`.
+        reference: Statistics of the training set, as in `measure_layers`.
+        replicas: Process group of the processes with the samples of this one; None for none.
         counts_logits: Count the accuracy from the logits of the passes if True. If False, or if
             the model changes the outputs of its head, the head decides the samples again in the
             second pass, with its weights of that time.
+        has_ood: True if samples from outside the distribution will be compared with.
     """
 
     def __init__(
         self,
         model: nn.Module,
-        options: ProbeOptions,
-        store: Kept,
+        options: Options,
+        store: SampleStore,
         reference: Mapping[str, ClassStatistics] | None = None,
         *,
+        replicas: Any = None,
         counts_logits: bool = False,
+        has_ood: bool = False,
     ) -> None:
         self._model, self._options, self._store = model, options, store
         self._reference, self._counts_logits = reference, counts_logits
+        self._replicas, self._has_ood = replicas, has_ood
         self._processes = options.processes
         self._labels_seen = 0
         self._notes: tuple[str, ...] = ()
@@ -256,11 +284,11 @@ class LayerwiseProbe:
         features, classes, predicted = self.rows(taps, labels, head)
         if predicted is not None:
             chosen, undecided = predicted
-            labels = moved(classes.labels, chosen.device)
+            labels = move_to(classes.labels, chosen.device)
             marks = torch.stack([chosen == labels, undecided > 0])
             self._counted += count_by_class(marks, labels, len(head.weight)).to(self._counted)
         taps.release_logits()
-        if self._options.replicas is not None:
+        if self._replicas is not None:
             seen = classes.labels.cpu().numpy().tobytes()
             self._labels_seen = zlib.crc32(seen, self._labels_seen)
         self._gatherer.update(features, classes)
@@ -283,13 +311,13 @@ class LayerwiseProbe:
         features = {plan.name: taps.features[plan.tapped] for plan in self._plans}
         predicted = None
         if self._counts_logits:
-            chosen = predicted_classes(taps.logits)
-            predicted = torch.stack([chosen, undecided_rows(taps.logits, chosen)])
+            chosen = predict_classes(taps.logits)
+            predicted = torch.stack([chosen, mark_ties(taps.logits, chosen)])
         if head.rows == "token":
             tokens = taps.logits.shape[:2]
             labels, kept = token_labels(labels, tokens, self._options.next_token, taps.token_mask)
-            kept = moved(kept, head.weight.device)  # once for all layers on that device
-            features = {name: rows[moved(kept, rows.device)] for name, rows in features.items()}
+            kept = move_to(kept, head.weight.device)  # once for all layers on that device
+            features = {name: rows[move_to(kept, rows.device)] for name, rows in features.items()}
             predicted = None if predicted is None else predicted.flatten(1)[:, kept]
         rows = len(features[self._plans[-1].name])
         if head.one_logit and labels.shape == (rows, 1):
@@ -297,10 +325,9 @@ class LayerwiseProbe:
         if head.rows != "token" and labels.ndim == 2 and len(labels) == rows:
             self._refuse_labels_of_tokens(labels)
         labels = check_labels(labels, rows)
-        try:
-            classes = BatchClasses.of(labels, len(head.weight), of_classifier=True)
-        except InputError as error:
-            raise _of_tokens(error) if head.rows == "token" else error from None
+        classes = BatchClasses.from_labels(
+            labels, len(head.weight), of_classifier=True, of_tokens=head.rows == "token"
+        )
         return features, classes, predicted
 
     def take_buffers(self, names: list[str]) -> None:
@@ -322,7 +349,7 @@ class LayerwiseProbe:
         if names:
             self._notes += (_buffers_note(names, "each process ran with its own"),)
 
-    def result(self, head: Head | None = None, outside: OodSource | None = None) -> Probed:
+    def result(self, head: Head | None = None, outside: OodSource | None = None) -> ModelResult:
         """Compute the measurement from the statistics of all processes.
 
         Call this once: afterwards, the statistics of this process are those of all processes.
@@ -345,14 +372,16 @@ class LayerwiseProbe:
         if self._counts_logits:
             by_class = self._processes.sum(self._counted).cpu()
             correct, undecided = by_class[0], int(by_class[1].sum())
-        found = measured(self._gatherer, self._plans, self._options, self._known, correct, outside)
-        return with_notes(with_undecided(found, undecided), self._notes, self._warnings)
+        result = evaluate_layers(
+            self._gatherer, self._plans, self._options, self._known, correct, outside
+        )
+        return add_notes(add_note_on_ties(result, undecided), self._notes, self._warnings)
 
     def _refuse_labels_of_tokens(self, labels: Tensor) -> None:
         """Refuse labels of every token beside logits of one token a sample."""
         if labels.is_floating_point() or labels.shape[1] < 2 or int(labels.max()) < 2:
             return
-        shown, *others = arguments_of(self._model)
+        shown, *others = argument_names(self._model)
         taking = next((name for name in others if name in LABEL_ARGUMENTS), None)
         batch = f'{{"{shown}": X, "{taking}": Y, "labels": Y}}'
         raise InputError(
@@ -382,10 +411,10 @@ class LayerwiseProbe:
 
     def _check_replicas(self) -> None:
         """Check that the processes of a tensor-parallel group read the same labels."""
-        if self._options.replicas is None:
+        if self._replicas is None:
             return
-        together = Processes(self._options.replicas)
-        if len(set(together.values(self._labels_seen))) > 1:
+        together = Processes(self._replicas)
+        if len(set(together.gather(self._labels_seen))) > 1:
             ranks = ", ".join(map(str, together.ranks))
             raise InputError(
                 expected=f"the same batches in the tensor-parallel processes {ranks}",
@@ -397,44 +426,46 @@ class LayerwiseProbe:
         """Replace the reference, before or after samples have been added.
 
         Args:
-            reference: Statistics of the training set, as in `probe_model`.
+            reference: Statistics of the training set, as in `measure_layers`.
         """
         self._reference = reference
         if self._plans:
-            self._known = _matched(reference, self._plans, self._gatherer)
+            self._known = _match_reference(reference, self._plans, self._gatherer)
 
     def _begin(
         self, head: str, plans: list[LayerPlan], dims: Sequence[int], counts_logits: bool
     ) -> None:
         self._head, self._plans, self._counts_logits = head, plans, counts_logits
-        self._gatherer = _gatherer(plans, dims, self._options, self._store, counts_logits)
+        self._gatherer = _gatherer(
+            plans, dims, self._options, self._store, counts_logits, self._has_ood
+        )
         # Hits of the logits, and samples without a single greatest logit, by class.
         head_rows = plans[-1].weight
         assert head_rows is not None
         self._counted = torch.zeros(
             2, len(head_rows), dtype=torch.int64, device=self._gatherer.device
         )
-        self._known = _matched(self._reference, plans, self._gatherer)
+        self._known = _match_reference(self._reference, plans, self._gatherer)
 
     def _join(self) -> None:
         """Check that all processes measure the same layers; without samples, take them over."""
         processes = self._processes
-        layouts = processes.values(self._layout())
-        shared = processes.common_description(layouts)
+        layouts = processes.gather(self._layout())
+        shared = compare_descriptions(layouts, processes.ranks)
         if shared is None:
-            raise processes.nothing_to_measure()
+            raise processes.no_samples_error()
         if None not in layouts:
             return
         empty = not self._plans
-        with processes.ending_together():
+        with processes.fail_together():
             if empty:
                 self._begin_empty(Layout(**shared))
-        processes.common_description(processes.values(self._layout()))
+        processes.agree_on(self._layout())
         first = next(rank for rank, layout in enumerate(layouts) if layout is not None)
         share_head(self._plans[-1], first, receives=empty, processes=processes)
 
     def _begin_empty(self, layout: Layout) -> None:
-        device = device_of(named_layer(self._model, layout.head))
+        device = device_of(find_layer(self._model, layout.head))
         groups, layer_groups = self._options.groups, self._options.layer_groups
         plans = plans_in(layout, device, groups, layer_groups)
         self._begin(layout.head, plans, layout.dims, layout.counts_logits)
@@ -451,21 +482,9 @@ class LayerwiseProbe:
             self._options,
             counts_logits=self._counts_logits,
             reference=bool(self._known),
+            ood=self._has_ood,
         )
         return asdict(form)
-
-
-def _of_tokens(error: InputError) -> InputError:
-    """Return the error for a label of a token, which has a mark of its own."""
-    mark = re.search(r"keep = labels (!= -?\d+|>= 0)$", error.fix)
-    if mark is None:
-        return error
-    marked = mark[1].replace("!=", "==").replace(">= 0", "< 0")
-    return InputError(
-        expected=error.expected,
-        found=error.found.replace("samples without", "tokens without"),
-        fix=f"mark these tokens by {IGNORED}: labels.masked_fill(labels {marked}, {IGNORED})",
-    )
 
 
 def _buffers_note(names: Sequence[str], what: str) -> str:
@@ -476,9 +495,10 @@ def _buffers_note(names: Sequence[str], what: str) -> str:
 def _gatherer(
     plans: Sequence[LayerPlan],
     dims: Sequence[int],
-    options: ProbeOptions,
-    store: Kept,
+    options: Options,
+    store: SampleStore,
     counts_logits: bool,
+    has_ood: bool,
 ) -> LayerGatherer:
     head = plans[-1].weight
     assert head is not None
@@ -494,7 +514,7 @@ def _gatherer(
         )
         for plan, dim in zip(plans, dims, strict=True)
     }
-    scores = options.ood and plans[-1].needs.scores
+    scores = has_ood and plans[-1].needs.scores
     looks = (
         options.resamples
         or scores
@@ -508,7 +528,7 @@ def _gatherer(
     return LayerGatherer(moments, store if looks else None, options.processes)
 
 
-def _matched(
+def _match_reference(
     reference: Mapping[str, ClassStatistics] | None,
     plans: Sequence[LayerPlan],
     gatherer: LayerGatherer,
@@ -524,10 +544,12 @@ def _matched(
     deciding = [plan.name for plan in plans[:-1] if plan.needs.decisions]
     if last.decisions or last.ood or last.scores:
         deciding.append(plans[-1].name)
-    return {name: _known(by_name, name, gatherer.moments[name].dim) for name in deciding}
+    return {name: _statistics_of(by_name, name, gatherer.moments[name].dim) for name in deciding}
 
 
-def _known(reference: Mapping[str, ClassStatistics], name: str, dim: int) -> ClassStatistics:
+def _statistics_of(
+    reference: Mapping[str, ClassStatistics], name: str, dim: int
+) -> ClassStatistics:
     expected = f"a reference of dimension {dim} for layer {name!r}"
     if name not in reference:
         found = f"layers {', '.join(reference)}"
@@ -538,3 +560,30 @@ def _known(reference: Mapping[str, ClassStatistics], name: str, dim: int) -> Cla
         fix = "measure the same model on the training set, with the same pool"
         raise InputError(expected=expected, found=found, fix=fix)
     return reference[name]
+
+
+def run_outside(
+    model: nn.Module, loader: Iterable[Any], traced: Trace | None, options: Options
+) -> Iterator[Tensor]:
+    """Yield the head's input of a run of the model over OOD samples.
+
+    Args:
+        model: The classifier.
+        loader: Loader of OOD samples.
+        traced: The model's trace; None in a process without other samples, which traces the model.
+        options: Options of the measurement.
+    """
+    device, length = device_of(model), number_of_batches(loader)
+    batches = with_progress(ood_batches(loader, device), length, "Comparing", options.progress)
+    for inputs, given in batches:
+        if traced is None:
+            traced = trace(model, inputs, options.layers, options.head, pool=options.pool)
+        with traced.taps(model, pool=options.pool) as taps:
+            forward(model, inputs)
+            features = taps.features[HEAD_INPUT]
+            if traced.head.rows == "token":
+                tokens = taps.logits.shape[:2]
+                kept = token_indices(given, tokens, options.next_token, taps.token_mask)
+                features = features[move_to(kept, features.device)]
+            taps.release_logits()
+        yield features

@@ -3,10 +3,10 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from ncscope.measurement.records import ProbeRecord
+from ncscope.measurement.records import ModelRecord
 from ncscope.metrics.registry import METRICS
 
-Logged: TypeAlias = Literal["headline", "all"]
+LogChoice: TypeAlias = Literal["headline", "all"]
 """Metrics to log: a few, or all that were measured."""
 
 HEADLINE = (
@@ -26,7 +26,9 @@ LAYER_HEADLINE = ("pfc1", "pfc2", "pfc3")
 _ALIASES = {alias: row.key for row in METRICS.values() for alias in row.aliases}
 
 
-def logged(record: ProbeRecord, prefix: str, log: Logged = "headline") -> dict[str, float]:
+def flatten_for_log(
+    record: ModelRecord, prefix: str, log: LogChoice = "headline"
+) -> dict[str, float]:
     """Return the metrics of all layers under unique names, each metric under one name only.
 
     Metrics with two names, such as PFC1, which is ``nc1_quotient``, are named ``pfc1`` in the
@@ -45,7 +47,7 @@ def logged(record: ProbeRecord, prefix: str, log: Logged = "headline") -> dict[s
         >>> from ncscope.measurement.records import LayerRecord
         >>> metrics = {"nc1": 0.5, "nc1_quotient": 0.2, "pfc1": 0.2}
         >>> layers = [LayerRecord(name, metrics, (), 2, 10, 3) for name in ("stem", "last")]
-        >>> logged(ProbeRecord(tuple(layers)), "val/nc/")
+        >>> flatten_for_log(ModelRecord(tuple(layers)), "val/nc/")
         {'val/nc/stem/pfc1': 0.2, 'val/nc/nc1': 0.5}
     """
     *before, last = record.layers
@@ -53,15 +55,15 @@ def logged(record: ProbeRecord, prefix: str, log: Logged = "headline") -> dict[s
     named = {
         f"{prefix}{layer.layer}/{key}": value
         for layer in before
-        for key, value in _chosen(layer.metrics, log, LAYER_HEADLINE, twins).items()
+        for key, value in _select(layer.metrics, log, LAYER_HEADLINE, twins).items()
     }
-    chosen = _chosen(last.metrics, log, HEADLINE, _ALIASES)
+    chosen = _select(last.metrics, log, HEADLINE, _ALIASES)
     return named | {f"{prefix}{key}": value for key, value in chosen.items()}
 
 
-def _chosen(
+def _select(
     metrics: Mapping[str, float],
-    log: Logged,
+    log: LogChoice,
     headline: Sequence[str],
     left_out: Collection[str],
 ) -> dict[str, float]:

@@ -7,16 +7,16 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from ncscope.devices import moved, reading_waits
+from ncscope.arrays import check_features, refuse_magnitude
+from ncscope.devices import is_asynchronous, move_to
 from ncscope.errors import InputError
-from ncscope.math.detection import detection
-from ncscope.math.powers import GATHERED, UNSCALED
+from ncscope.math.detection import compare_scores
+from ncscope.math.powers import COPY_LIMIT, STREAM_LIMIT
 from ncscope.measurement.gather import InsideScores
 from ncscope.measurement.plans import LayerPlan
 from ncscope.measurement.resampling import LayerSamples, in_unit
 from ncscope.metrics.evaluate import Needs, select
-from ncscope.metrics.ood import OodResult, OodScorer, fitting_notes, mean_cosines
-from ncscope.stats.batch import check_features, refuse_magnitude
+from ncscope.metrics.ood import OodResult, OodScorer, describe_fit, mean_cosines
 from ncscope.stats.classes import BatchClasses
 from ncscope.stats.faults import BatchFaults, refuse_faults
 from ncscope.stats.merging import merge_in_place
@@ -55,7 +55,7 @@ def check_groups(needs: Needs, groups: Collection[str] | None, *, given: bool) -
         raise InputError(expected=f"OOD samples for {what}", found="none", fix=fix)
 
 
-def compared_features(
+def compare_features(
     samples: LayerSamples,
     features: Shaped[Tensor, "n d"],
     outside: Shaped[Tensor, "m d"],
@@ -81,20 +81,20 @@ def compared_features(
         return OodResult(*cosines, {})
     scorer = OodScorer(fitted, samples.plan.weight, samples.plan.bias, unit=top)
     inside = scorer(in_unit(features, top - samples.exponent))
-    beside = scorer(in_unit(moved(outside, features.device), top))
-    notes = fitting_notes(scorer, on_own=samples.means_of is None)
+    beside = scorer(in_unit(move_to(outside, features.device), top))
+    notes = describe_fit(scorer, on_own=samples.means_of is None)
     return _result(cosines, scorer, inside, beside, None, notes)
 
 
 def _moments_of(outside: Shaped[Tensor, "m d"], device: torch.device) -> tuple[ClassMoments, int]:
     moments = ClassMoments(1, outside.shape[1], statistics=(), device=device)
     classes = _one_class(len(outside))
-    with naming_ood():
+    with name_ood_in_errors():
         if not len(outside):
             raise _none_given()
-        unit = moments.take_checked(outside, classes, UNSCALED)
+        unit = moments.take_checked(outside, classes, COPY_LIMIT)
         if unit:
-            moments.take_checked(in_unit(outside, unit), classes, UNSCALED)
+            moments.take_checked(in_unit(outside, unit), classes, COPY_LIMIT)
     return moments, unit
 
 
@@ -126,7 +126,7 @@ def check_ood_features(features: Shaped[Tensor, "..."], dim: int) -> None:
     Raises:
         InputError: If the shape or the dtype is another; the message names it.
     """
-    with naming_ood():
+    with name_ood_in_errors():
         check_features(features)
         if features.shape[1] != dim:
             raise InputError(
@@ -162,31 +162,31 @@ class OodPass:
         self._notes: tuple[str, ...] = ()
         if plan.needs.scores:
             self.scorer = OodScorer(fitted, plan.weight, plan.bias)
-            self._notes = fitting_notes(self.scorer, on_own=on_own)
+            self._notes = describe_fit(self.scorer, on_own=on_own)
         self._scores: list[Tensor] = []
         self._faults, self._layer = BatchFaults(device), plan.name
 
     def run(self, source: OodSource) -> None:
         """Read the OOD samples of this process once."""
         for number, features in enumerate(source(), 1):
-            with naming_ood(number):
+            with name_ood_in_errors(number):
                 check_ood_features(features, self._fitted.dim)
-                rows = moved(features, self._device)
+                rows = move_to(features, self._device)
                 self._take(rows)
             if self.scorer is not None:
                 self._scores.append(self.scorer(rows))
-        with naming_ood():
-            refuse_faults({self._layer: self._faults}, GATHERED)
+        with name_ood_in_errors():
+            refuse_faults({self._layer: self._faults}, STREAM_LIMIT)
 
     def _take(self, rows: Shaped[Tensor, "n d"]) -> None:
         """Add a batch; its faults are refused at once on the CPU, after the pass elsewhere."""
         classes = _one_class(len(rows))
-        if not reading_waits(self._device):
-            refuse_magnitude(self._moments.take_checked(rows, classes, GATHERED), GATHERED)
+        if not is_asynchronous(self._device):
+            refuse_magnitude(self._moments.take_checked(rows, classes, STREAM_LIMIT), STREAM_LIMIT)
         elif len(rows):
-            self._faults.note(self._moments.take_unread(rows, classes, GATHERED), GATHERED)
+            self._faults.note(self._moments.take_unread(rows, classes, STREAM_LIMIT), STREAM_LIMIT)
         else:
-            self._faults.note(self._moments.means.new_zeros(()), GATHERED)
+            self._faults.note(self._moments.means.new_zeros(()), STREAM_LIMIT)
 
     def result(self, inside: InsideScores | None) -> OodResult:
         """Return the comparison of the samples of all processes.
@@ -204,9 +204,9 @@ class OodPass:
         if self.scorer is None or inside is None:
             return OodResult(*cosines, {})
         empty = self.scorer(torch.zeros(0, self._fitted.dim, device=self._device))
-        outside = torch.cat(self._gathered(torch.cat([empty, *self._scores])))
-        parts = self._gathered(torch.cat([empty, *inside.scores]))
-        drawn = self._processes.values([inside.seen, sum(map(len, inside.scores))])
+        outside = torch.cat(self._gather(torch.cat([empty, *self._scores])))
+        parts = self._gather(torch.cat([empty, *inside.scores]))
+        drawn = self._processes.gather([inside.seen, sum(map(len, inside.scores))])
         weights, notes = None, self._notes
         if any(seen != kept for seen, kept in drawn):
             each = [torch.full((kept,), seen / max(kept, 1)) for seen, kept in drawn]
@@ -218,8 +218,8 @@ class OodPass:
             )
         return _result(cosines, self.scorer, torch.cat(parts), outside, weights, notes)
 
-    def _gathered(self, scores: Float[Tensor, "n s 2"]) -> list[Float[Tensor, "_n s 2"]]:
-        return self._processes.rows(scores) if self._processes.several else [scores]
+    def _gather(self, scores: Float[Tensor, "n s 2"]) -> list[Float[Tensor, "_n s 2"]]:
+        return self._processes.gather_rows(scores) if self._processes.several else [scores]
 
 
 def _result(
@@ -231,14 +231,14 @@ def _result(
     notes: tuple[str, ...],
 ) -> OodResult:
     found = {
-        name: detection(inside[:, index], outside[:, index], weights)
+        name: compare_scores(inside[:, index], outside[:, index], weights)
         for index, name in enumerate(scorer.names)
     }
     return OodResult(*cosines, found, notes)
 
 
 def _one_class(samples: int) -> BatchClasses:
-    return BatchClasses.of(torch.zeros(samples, dtype=torch.int64), 1)
+    return BatchClasses.from_labels(torch.zeros(samples, dtype=torch.int64), 1)
 
 
 def _none_given() -> InputError:
@@ -247,7 +247,7 @@ def _none_given() -> InputError:
 
 
 @contextmanager
-def naming_ood(batch: int = 0) -> Iterator[None]:
+def name_ood_in_errors(batch: int = 0) -> Iterator[None]:
     """Add to an InputError raised inside that it concerns the OOD samples.
 
     Args:

@@ -1,121 +1,23 @@
-"""Options of a measurement, its layers, and its form, which processes must share."""
+"""Layers of a measurement, and its form, which processes must share."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from ncscope.arguments import Count, NotNegative, Seed, Size, Within, check_arguments
+from ncscope.arguments import Size
+from ncscope.measurement.options import Options
 from ncscope.metrics.evaluate import Needs, needs_of
 from ncscope.models.heads import Head
-from ncscope.models.replicas import data_group, replica_group
 from ncscope.models.taps import HEAD_INPUT
-from ncscope.models.wrappers import check_measurable
-from ncscope.stats.options import Precision, Prior, Redraw
+from ncscope.stats.options import Redraw
 from ncscope.stats.processes import Processes, type_name
-from ncscope.stats.store import DEFAULT_BUDGET
 
 Groups = Collection[str] | None
 """Groups and keys of metrics; None for all."""
-
-SecondPass: TypeAlias = Literal["store", "recompute"] | Annotated[int, Within(2)]
-"""Samples of the second pass: stored, computed again, or a random sample of so many."""
-
-
-@check_arguments
-@dataclass(frozen=True)
-class ProbeOptions:
-    """Options of a model's measurement.
-
-    Attributes:
-        layers: Names or glob patterns of layers to measure besides the head's input; None for the
-            repeated blocks.
-        head: Name of the classifier head; None to detect the head.
-        groups: Groups and keys of metrics of the head's input; None for all.
-        layer_groups: Groups and keys of metrics of the other layers.
-        prior: Class prior.
-        class_counts: Number of samples of each class; required for the uniform prior.
-        weight_decay: Weight decay on the head that the MSE decomposition assumes.
-        pool: Average feature maps over space, and sequences over tokens, if True; flatten both if
-            False; None to flatten everything but sequences with an attention mask.
-        next_token: Take the label of the following token as a token's class if True.
-        baseline: True to measure every layer with permuted labels too; None to do so for small
-            samples.
-        uncertainty: Estimate standard errors if not False.
-        precision: Precision of the moments, ``"float64"`` or ``"blocked"``.
-        second_pass: ``"store"`` to keep the features of all samples, ``"recompute"`` to run the
-            loader again, or the number of samples that each process draws at random and keeps.
-        sample_seed: Seed with which the samples are drawn.
-        memory: Bytes of features to hold in memory for the second pass; more goes to disk.
-        disk: Bytes of features to write to disk at most; None for half of the free space.
-        progress: Show a progress bar on stderr if True.
-        information_batch: Batch size of the batch estimate of MIR and HDR, which is computed with
-            the group ``information``; None for no such estimate.
-        ood: True if there are samples from outside the distribution to compare with.
-        group: Process group of ``torch.distributed`` that measures together; None for the default
-            group.
-        replicas: Process group of the processes that have the same samples; None if there is none.
-        by_class: Make the table of classes also where no groups ask for it, up to 1,000 classes, if
-            True. A history of many measurements with such tables is large.
-    """
-
-    layers: Sequence[str] | None = None
-    head: str | None = None
-    groups: Collection[str] | None = None
-    layer_groups: Collection[str] | None = ("pfc",)
-    prior: Prior = "empirical"
-    class_counts: Any = None
-    weight_decay: NotNegative = 0.0
-    pool: bool | None = None
-    next_token: bool = False
-    baseline: bool | None = False
-    uncertainty: Redraw = False
-    precision: Precision = "float64"
-    second_pass: SecondPass = "store"
-    sample_seed: Seed = 0
-    memory: Count = DEFAULT_BUDGET
-    disk: Count | None = None
-    progress: bool = False
-    information_batch: Size | None = None
-    ood: bool = False
-    group: Any = None
-    replicas: Any = None
-    by_class: bool = False
-
-    @property
-    def processes(self) -> Processes:
-        """Return the processes that measure together.
-
-        Raises:
-            InputError: If this process is not in the group.
-        """
-        return Processes(self.group)
-
-    @property
-    def resamples(self) -> bool:
-        """Return whether chance level or standard errors may be measured on stored samples."""
-        return self.second_pass == "store" and (
-            self.uncertainty is not False or self.baseline is not False
-        )
-
-
-def for_model(options: ProbeOptions, model: nn.Module) -> ProbeOptions:
-    """Return the options with the processes that have different samples, unless a group is given.
-
-    Args:
-        options: Options of the measurement.
-        model: Model to measure; tensor-parallel processes have the same samples.
-
-    Raises:
-        InputError: If the model cannot be measured in this process.
-    """
-    check_measurable(model)
-    if options.group is not None:
-        return options
-    return replace(options, group=data_group(model), replicas=replica_group(model))
 
 
 @dataclass(frozen=True)
@@ -225,10 +127,11 @@ def layout_of(
     plans: Sequence[LayerPlan],
     dims: Sequence[int],
     head: str,
-    options: ProbeOptions,
+    options: Options,
     *,
     counts_logits: bool,
     reference: bool,
+    ood: bool,
 ) -> Layout:
     """Describe a measurement.
 
@@ -239,6 +142,7 @@ def layout_of(
         options: Options of the measurement.
         counts_logits: True if the accuracy is counted from the model's logits.
         reference: True if the class means of a reference are used.
+        ood: True if there are samples from outside the distribution to compare with.
     """
     weight, bias = plans[-1].weight, plans[-1].bias
     assert weight is not None
@@ -260,7 +164,7 @@ def layout_of(
         baseline=options.baseline,
         uncertainty=options.uncertainty,
         reference=reference,
-        ood=options.ood,
+        ood=ood,
     )
 
 
@@ -273,7 +177,7 @@ def share_head(plan: LayerPlan, rank: int, receives: bool, processes: Processes)
         receives: Overwrite the head of this process if True; otherwise this process keeps it.
         processes: Processes that measure together.
     """
-    with processes.ending_together():
+    with processes.fail_together():
         tensors = [tensor for tensor in (plan.weight, plan.bias) if tensor is not None]
         # A copy, because the head may share memory with the model's parameters.
         sent = tensors if receives else [_copy(tensor) for tensor in tensors]

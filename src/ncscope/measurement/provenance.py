@@ -50,7 +50,7 @@ class Provenance:
             "data": self.data,
             "split": self.split,
             "made by": self.caller,
-            "classes": _shortened(self.class_names),
+            "classes": _shorten(self.class_names),
             "seed": "" if self.seed is None else str(self.seed),
             "versions": ", ".join(f"{name} {number}" for name, number in self.versions.items()),
             "date": self.date and f"{self.date} UTC",
@@ -96,7 +96,7 @@ def provenance(
     )
 
 
-def _shortened(names: tuple[str, ...]) -> str:
+def _shorten(names: tuple[str, ...]) -> str:
     """List names; of more than twenty, the first and how many follow."""
     further = len(names) - _NAMES_SHOWN
     shown = ", ".join(names[:_NAMES_SHOWN])

@@ -135,7 +135,7 @@ class GeodesicRecord:
 
 
 @dataclass(frozen=True)
-class ProbeRecord:
+class ModelRecord:
     """Measurement of all layers of one model, on one set of samples in one pass.
 
     Attributes:
@@ -169,7 +169,7 @@ class Measurement:
         values: Further numbers of the step, such as the loss.
     """
 
-    probe: ProbeRecord
+    probe: ModelRecord
     step: float
     split: str = "train"
     run: str = ""

@@ -18,7 +18,7 @@ from ncscope.metrics.information import DatasetInformation, dataset_information
 from ncscope.metrics.ood import OodResult
 from ncscope.metrics.reliability import no_better_than_chance
 from ncscope.metrics.sources import Sources
-from ncscope.metrics.uncertainty import WITHOUT_LABELS, Sample, Uncertainty, estimated
+from ncscope.metrics.uncertainty import WITHOUT_LABELS, Sample, Uncertainty, estimate_errors
 from ncscope.stats.decisions import Decider, DecisionCounts, DecisionTally
 from ncscope.stats.directions import Batches
 from ncscope.stats.jackknife import GROUPS, Dealer, Replicate, leave_one_out, take_rows
@@ -77,10 +77,10 @@ class LayerSamples:
         if self.processes is None:
             yield
             return
-        with self.processes.ending_together():
+        with self.processes.fail_together():
             yield
 
-    def merged(self, moments: ClassMoments) -> ClassMoments:
+    def merge(self, moments: ClassMoments) -> ClassMoments:
         """Return the moments of all processes that are measured together; they take the place."""
         if self.processes is not None:
             merge_in_place(moments, self.processes)
@@ -98,7 +98,7 @@ class LayerSamples:
             device=counts.device,
         )
 
-    def finished(self, moments: ClassMoments) -> ClassStatistics:
+    def finish(self, moments: ClassMoments) -> ClassStatistics:
         """Return the statistics of moments, in the unit of the features given."""
         stats = finish(moments) if self.labelled else finish_unlabelled(moments)
         return replace(stats, exponent=self.exponent)
@@ -110,7 +110,7 @@ class LayerSamples:
         counts = torch.zeros_like(self.counts)
         counts[stats.classes] = stats.counts
         if self.processes is not None and self.processes.several:
-            batches = self.processes.batches(batches, counts.device)
+            batches = self.processes.gather_batches(batches, counts.device)
         weight = self.plan.weight.to(torch.float64)
         with self.together():
             return dataset_information(batches, counts, weight, stats.global_mean)
@@ -130,16 +130,16 @@ class LayerSamples:
         decide = Decider(
             classes, means, plan.weight, plan.bias, exponent=unit, num_classes=len(self.counts)
         )
-        counts = decide.none()
+        counts = decide.start_tally()
         for features, labels in batches:
             counts = counts + decide(in_unit(features, unit - self.exponent), labels)
         return counts
 
-    def counted(self, tally: DecisionTally) -> DecisionCounts:
+    def read_counts(self, tally: DecisionTally) -> DecisionCounts:
         """Return the counts of the samples that are measured together."""
         if self.processes is None:
             return tally.read()
-        return tally.over_all_processes(self.counts.device, self.processes)
+        return tally.sum_over_processes(self.counts.device, self.processes)
 
     def values(self, batches: Batches, stats: ClassStatistics) -> dict[str, float]:
         """Evaluate the metrics of some of the samples.
@@ -150,7 +150,7 @@ class LayerSamples:
         """
         with self.together():
             tally = self.decisions(batches, self.means_of or stats)
-        decisions = None if tally is None else self.counted(tally)
+        decisions = None if tally is None else self.read_counts(tally)
         information = self.entropies(batches, stats)
         with self.together():
             return evaluate(self.sources(stats, information, decisions), self.plan.groups)[0]
@@ -186,11 +186,13 @@ def chance_level(samples: LayerSamples, seed: int = 0) -> dict[str, float]:
     """
     before = _counts_before(samples)
     with samples.together():
-        drawn = _drawn(samples, int(before.sum()), seed)
+        everyone = torch.arange(len(samples.counts)).repeat_interleave(samples.counts.cpu())
+        order = torch.randperm(len(everyone), generator=torch.Generator().manual_seed(seed))
+        permuted = _PermutedLabels(samples.batches, everyone[order[int(before.sum()) :]])
         moments = samples.moments(samples.counts)
-        for features, labels in drawn:
+        for features, labels in permuted:
             moments.update(features, labels)
-    values = samples.values(drawn, samples.finished(samples.merged(moments)))
+    values = samples.values(permuted, samples.finish(samples.merge(moments)))
     return {key: value for key, value in values.items() if key not in WITHOUT_LABELS}
 
 
@@ -199,7 +201,7 @@ def in_unit(features: Shaped[Tensor, "n d"], exponent: int) -> Shaped[Tensor, "n
     return times_power(features.to(torch.float64), -exponent) if exponent else features
 
 
-class _Relabelled:
+class _PermutedLabels:
     """Batches with other labels, in the order of the samples."""
 
     def __init__(self, batches: Batches, labels: Int[Tensor, " n"]) -> None:
@@ -221,15 +223,8 @@ def _counts_before(samples: LayerSamples) -> Int[Tensor, " k"]:
     with samples.together():
         for _, labels in samples.batches:
             mine += torch.bincount(labels.cpu(), minlength=len(mine))
-    lower = processes.values(mine.tolist())[: processes.index]
+    lower = processes.gather(mine.tolist())[: processes.index]
     return torch.tensor(lower, dtype=torch.int64).reshape(-1, len(mine)).sum(0)
-
-
-def _drawn(samples: LayerSamples, before: int, seed: int) -> _Relabelled:
-    counts = samples.counts.cpu()
-    everyone = torch.arange(len(counts)).repeat_interleave(counts)
-    order = torch.randperm(len(everyone), generator=torch.Generator().manual_seed(seed))
-    return _Relabelled(samples.batches, everyone[order[before:]])
 
 
 def standard_errors(
@@ -255,7 +250,7 @@ def standard_errors(
     """
     sample = Sample.of(stats, own_means=samples.means_of is None)
     if sample.smallest < GROUPS:
-        return estimated(values, [], sample)
+        return estimate_errors(values, [], sample)
     before, random = _counts_before(samples), redraw == "random_sizes"
 
     def deal() -> Dealer:
@@ -270,10 +265,10 @@ def standard_errors(
         _check_size(samples, memory)
         moments = _moments_of_each(samples, deal, replicates)
     found = [
-        samples.values(replicate, samples.finished(each))
+        samples.values(replicate, samples.finish(each))
         for replicate, each in zip(replicates, moments, strict=True)
     ]
-    return estimated(values, found, sample, known, random_sizes=random)
+    return estimate_errors(values, found, sample, known, random_sizes=random)
 
 
 def _moments_of_each(
@@ -292,7 +287,7 @@ def _moments_of_each(
         with samples.together():
             for features, labels in replicate.doubles():
                 moments.update(features, labels)
-        yield samples.merged(moments)
+        yield samples.merge(moments)
 
 
 def _moments_of(samples: LayerSamples, replicate: Replicate) -> ClassMoments:
@@ -307,7 +302,7 @@ def _moments_of(samples: LayerSamples, replicate: Replicate) -> ClassMoments:
         moments = samples.moments(counts)
         for features, labels in replicate:
             moments.update(features, labels)
-    return samples.merged(moments)
+    return samples.merge(moments)
 
 
 def _check_size(samples: LayerSamples, memory: int | None) -> None:
@@ -320,7 +315,7 @@ def _check_size(samples: LayerSamples, memory: int | None) -> None:
         raise InputError(expected=f"{needed:,} bytes for {what}", found=f"{memory:,}", fix=fix)
 
 
-def with_trust(
+def add_chance_and_errors(
     record: LayerRecord,
     samples: LayerSamples,
     stats: ClassStatistics,

@@ -1,24 +1,30 @@
 """Measurement of features that are given as one tensor."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from ncscope.math.powers import UNSCALED
-from ncscope.measurement.class_table import class_table, notes_on, wanted
-from ncscope.measurement.ood import check_groups, check_unit, compared_features
+from ncscope.math.powers import COPY_LIMIT, times_power_or_nan
+from ncscope.measurement.ood import check_groups, check_unit, compare_features
 from ncscope.measurement.plans import LayerPlan
-from ncscope.measurement.records import LayerRecord
-from ncscope.measurement.resampling import LayerSamples, in_unit, with_trust
+from ncscope.measurement.records import ClassTable, LayerRecord
+from ncscope.measurement.resampling import LayerSamples, add_chance_and_errors, in_unit
 from ncscope.memory import check_memory
+from ncscope.metrics.class_columns import GROUP, MOST_CLASSES, class_columns
 from ncscope.metrics.class_means import cosines
-from ncscope.metrics.evaluate import evaluate, needs_of, spectra, wants_spectra
+from ncscope.metrics.evaluate import (
+    evaluate,
+    needs_of,
+    refuse_class_metrics,
+    spectra,
+    wants_spectra,
+)
 from ncscope.metrics.information import takes_long
-from ncscope.metrics.reliability import missing_in_reference, warnings_on
+from ncscope.metrics.reliability import warn_of_missing_classes, warnings_on
 from ncscope.metrics.sources import Sources
 from ncscope.stats.classes import BatchClasses
 from ncscope.stats.moments import ClassMoments
@@ -89,7 +95,7 @@ def measure_samples(
     """
     needs = needs_of(groups, weight is not None)
     check_groups(needs, groups, given=ood is not None)
-    classes = BatchClasses.of(labels, num_classes, of_classifier=weight is not None)
+    classes = BatchClasses.from_labels(labels, num_classes, of_classifier=weight is not None)
     dim = features.shape[1]
     if "scatter" in needs.statistics and features.device.type == "cpu":
         fix = "ask for groups that need none: pfc"
@@ -103,7 +109,7 @@ def measure_samples(
         precision=precision,
         device=features.device,
     )
-    features, stats = _taken(moments, features, classes)
+    features, stats = _take_all(moments, features, classes)
     exponent = stats.exponent
     if (needs.decisions or ood is not None) and reference is not None:
         check_unit(reference.exponent - exponent, "a reference of features")
@@ -124,17 +130,17 @@ def measure_samples(
         decided=decided,
     )
     tally = samples.decisions(samples.batches, reference or stats)
-    decisions = None if tally is None else samples.counted(tally)
+    decisions = None if tally is None else samples.read_counts(tally)
     information = samples.entropies(samples.batches, stats)
-    compared = None if ood is None else compared_features(samples, features, ood, stats)
+    compared = None if ood is None else compare_features(samples, features, ood, stats)
     sources = replace(samples.sources(stats, information, decisions), ood=compared)
     record = layer_record(layer, sources, groups, by_class=by_class)
     if not decided:
         record = replace(record, notes=(*record.notes, _UNDECIDED))
     if decided and needs.decisions and reference is not None:
-        missing = missing_in_reference(stats, reference)
+        missing = warn_of_missing_classes(stats, reference)
         record = replace(record, warnings=(*missing, *record.warnings))
-    trusted = with_trust(
+    trusted = add_chance_and_errors(
         record, samples, stats, baseline=baseline, uncertainty=uncertainty, ood=compared
     )
     return trusted, stats
@@ -145,7 +151,7 @@ def _counts_for(prior: Prior, labels: Int[Tensor, " n"], k: int) -> Int[Tensor, 
     return torch.bincount(labels, minlength=k) if prior == "uniform" else None
 
 
-def _taken(
+def _take_all(
     moments: ClassMoments, features: Shaped[Tensor, "n d"], classes: BatchClasses
 ) -> tuple[Shaped[Tensor, "n d"], ClassStatistics]:
     """Add all samples to empty moments; return the features in their unit, and the statistics.
@@ -155,10 +161,10 @@ def _taken(
         features: One sample a row, of any magnitude.
         classes: Classes of the samples.
     """
-    exponent = moments.take_checked(features, classes, UNSCALED)
+    exponent = moments.take_checked(features, classes, COPY_LIMIT)
     if exponent:
         features = in_unit(features, exponent)
-        moments.take_checked(features, classes, UNSCALED)
+        moments.take_checked(features, classes, COPY_LIMIT)
     return features, replace(finish(moments), exponent=exponent)
 
 
@@ -201,7 +207,7 @@ def layer_record(
         spectra=drawn,
         gram=_without_nan(cosines(stats.frame)) if pictures and small and stats.labelled else None,
         warnings=warnings_on(sources, values),
-        per_class=class_table(sources) if wanted(sources, groups, by_class) else None,
+        per_class=class_table(sources) if has_class_table(sources, groups, by_class) else None,
         num_present=stats.k if stats.labelled and stats.k < stats.num_classes else 0,
     )
 
@@ -210,3 +216,146 @@ def _without_nan(matrix: torch.Tensor) -> list[list[float]] | None:
     """Return a matrix as lists; None if a zero vector left NaN in it."""
     rows: list[list[float]] = matrix.tolist()
     return rows if all(math.isfinite(value) for row in rows for value in row) else None
+
+
+GROUPS = ("spectra",)
+"""Groups of metrics that need no labels."""
+
+
+def measure_unlabelled(
+    layer: str,
+    features: Shaped[Tensor, "n d"],
+    *,
+    groups: Collection[str] | None = None,
+    uncertainty: Redraw = False,
+    precision: Precision = "float64",
+) -> tuple[LayerRecord, ClassStatistics]:
+    """Measure the spectra of features.
+
+    Args:
+        layer: Name of the record.
+        features: One sample a row, at least one.
+        groups: Groups of metrics; by default all that need no labels.
+        uncertainty: Estimate standard errors if not False.
+        precision: Precision of the moments.
+
+    Returns:
+        The record, and the statistics from which it was computed.
+
+    Raises:
+        InputError: If a group needs labels, or the covariance does not fit into memory.
+    """
+    refuse_class_metrics(GROUPS if groups is None else groups)
+    n, dim = features.shape
+    if features.device.type == "cpu":
+        fix = "measure fewer features, for example pooled ones"
+        check_memory(8 * dim**2, f"the covariance of {dim:,} features", fix)
+    labels = torch.zeros(n, dtype=torch.int64, device=features.device)
+    samples = LayerSamples(
+        plan=LayerPlan(layer, layer, GROUPS if groups is None else groups),
+        batches=[(features, labels)],
+        counts=torch.tensor([n], device=features.device),
+        dim=dim,
+        precision=precision,
+        labelled=False,
+    )
+    classes, moments = BatchClasses.from_labels(labels, 1), samples.moments(samples.counts)
+    exponent = moments.take_checked(features, classes, COPY_LIMIT)
+    if exponent:
+        features = in_unit(features, exponent)
+        moments.take_checked(features, classes, COPY_LIMIT)
+        samples = replace(samples, batches=[(features, labels)], exponent=exponent)
+    stats = samples.finish(moments)
+    record = spectra_record(layer, stats, groups)
+    return add_chance_and_errors(record, samples, stats, uncertainty=uncertainty), stats
+
+
+def spectra_record(
+    layer: str, stats: ClassStatistics, groups: Collection[str] | None = None
+) -> LayerRecord:
+    """Evaluate the metrics of samples without labels.
+
+    Args:
+        layer: Name of the record.
+        stats: Statistics of unlabelled samples.
+        groups: Groups of metrics; by default all that need no labels.
+
+    Raises:
+        InputError: If a group needs labels.
+    """
+    refuse_class_metrics(GROUPS if groups is None else groups)
+    return layer_record(layer, Sources(stats), groups)
+
+
+LEFT_OUT = (
+    f"{GROUP}: the table of classes is left out with more than {MOST_CLASSES:,} classes; ask for "
+    f"it by the group {GROUP!r}"
+)
+"""Note where the table is made for fewer classes, unasked for."""
+
+NOT_COUNTED = (
+    f"{GROUP}: accuracies by class that are decided on a random sample of the samples are left out"
+)
+"""Note where the decisions of the second pass are estimates."""
+
+
+def has_class_table(sources: Sources, groups: Collection[str] | None, unasked: bool) -> bool:
+    """Return whether a layer's record has a table of classes.
+
+    Args:
+        sources: Statistics of the layer.
+        groups: Groups of metrics that are asked for; None for all.
+        unasked: True if the table is made unasked for, with up to `MOST_CLASSES` classes.
+    """
+    if groups is not None:
+        return GROUP in groups
+    return unasked and sources.stats.k <= MOST_CLASSES
+
+
+def notes_on(sources: Sources, groups: Collection[str] | None, unasked: bool) -> list[str]:
+    """Return notes on a table, or a column, that is left out.
+
+    Args:
+        sources: Statistics of the layer.
+        groups: Groups of metrics that are asked for; None for all.
+        unasked: True if the table is made unasked for.
+    """
+    if not has_class_table(sources, groups, unasked):
+        return [LEFT_OUT] if groups is None and unasked else []
+    estimated = sources.decisions is not None and sources.decisions.by_class is None
+    return [NOT_COUNTED] if estimated else []
+
+
+def class_table(sources: Sources) -> ClassTable:
+    """Compute the table of classes.
+
+    Args:
+        sources: Statistics of the layer, its head, and the decisions of the second pass.
+    """
+    sources = sources.in_range
+    stats, columns = sources.stats, class_columns(sources)
+    return ClassTable(
+        classes=stats.classes.tolist(),
+        samples=stats.counts.tolist(),
+        within_share=columns.within_share.tolist(),
+        nc1_quotient=columns.nc1_quotient.tolist(),
+        mean_norm=_in_unit(columns.mean_norm, stats.exponent),
+        head_norm=_list_of(columns.head_norm, sources.weight_exponent),
+        head_cosine=_list_of(columns.head_cosine),
+        nearest=stats.classes[columns.nearest].tolist(),
+        nearest_distance=columns.nearest_distance.tolist(),
+        nearest_cosine=columns.nearest_cosine.tolist(),
+        nearest_cdnv=columns.nearest_cdnv.tolist(),
+        ncc_accuracy=_list_of(columns.ncc_accuracy),
+        accuracy=_list_of(columns.accuracy),
+    )
+
+
+def _list_of(values: Tensor | None, exponent: int = 0) -> list[float] | None:
+    return None if values is None else _in_unit(values, exponent)
+
+
+def _in_unit(values: Tensor, exponent: int) -> list[float]:
+    """Return lengths in the unit of what was given; NaN where float64 cannot hold one."""
+    numbers: Sequence[float] = values.tolist()
+    return [times_power_or_nan(number, exponent) for number in numbers]

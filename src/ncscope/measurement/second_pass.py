@@ -9,7 +9,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from ncscope.errors import InputError
-from ncscope.measurement.plans import ProbeOptions
+from ncscope.measurement.options import Options
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.reservoir import Reservoir
 from ncscope.stats.store import FeatureStore
@@ -148,13 +148,13 @@ class Fingerprint:
                 )
 
 
-Kept: TypeAlias = FeatureStore | Reservoir | Rerun
+SampleStore: TypeAlias = FeatureStore | Reservoir | Rerun
 """Samples of the second pass."""
 
 
-def samples_kept(
-    options: ProbeOptions, *, batches: int | None = None, can_rerun: bool = True
-) -> AbstractContextManager[Kept]:
+def open_samples(
+    options: Options, *, batches: int | None = None, can_rerun: bool = True
+) -> AbstractContextManager[SampleStore]:
     """Return a context in which the samples of the second pass are kept as the options say.
 
     Args:
@@ -173,7 +173,7 @@ def samples_kept(
     return FeatureStore(options.memory, disk=options.disk, expected=batches, otherwise=otherwise)
 
 
-def check_second_pass(options: ProbeOptions, loader: Iterable[Any] | None = None) -> None:
+def check_second_pass(options: Options, loader: Iterable[Any] | None = None) -> None:
     """Refuse a second pass that does not exist, or that cannot be had.
 
     Args:

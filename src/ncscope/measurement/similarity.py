@@ -10,21 +10,20 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
-from ncscope.measurement.batches import device_of, peek, split, token_labels
-from ncscope.measurement.progress import with_progress
+from ncscope.measurement.batches import device_of, peek, split, token_labels, with_progress
 from ncscope.measurement.second_pass import number_of_batches
-from ncscope.models.measuring import kept_buffers, measuring
+from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
 from ncscope.models.replicas import data_group
 from ncscope.models.taps import HEAD_INPUT, Taps
 from ncscope.models.tracing import Trace, trace
-from ncscope.models.wrappers import check_callable, check_measurable, unwrapped
+from ncscope.models.wrappers import check_callable, check_measurable, unwrap
 from ncscope.stats.cka_moments import CkaMoments
 from ncscope.stats.merging import merge_in_place
 from ncscope.stats.processes import Processes
 
 
 @dataclass(frozen=True)
-class Compared:
+class ModelSide:
     """Model to compare, and its layers.
 
     Attributes:
@@ -58,24 +57,24 @@ class SimilarityRecord:
 
 
 def layer_similarity(
-    sides: Sequence[Compared],
+    sides: Sequence[ModelSide],
     loader: Iterable[Any],
     *,
     pool: bool | None = None,
     progress: bool = False,
-    group: Any = None,
+    process_group: Any = None,
 ) -> SimilarityRecord:
     """Run one or two models over a loader, and compare their layers.
 
     The models run in evaluation mode and are left as they were, as by
-    `ncscope.measurement.model.probe_model`.
+    `ncscope.measurement.model.measure_layers`.
 
     Args:
         sides: One model, whose layers are compared with each other, or two.
         loader: Batches, as for `ncscope.measure_model`.
         pool: Average feature maps and sequences, as in `Taps`.
         progress: Show a progress bar on stderr if True.
-        group: Process group; by default that of all processes with other samples.
+        process_group: Process group; by default that of all processes with other samples.
 
     Raises:
         InputError: If there are fewer than 4 samples, a head or a layer is not found, the models
@@ -83,13 +82,13 @@ def layer_similarity(
     """
     for side in sides:
         check_measurable(side.model)
-    processes = Processes(data_group(sides[0].model) if group is None else group)
-    with processes.ending_together(), ExitStack() as stack:
-        models = [unwrapped(side.model) for side in sides]
+    processes = Processes(data_group(sides[0].model) if process_group is None else process_group)
+    with processes.fail_together(), ExitStack() as stack:
+        models = [unwrap(side.model) for side in sides]
         for model in models:
             check_callable(model)
-            stack.enter_context(measuring(model))
-            stack.enter_context(kept_buffers(model))
+            stack.enter_context(evaluation_mode(model))
+            stack.enter_context(restore_buffers(model))
         length = number_of_batches(loader)
         first, batches = peek(loader)
         runs = [
@@ -119,7 +118,7 @@ class _Run:
 
     @classmethod
     def of(
-        cls, stack: ExitStack, model: nn.Module, side: Compared, first: Any, pool: bool | None
+        cls, stack: ExitStack, model: nn.Module, side: ModelSide, first: Any, pool: bool | None
     ) -> "_Run":
         """Find the head and the layers on the first batch, and attach taps until the stack ends."""
         inputs, labels = split(first, device_of(model))

@@ -12,21 +12,21 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from ncscope.arguments import check_arguments
+from ncscope.arrays import as_tensor
 from ncscope.errors import InputError
 from ncscope.measurement.batches import check_next_token, device_of
-from ncscope.measurement.evaluation import Probed
-from ncscope.measurement.model import LayerwiseProbe
-from ncscope.measurement.plans import ProbeOptions, for_model
-from ncscope.measurement.second_pass import Kept, check_second_pass, samples_kept
+from ncscope.measurement.evaluation import ModelResult
+from ncscope.measurement.model import LayerwiseMeasurement, with_processes
+from ncscope.measurement.options import Options
+from ncscope.measurement.second_pass import SampleStore, check_second_pass, open_samples
+from ncscope.models.evaluation_mode import disable_compilation, restore_buffers
 from ncscope.models.heads import Head
-from ncscope.models.hooks import caught
-from ncscope.models.measuring import kept_buffers, uncompiled
-from ncscope.models.parts import PartsObserver
+from ncscope.models.hooks import guard_hook
+from ncscope.models.parts_observer import PartsObserver
 from ncscope.models.replicas import check_replicas
 from ncscope.models.taps import Taps
 from ncscope.models.tracing import Trace, trace
-from ncscope.models.wrappers import unwrapped
-from ncscope.stats.batch import as_tensor
+from ncscope.models.wrappers import unwrap
 from ncscope.stats.statistics import ClassStatistics
 
 Kind = TypeVar("Kind", bound="Watch")
@@ -49,12 +49,12 @@ class Watch:
     layers by itself; see `PartsObserver`.
 
     A forward pass never fails because it is watched: an error in a hook ends the recording, and the
-    next call of `labels` or `probed` raises it.
+    next call of `labels` or `measure` raises it.
 
     Args:
         model: A classifier; a compiled or data-parallel one is unwrapped.
         options: Options of the measurement.
-        reference: Statistics of the training set by layer; see `probe_model`.
+        reference: Statistics of the training set by layer; see `measure_layers`.
         whole: Take a call of the model as a forward pass if True; otherwise only its parts count.
 
     Attributes:
@@ -62,39 +62,40 @@ class Watch:
 
     Example:
         >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).eval()
-        >>> with Watch(model, ProbeOptions(layers=["0"], groups=["nc1"])) as seen:
+        >>> with Watch(model, Options(layers=["0"], groups=["nc1"])) as seen:
         ...     for _ in range(3):
         ...         _ = model(torch.randn(10, 4))
         ...         seen.labels(torch.arange(10) % 2)
-        ...     probed = seen.probed()
-        >>> [(layer.layer, layer.num_samples) for layer in probed.record.layers]
+        ...     result = seen.measure()
+        >>> [(layer.layer, layer.num_samples) for layer in result.record.layers]
         [('0', 30), ('head input', 30)]
     """
 
     def __init__(
         self,
         model: nn.Module,
-        options: ProbeOptions | None = None,
+        options: Options | None = None,
         reference: Mapping[str, ClassStatistics] | None = None,
         *,
         whole: bool = True,
     ) -> None:
         self.reference = reference
-        self._given, self._model = model, unwrapped(model)
-        self._options, self._whole = for_model(options or ProbeOptions(), model), whole
+        self._given, self._model = model, unwrap(model)
+        self._whole = whole
+        self._options, self._replicas = with_processes(options or Options(), model)
         check_second_pass(self._options)
         self._processes = self._options.processes
         self._hooks, self._observing, self._gathered = ExitStack(), ExitStack(), ExitStack()
         self._observer: PartsObserver | None = None
         self._traced: Trace | None = None
         self._taps: Taps | None = None
-        self._probe: LayerwiseProbe | None = None
+        self._probe: LayerwiseMeasurement | None = None
         self._unchecked: Any = None
         self._last: object = None
         self._untraceable: Exception | None = None
         self._failure: Exception | None = None
         self._attached = False
-        self._called_whole: bool | None = None
+        self._calls_model: bool | None = None
         # Samples that are never measured must not stay on the disk.
         weakref.finalize(self, self._gathered.close)
 
@@ -119,9 +120,9 @@ class Watch:
         return self._model
 
     @property
-    def called_whole(self) -> bool | None:
+    def calls_model(self) -> bool | None:
         """Return whether the loop calls the model itself; None before the first labels."""
-        return self._called_whole
+        return self._calls_model
 
     def attach(self) -> None:
         """Record the forward passes from now on.
@@ -134,7 +135,7 @@ class Watch:
         if self._failure is not None:
             return
         self._attached = True
-        self._hooks.enter_context(uncompiled(self._given))
+        self._hooks.enter_context(disable_compilation(self._given))
         if self._traced is not None and self._observer is None:
             self._tap(self._traced)
             return
@@ -143,7 +144,7 @@ class Watch:
         observer = PartsObserver(self._model, layers, head, self._fail, whole=self._whole)
         self._observer = self._observing.enter_context(observer)
         if self._whole:
-            hook = caught(self._begin_first, self._fail)
+            hook = guard_hook(self._begin_first, self._fail)
             finder = self._model.register_forward_pre_hook(hook, with_kwargs=True)
             self._hooks.callback(finder.remove)
 
@@ -178,34 +179,37 @@ class Watch:
             raise self._failure
         self._settle()
         taps = self._taps
-        if taps is None or not taps.ran or taps.features is self._last:
+        is_missing = taps is None or not taps.has_pass
+        if taps is None or is_missing or taps.features is self._last:
             raise InputError(
                 expected="a forward pass of the watched model before its labels",
-                found="none" if taps is None or not taps.ran else "the labels of that pass twice",
+                found="none"
+                if taps is None or not taps.has_pass
+                else "the labels of that pass twice",
                 fix="call the watched model itself, then pass the labels of that batch, once",
             )
         assert self._traced is not None
-        with _outliving():
+        with _outside_inference_mode():
             self._probe = self._probe or self._new_probe()
-            self._probe.update(taps, self._checked(as_tensor(labels, "labels")), self._traced)
+            self._probe.update(taps, self._check_labels(as_tensor(labels, "labels")), self._traced)
         self._last = taps.features
 
-    def passed_anywhere(self) -> bool:
-        """Return whether a pass has begun in any process since the last call of `probed`.
+    def has_passes(self) -> bool:
+        """Return whether a pass has begun in any process since the last call of `measure`.
 
         Every process must call this.
         """
-        begun = self._traced is not None or bool(self._observer and self._observer.called)
-        return any(self._processes.values(begun))
+        begun = self._traced is not None or bool(self._observer and self._observer.has_pass)
+        return any(self._processes.gather(begun))
 
-    def counted_anywhere(self) -> bool:
-        """Return whether any process has added samples since the last call of `probed`.
+    def has_samples(self) -> bool:
+        """Return whether any process has added samples since the last call of `measure`.
 
         Every process must call this.
         """
-        return any(self._processes.values(self._probe is not None))
+        return any(self._processes.gather(self._probe is not None))
 
-    def probed(self) -> Probed:
+    def measure(self) -> ModelResult:
         """Measure the samples that all processes have added since the last call.
 
         The head enters with its present weights. Every process must call this, even without
@@ -215,10 +219,10 @@ class Watch:
             InputError: If no process has added samples, fewer than two classes are present, or
                 another process fails.
         """
-        with _outliving(), self._processes.ending_together():
+        with _outside_inference_mode(), self._processes.fail_together():
             if self._failure is not None:
                 raise self._failure
-            if not self.counted_anywhere():
+            if not self.has_samples():
                 raise InputError(
                     expected="forward passes of the watched model, and their labels",
                     found="none",
@@ -233,7 +237,7 @@ class Watch:
                 self.restart()
 
     def forget(self) -> None:
-        """Drop the samples added since the last call of `probed`."""
+        """Drop the samples added since the last call of `measure`."""
         self._probe = None
         self._gathered.close()
 
@@ -252,8 +256,8 @@ class Watch:
         """Trace the model on the first pass; what follows shows whether the loop calls parts."""
         assert self._observer is not None
         self._hooks.close()  # tracing runs the model
-        self._hooks.enter_context(uncompiled(self._given))
-        with self._observer.paused():
+        self._hooks.enter_context(disable_compilation(self._given))
+        with self._observer.pause():
             try:
                 self._traced = self._trace(module, args, kwargs)
             except Exception as error:
@@ -262,29 +266,29 @@ class Watch:
         self._tap(self._traced).begin(module, args, kwargs)
 
     def _trace(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
-        self._unchecked = _named_inputs(module, args, kwargs)
-        inputs = _cloned(self._unchecked)  # the model may change its inputs in place
+        self._unchecked = _inputs_as_called(module, args, kwargs)
+        inputs = _clone(self._unchecked)  # the model may change its inputs in place
         layers, head = self._options.layers, self._options.head
-        with _outliving(), kept_buffers(self._model):
+        with _outside_inference_mode(), restore_buffers(self._model):
             return trace(self._model, inputs, layers, head, pool=self._options.pool)
 
     def _settle(self) -> None:
         """Decide after the first pass whether the loop calls the model or parts of the model."""
         observer = self._observer
-        if observer is None or not observer.called:
+        if observer is None or not observer.has_pass:
             return
         self._observer = None
         self._observing.close()
-        self._called_whole = observer.called_whole
-        if observer.called_whole and self._untraceable is None:
+        self._calls_model = observer.is_whole
+        if observer.is_whole and self._untraceable is None:
             return
         self._hooks.close()
         self._unchecked = None
         try:
-            if observer.called_whole:
+            if observer.is_whole:
                 assert self._untraceable is not None
                 raise self._untraceable
-            with _outliving():
+            with _outside_inference_mode():
                 self._traced = observer.trace()
                 observer.replay(self._tap(self._traced))
             if not self._attached:
@@ -301,15 +305,17 @@ class Watch:
     def _tap(self, traced: Trace) -> Taps:
         taps = traced.taps(self._model, pool=self._options.pool, on_error=self._fail)
         if self._taps is not None:
-            taps.go_on_from(self._taps)
-        self._hooks.enter_context(uncompiled(self._given))
+            taps.continue_from(self._taps)
+        self._hooks.enter_context(disable_compilation(self._given))
         self._taps = self._hooks.enter_context(taps)
         return self._taps
 
-    def _new_probe(self) -> LayerwiseProbe:
-        context = samples_kept(self._options, can_rerun=False)
-        store: Kept = self._gathered.enter_context(context)
-        return LayerwiseProbe(self._model, self._options, store, self.reference)
+    def _new_probe(self) -> LayerwiseMeasurement:
+        context = open_samples(self._options, can_rerun=False)
+        store: SampleStore = self._gathered.enter_context(context)
+        return LayerwiseMeasurement(
+            self._model, self._options, store, self.reference, replicas=self._replicas
+        )
 
     def _present_head(self) -> Head | None:
         """Return the head with its present weight; check that it made the logits to the end."""
@@ -319,9 +325,9 @@ class Watch:
         if self._taps is not None and self._probe is not None:
             step, warnings = self._taps.check_step()
             self._probe.warn(warnings)
-        return self._traced.head.present(step)
+        return self._traced.head.refresh(step)
 
-    def _checked(self, labels: Tensor) -> Tensor:
+    def _check_labels(self, labels: Tensor) -> Tensor:
         """Return the labels; compare those of the first pass with its inputs."""
         assert self._traced is not None
         if self._unchecked is not None:
@@ -332,13 +338,13 @@ class Watch:
 
 
 @contextmanager
-def _outliving() -> Iterator[None]:
+def _outside_inference_mode() -> Iterator[None]:
     """Make tensors that can be updated later, even if the passes run in inference mode."""
     with torch.inference_mode(False), torch.no_grad():
         yield
 
 
-def _named_inputs(
+def _inputs_as_called(
     module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[Any, ...] | dict[str, Any]:
     """Return the arguments of a call as `forward` takes them: all by position, or all by name."""
@@ -348,15 +354,15 @@ def _named_inputs(
     return dict(zip(names, args, strict=True)) | dict(kwargs)
 
 
-def _cloned(inputs: Any) -> Any:
+def _clone(inputs: Any) -> Any:
     """Copy the tensors in nested tuples, lists and mappings."""
     if isinstance(inputs, Tensor):
         return inputs.detach().clone()
     if isinstance(inputs, PackedSequence):
         return inputs._replace(data=inputs.data.detach().clone())
     if isinstance(inputs, Mapping):
-        return {name: _cloned(value) for name, value in inputs.items()}
+        return {name: _clone(value) for name, value in inputs.items()}
     if isinstance(inputs, tuple | list):
-        copies = [_cloned(value) for value in inputs]
+        copies = [_clone(value) for value in inputs]
         return tuple(copies) if isinstance(inputs, tuple) else copies
     return inputs

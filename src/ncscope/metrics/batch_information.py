@@ -57,17 +57,17 @@ class BatchInformation:
     batches: int
 
 
-def batch_estimate(found: Sequence[Entropies], batch_size: int) -> BatchInformation:
+def batch_estimate(batches: Sequence[Entropies], batch_size: int) -> BatchInformation:
     """Return mean and spread over batches; NaN for the mean of no batch and the spread of one.
 
     Args:
-        found: Entropies that `batch_entropies` returned.
+        batches: Entropies that `batch_entropies` returned.
         batch_size: Batch size of these entropies.
     """
     mir, hdr = (
-        torch.tensor([getattr(entropies, name) for entropies in found], dtype=torch.float64)
+        torch.tensor([getattr(entropies, name) for entropies in batches], dtype=torch.float64)
         for name in ("mir", "hdr")
     )
-    spread = [float(ratio.std()) if len(found) > 1 else math.nan for ratio in (mir, hdr)]
+    spread = [float(ratio.std()) if len(batches) > 1 else math.nan for ratio in (mir, hdr)]
     means = float(mir.mean()), float(hdr.mean())
-    return BatchInformation(means[0], spread[0], means[1], spread[1], batch_size, len(found))
+    return BatchInformation(means[0], spread[0], means[1], spread[1], batch_size, len(batches))

@@ -4,8 +4,8 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from ncscope.math.hsic import alignment, rounding_of_hsic, unbiased_hsic
-from ncscope.math.powers import UNSCALED, exponent_of, times_power
+from ncscope.math.hsic import alignment, estimate_hsic, rounding_of_hsic
+from ncscope.math.powers import COPY_LIMIT, exponent_of, times_power
 from ncscope.stats.cka_moments import CkaMoments
 
 
@@ -37,7 +37,7 @@ def linear_cka(first: Shaped[Tensor, "n d1"], second: Shaped[Tensor, "n d2"]) ->
 
 
 def _in_range(rows: Shaped[Tensor, "n d"]) -> Shaped[Tensor, "n d"]:
-    exponent = exponent_of(rows, UNSCALED)
+    exponent = exponent_of(rows, COPY_LIMIT)
     return times_power(rows.to(torch.float64), -exponent) if exponent else rows
 
 
@@ -50,7 +50,7 @@ def _by_kernels(first: Shaped[Tensor, "n d1"], second: Shaped[Tensor, "n d2"]) -
     for i, j in ((0, 0), (0, 1), (1, 1)):
         products = (kernels[i] * kernels[j]).sum()
         parts = products, sums[i].sum() * sums[j].sum(), sums[i] @ sums[j]
-        value = unbiased_hsic(*parts, n)
+        value = estimate_hsic(*parts, n)
         if i == j:
             value = torch.where(value > rounding_of_hsic(*parts, n), value, 0.0)
         values[i, j] = value

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ncscope.math.pairs import nearest_rows, row_blocks
-from ncscope.math.powers import moderated
+from ncscope.math.powers import rescale_rows
 from ncscope.metrics.sources import Sources
 from ncscope.stats.statistics import ClassStatistics
 
@@ -96,8 +96,8 @@ def _accuracy(
     """Divide the hits of the classes present by their numbers of samples."""
     if hits is None:
         return None
-    own = hits.to(stats.counts.device)[stats.classes]
-    return own.to(stats.prior) / stats.counts
+    present = hits.to(stats.counts.device)[stats.classes]
+    return present.to(stats.prior) / stats.counts
 
 
 def _pair_cdnv(
@@ -113,7 +113,7 @@ def _pair_cdnv(
 
 def _cosines(frame: Float[Tensor, "k d"], others: Int[Tensor, " k"]) -> Float[Tensor, " k"]:
     """Return the cosine of each row and another row; NaN if one of the two is zero."""
-    rows, length = moderated(frame)
+    rows, length = rescale_rows(frame)
     products = [torch.linalg.vecdot(rows[b], rows[others[b]]) for b in row_blocks(*rows.shape)]
     return torch.cat(products) / (length * length[others])
 
@@ -131,6 +131,6 @@ def _against_head(
     for block in row_blocks(*frame.shape):
         rows = sources.weight[sources.stats.classes[block]].to(frame.dtype)
         norms.append(torch.linalg.vector_norm(rows, dim=1))
-        (rows, length), (means, far) = moderated(rows), moderated(frame[block])
+        (rows, length), (means, far) = rescale_rows(rows), rescale_rows(frame[block])
         cosines.append(torch.linalg.vecdot(rows, means) / (length * far))
     return torch.cat(norms), torch.cat(cosines)

@@ -5,40 +5,77 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.math.pairs import row_blocks, sum_over_pairs
-from ncscope.math.powers import moderated
+from ncscope.math.powers import rescale_rows
 from ncscope.math.symmetric import frobenius_of_gram
+from ncscope.metrics.metric import MOST_FOR_PAIRS, metric
+
+_COINCIDE = "the class means coincide"
+_ZERO_MEAN = "a centred class mean is zero and has no angle"
+_ZERO_WEIGHT = "a row of the classifier is zero and has no angle"
 
 
+@metric(
+    key="nc2_equinorm_means",
+    group="nc2",
+    title="equinorm, means",
+    meaning="Relative spread of the lengths of the centred class means.",
+    formula=(
+        r"\operatorname{std}_c\lVert\tilde\mu_c\rVert/\operatorname{avg}_c\lVert\tilde\mu_c\rVert"
+    ),
+    source="MSE fig. 3",
+    reads=("stats.frame",),
+    zero="centred class means of one length",
+    undefined=_COINCIDE,
+)
+@metric(
+    key="nc2_equinorm_weights",
+    group="nc2",
+    title="equinorm, weights",
+    meaning="Relative spread of the lengths of the classifier's rows.",
+    formula=r"\operatorname{std}_c\lVert w_c\rVert/\operatorname{avg}_c\lVert w_c\rVert",
+    source="MSE fig. 3",
+    reads=("present_weight",),
+    needs={"head"},
+    zero="classifier rows of one length",
+    undefined="the classifier is zero",
+    chance_level=False,
+)
 def equinorm(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
-    r"""$\operatorname{std}_c\lVert v_c\rVert/\operatorname{avg}_c\lVert v_c\rVert$.
-
-    Source: MSE fig. 3. Range $[0,\sqrt{K-1}]$; 0: all vectors have one length; NaN if all are zero.
-    """
+    r"""Compute the relative spread of the lengths, at most $\sqrt{K-1}$."""
     length = torch.linalg.vector_norm(vectors, dim=1)
     return length.std(correction=0) / length.mean()
 
 
-def lognorm_spread(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
-    r"""$\operatorname{std}_c\log\lVert v_c\rVert$, over the population.
-
-    Source: Wu and Papyan 2024, who report norms of class means on a logarithmic scale. Range
-    $[0,\infty)$; 0: all vectors have one length; NaN if a vector is zero. Invariant under rotation
-    and scaling. Near 0 it is `equinorm`; long norms weigh less in it.
-    """
-    lengths = []
-    for rows in row_blocks(*vectors.shape):
-        peak = torch.linalg.vector_norm(vectors[rows], ord=torch.inf, dim=1)
-        # Divided by the largest entry, the squares of a short row do not underflow.
-        lengths.append(peak * torch.linalg.vector_norm(vectors[rows] / peak[:, None], dim=1))
-    length = torch.cat(lengths)
-    return (length / length.mean()).log().std(correction=0)
-
-
+@metric(
+    key="nc2_equiangular_means",
+    group="nc2",
+    title="equiangular, means",
+    meaning="Spread of the cosines between centred class means.",
+    formula=r"\operatorname{std}_{c\ne c'}\cos(\tilde\mu_c,\tilde\mu_{c'})",
+    source="MSE fig. 4",
+    reads=("stats.frame",),
+    high=1.0,
+    zero="centred class means at one angle",
+    undefined=_ZERO_MEAN,
+)
+@metric(
+    key="nc2_equiangular_weights",
+    group="nc2",
+    title="equiangular, weights",
+    meaning="Spread of the cosines between the classifier's rows.",
+    formula=r"\operatorname{std}_{c\ne c'}\cos(w_c,w_{c'})",
+    source="MSE fig. 4",
+    reads=("present_weight",),
+    needs={"head"},
+    high=1.0,
+    zero="classifier rows at one angle",
+    undefined=_ZERO_WEIGHT,
+    chance_level=False,
+)
 def equiangular(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
-    r"""$\operatorname{std}_{c\ne c'}\cos(v_c,v_{c'})$, the population's spread over all pairs.
+    r"""Compute the population's standard deviation of the cosines of all pairs.
 
-    Source: MSE fig. 4. Range $[0,1]$; 0: all vectors at one angle; NaN if a vector is zero. Cost:
-    $K^2d$ operations in tiles; $2Kd^2$ for $K>2d$.
+    Cost: $K^2d$ operations in tiles; $2Kd^2$ for $K>2d$.
     """
     k, d = vectors.shape
     unit, inverse = _unit_rows(vectors)
@@ -61,10 +98,45 @@ def equiangular(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
     return (sum_over_pairs(unit, term) / pairs).sqrt()
 
 
+@metric(
+    key="nc2_maxangle_means",
+    group="nc2",
+    title="max-angle, means",
+    meaning=(
+        "Average distance of the cosines between centred class means from -1/(K-1), the "
+        "widest possible."
+    ),
+    formula=(
+        r"\operatorname{avg}_{c\ne c'}\lvert\cos(\tilde\mu_c,\tilde\mu_{c'})+\tfrac1{K-1}\rvert"
+    ),
+    source="MSE fig. 5",
+    reads=("stats.frame",),
+    most_classes=MOST_FOR_PAIRS,
+    high=2.0,
+    zero="centred class means as far apart as a simplex's",
+    undefined=_ZERO_MEAN,
+)
+@metric(
+    key="nc2_maxangle_weights",
+    group="nc2",
+    title="max-angle, weights",
+    meaning=(
+        "Average distance of the cosines between the classifier's rows from -1/(K-1), the "
+        "widest possible."
+    ),
+    formula=r"\operatorname{avg}_{c\ne c'}\lvert\cos(w_c,w_{c'})+\tfrac1{K-1}\rvert",
+    source="MSE fig. 5",
+    reads=("present_weight",),
+    most_classes=MOST_FOR_PAIRS,
+    needs={"head"},
+    high=2.0,
+    zero="classifier rows as far apart as a simplex's",
+    undefined=_ZERO_WEIGHT,
+    chance_level=False,
+)
 def maxangle(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
-    r"""$\operatorname{avg}_{c\ne c'}\lvert\cos(v_c,v_{c'})+\frac1{K-1}\rvert$.
+    r"""Compute the mean distance of the cosines from a simplex's, $-\frac1{K-1}$.
 
-    Source: MSE fig. 5. Range $[0,2]$; 0: the directions of a simplex; NaN if a vector is zero.
     Cost: $K^2d$ operations, in tiles.
     """
     k = len(vectors)
@@ -81,29 +153,100 @@ def _unit_rows(
     vectors: Float[Tensor, "k d"],
 ) -> tuple[Float[Tensor, "k d"], Float[Tensor, " k"]]:
     """Return vectors of moderate length and the inverse lengths, instead of a scaled copy."""
-    vectors, length = moderated(vectors)
+    vectors, length = rescale_rows(vectors)
     return vectors, 1 / length
 
 
+@metric(
+    key="nc2_etf",
+    group="nc2",
+    title="distance to simplex ETF",
+    meaning="Distance of the class means' normalised Gram matrix from that of a simplex.",
+    formula=(
+        r"\Bigl\lVert\frac{\tilde M^\top\tilde M}{\lVert\tilde M^\top\tilde M\rVert_F}-"
+        r"\frac1{\sqrt{K-1}}(I-\frac1K\mathbf 1\mathbf 1^\top)\Bigr\rVert_F"
+    ),
+    source="PFC (8); XUFM (27)",
+    reads=("stats.frame",),
+    high=2**0.5,
+    zero="centred class means form a simplex ETF",
+    undefined=_COINCIDE,
+    aliases=("pfc2",),
+    also=("pfc",),
+)
 def etf_distance(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
-    r"""Compute the distance of the Gram matrix $G$ from the simplex's, both scaled to norm 1.
+    r"""Compute the distance of the Gram matrix from the simplex's, both scaled to norm 1.
 
-    $\lVert G/\lVert G\rVert_F-\frac1{\sqrt{K-1}}(I-\frac1K\mathbf{11}^\top)\rVert_F$.
-
-    Source: PFC (8), XUFM (27). Range $[0,\sqrt2]$; 0: a simplex ETF; NaN if all vectors are zero.
-    Cost: $K^2d$ operations in blocks; $2Kd^2$ for $K>2d$.
+    NaN if all vectors are zero. Cost: $K^2d$ operations in blocks; $2Kd^2$ for $K>2d$.
     """
     k = len(vectors)
     return _gram_distance(vectors, (1 - 1 / k) / (k - 1) ** 0.5, -1 / (k * (k - 1) ** 0.5))
 
 
+@metric(
+    key="nc2_of",
+    group="nc2",
+    title="distance to orthogonal frame",
+    meaning=(
+        "Distance of the class means' normalised Gram matrix from that of an orthogonal frame."
+    ),
+    formula=(
+        r"\Bigl\lVert\frac{\bar M^\top\bar M}{\lVert\bar M^\top\bar M\rVert_F}-"
+        r"\frac1{\sqrt K}I\Bigr\rVert_F"
+    ),
+    source="XUFM (27)",
+    reads=("stats.means",),
+    high=2**0.5,
+    zero="uncentred class means are orthogonal and of one length",
+    undefined="all class means are zero",
+    at_collapse=lambda k: (2 - 2 * (1 - 1 / k) ** 0.5) ** 0.5,
+    two_sided=True,
+)
 def orthogonal_frame_distance(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
-    r"""$\lVert G/\lVert G\rVert_F-\frac1{\sqrt K}I\rVert_F$, $G$ the Gram matrix.
+    """Compute the distance of the Gram matrix from the identity, both scaled to norm 1.
 
-    Source: XUFM (27). Range $[0,\sqrt2]$; 0: orthogonal vectors of one length; NaN if all are zero.
     Cost: as `etf_distance`.
     """
     return _gram_distance(vectors, len(vectors) ** -0.5, 0.0)
+
+
+@metric(
+    key="nc2_lognorm_std_means",
+    group="nc2",
+    title="log-norm spread, means",
+    meaning="Spread of the logarithms of the lengths of the centred class means.",
+    formula=r"\operatorname{std}_c\log\lVert\tilde\mu_c\rVert",
+    source="Wu and Papyan 2024",
+    reads=("stats.frame",),
+    zero="centred class means of one length",
+    undefined="a centred class mean is zero",
+)
+@metric(
+    key="nc2_lognorm_std_weights",
+    group="nc2",
+    title="log-norm spread, weights",
+    meaning="Spread of the logarithms of the lengths of the classifier's rows.",
+    formula=r"\operatorname{std}_c\log\lVert w_c\rVert",
+    source="Wu and Papyan 2024",
+    reads=("present_weight",),
+    needs={"head"},
+    zero="classifier rows of one length",
+    undefined="a row of the classifier is zero",
+    chance_level=False,
+)
+def lognorm_spread(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
+    """Compute the standard deviation of the logarithms of the lengths.
+
+    Wu and Papyan report norms of class means on a logarithmic scale. Invariant under rotation and
+    scaling. Near 0 it is `equinorm`; long norms weigh less in it.
+    """
+    lengths = []
+    for rows in row_blocks(*vectors.shape):
+        peak = torch.linalg.vector_norm(vectors[rows], ord=torch.inf, dim=1)
+        # Divided by the largest entry, the squares of a short row do not underflow.
+        lengths.append(peak * torch.linalg.vector_norm(vectors[rows] / peak[:, None], dim=1))
+    length = torch.cat(lengths)
+    return (length / length.mean()).log().std(correction=0)
 
 
 def cosines(vectors: Float[Tensor, "k d"]) -> Float[Tensor, "k k"]:

@@ -7,37 +7,65 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.math.pairs import row_blocks
-from ncscope.math.powers import in_unit, moderated
+from ncscope.math.powers import rescale_rows, times_power_or_nan
+from ncscope.metrics.metric import metric
+
+_ZERO_ROW = "a centred class mean or a row of the classifier is zero and has no direction"
+_ZERO_HEAD = "the classifier or all class means are zero"
 
 _ONE_BLOCK = 2048  # classes whose logits of all class means are formed once, not once a use
 _COMMON = 1e-2  # cosine of two Gram matrices above which their inner product keeps its digits
 
 
+@metric(
+    key="nc0",
+    group="nc3",
+    title="NC0: sum of the classifier's rows",
+    meaning=(
+        "Length of the sum of the classifier's rows, as a share of the longest that rows of "
+        "these lengths can have. All rows count, also of classes without samples."
+    ),
+    formula=r"\lVert W^\top\mathbf 1\rVert/(\sqrt K\lVert W\rVert_F)",
+    source="Zhao et al. 2026, scaled to the classifier's norm",
+    reads=("weight",),
+    needs={"head"},
+    high=1.0,
+    zero="the classifier's rows sum to zero, as a simplex's do",
+    undefined="the classifier is zero",
+    chance_level=False,
+)
 def row_sum(weight: Float[Tensor, "heads d"]) -> Float[Tensor, ""]:
-    r"""$\lVert W^\top\mathbf 1\rVert/(\sqrt K\lVert W\rVert_F)$, NC0.
+    """Compute NC0: the length of the sum of the rows, over the greatest that it can be.
 
     A property of the classifier: K counts all its rows, also of classes without samples, because a
-    decay or an optimiser acts on all of them.
-
-    Source: Zhao et al. 2026, scaled to the classifier's norm. Range $[0,1]$; 0: the rows sum to
-    zero, without which there is no simplex of rows; 1: all rows are equal; NaN if the weight is
-    zero. Invariant under rotation and scaling.
+    decay or an optimiser acts on all of them. 1: all rows are equal. Invariant under rotation and
+    scaling.
     """
     size = torch.linalg.vector_norm(weight, dtype=torch.float64)
     return (_norm_of_row_sum(weight) / (len(weight) ** 0.5 * size)).clamp(max=1)
 
 
+@metric(
+    key="nc0_norm",
+    group="nc3",
+    title="NC0, not scaled",
+    meaning="Length of the sum of the classifier's rows, in the unit of the classifier.",
+    formula=r"\lVert W^\top\mathbf 1\rVert",
+    source="Zhao et al. 2026",
+    reads=("weight", "weight_exponent"),
+    needs={"head"},
+    zero="the classifier's rows sum to zero, as a simplex's do",
+    undefined="the value is beyond the range of float64",
+    chance_level=False,
+)
 def row_sum_norm(weight: Float[Tensor, "heads d"], exponent: int) -> float:
-    r"""$\lVert W^\top\mathbf 1\rVert$, NC0 in the weight's unit.
+    """Compute NC0 in the weight's unit, the length of the sum of the rows.
 
     Args:
         weight: $W$ divided by $2^e$, all rows.
         exponent: Unit e of the weight.
-
-    Source: Zhao et al. 2026. Range $[0,\infty)$; 0: the rows sum to zero; NaN beyond the range of
-    float64.
     """
-    return in_unit(float(_norm_of_row_sum(weight)), exponent)
+    return times_power_or_nan(float(_norm_of_row_sum(weight)), exponent)
 
 
 def _norm_of_row_sum(weight: Float[Tensor, "heads d"]) -> Float[Tensor, ""]:
@@ -57,57 +85,139 @@ class RowCosines:
     variance: Float[Tensor, ""]
 
 
+@metric(
+    key="unc3",
+    group="nc3",
+    title="uniform duality",
+    meaning=(
+        "Variance over the classes of the cosine between a classifier row and its centred "
+        "class mean."
+    ),
+    formula=r"\operatorname{var}_c\cos(w_c,\tilde\mu_c)",
+    source="Wu and Papyan 2024",
+    result="row_cosines.variance",
+    needs={"head"},
+    high=1.0,
+    zero="every classifier row is at the same angle to its class mean",
+    log_scale=True,
+    undefined=_ZERO_ROW,
+)
+@metric(
+    key="unc3_mean",
+    group="nc3",
+    title="cosine of classifier rows with means",
+    meaning="Average cosine between a classifier row and its centred class mean.",
+    formula=r"\operatorname{avg}_c\cos(w_c,\tilde\mu_c)",
+    source="Wu and Papyan 2024",
+    result="row_cosines.mean",
+    needs={"head"},
+    low=-1.0,
+    high=1.0,
+    zero="classifier rows are on average orthogonal to their class means",
+    better="high",
+    undefined=_ZERO_ROW,
+)
 def row_cosines(weight: Float[Tensor, "k d"], frame: Float[Tensor, "k d"]) -> RowCosines:
     r"""Compute mean and variance over the classes of $\cos(w_c,\tilde\mu_c)$, UNC3.
 
     Both come from $1-\cos(w,\tilde\mu)=\frac12\lVert\hat w-\hat\mu\rVert^2$, which keeps its
-    digits near alignment.
+    digits near alignment. Invariant under rotation and under scaling of each row.
 
     Args:
         weight: $W$, rows of the classes present.
         frame: Class means centred by their unweighted mean.
-
-    Source: Wu and Papyan 2024, uniform duality. Ranges $[-1,1]$ and $[0,1]$; NaN if a row or a
-    class mean is zero. Invariant under rotation and under scaling of each row.
     """
     gaps = []
     for rows in row_blocks(*weight.shape):
-        (heads, sizes), (means, lengths) = moderated(weight[rows]), moderated(frame[rows])
+        (heads, sizes), (means, lengths) = rescale_rows(weight[rows]), rescale_rows(frame[rows])
         apart = heads / sizes[:, None] - means / lengths[:, None]
         gaps.append(apart.square().sum(1) / 2)
     gap = torch.cat(gaps)
     return RowCosines((1 - gap.mean()).clamp(min=-1), gap.var(correction=0))
 
 
+@metric(
+    key="nc3_self_duality",
+    group="nc3",
+    title="self-duality",
+    meaning=(
+        "Squared distance between the normalised classifier and the normalised centred class means."
+    ),
+    formula=(
+        r"\Bigl\lVert\frac{W^\top}{\lVert W\rVert_F}-\frac{\tilde M}{\lVert\tilde M\rVert_F}"
+        r"\Bigr\rVert_F^2"
+    ),
+    source="MSE fig. 6",
+    reads=("present_weight", "stats.frame"),
+    needs={"head"},
+    high=4.0,
+    zero="the classifier is the centred class means, up to scale",
+    undefined=_ZERO_HEAD,
+)
 def self_duality(weight: Float[Tensor, "k d"], frame: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
-    r"""$\lVert W^\top/\lVert W\rVert_F-\tilde M/\lVert\tilde M\rVert_F\rVert_F^2$.
+    r"""Compute the squared distance of classifier and class means, both scaled to norm 1.
 
     Args:
         weight: $W$, rows of the classes present.
         frame: Class means centred by their unweighted mean.
-
-    Source: MSE fig. 6. Range $[0,4]$; 0: the classifier is the class means, up to scale.
     """
-    return _squared_gap(weight, frame)
+    return _distance_squared(weight, frame)
 
 
+@metric(
+    key="nc3_alignment",
+    group="nc3",
+    title="alignment with uncentred means",
+    meaning=(
+        "Distance between the normalised classifier and the normalised class means, which are "
+        "not centred."
+    ),
+    formula=(
+        r"\Bigl\lVert\frac{W^\top}{\lVert W\rVert_F}-\frac{\bar M}{\lVert\bar M\rVert_F}"
+        r"\Bigr\rVert_F"
+    ),
+    source="XUFM (28)",
+    reads=("present_weight", "stats.means"),
+    needs={"head"},
+    high=2.0,
+    zero="the classifier is the uncentred class means, up to scale",
+    undefined=_ZERO_HEAD,
+)
 def alignment(weight: Float[Tensor, "k d"], means: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
-    r"""$\lVert W^\top/\lVert W\rVert_F-\bar M/\lVert\bar M\rVert_F\rVert_F$, means *uncentred*.
+    """Compute the distance of classifier and *uncentred* class means, both scaled to norm 1.
 
-    Source: XUFM (28). Range $[0,2]$; 0: reached by bias-free minimisers.
+    Minimisers without a bias reach 0.
     """
-    return _squared_gap(weight, means).sqrt()
+    return _distance_squared(weight, means).sqrt()
 
 
+@metric(
+    key="nc3_etf",
+    group="nc3",
+    title="logits of means to simplex ETF",
+    meaning=(
+        "Distance of the normalised products of classifier rows and centred class means from a "
+        "simplex's."
+    ),
+    formula=(
+        r"\Bigl\lVert\frac{W\tilde M}{\lVert W\tilde M\rVert_F}-"
+        r"\frac1{\sqrt{K-1}}(I-\frac1K\mathbf 1\mathbf 1^\top)\Bigr\rVert_F"
+    ),
+    source="Zhu et al. 2021; for classes of any sizes Thrampoulidis et al. 2022",
+    reads=("present_weight", "stats.frame"),
+    needs={"head"},
+    high=2.0,
+    zero="logits of the centred class means form a simplex ETF",
+    undefined=_ZERO_HEAD,
+    aliases=("seli_logits",),
+)
 def logit_etf_distance(
     weight: Float[Tensor, "k d"], frame: Float[Tensor, "k d"]
 ) -> Float[Tensor, ""]:
-    r"""Compute the distance of the class means' logits $Z=W\tilde M$ from a simplex.
+    r"""Compute the distance of the class means' logits $W\tilde M$ from a simplex.
 
-    $\lVert Z/\lVert Z\rVert_F-\frac1{\sqrt{K-1}}(I-\frac1K\mathbf{11}^\top)\rVert_F$.
-    Source: Zhu et al. 2021; as `seli_logits` in Thrampoulidis et al. 2022, because the SELI
-    geometry of classes of any sizes has a simplex's logits, $W\tilde M\propto P$. Range $[0,2]$; 0:
-    the class means' logits form a simplex ETF.
+    For classes of any sizes as well, because the SELI geometry has a simplex's logits,
+    $W\tilde M\propto P$.
     Cost: one product of $2K^2d$ operations, for more than 2,048 classes a second one, in blocks;
     for $K>2d$ two of $2Kd^2$.
     """
@@ -144,7 +254,9 @@ def _product_norm(weight: Float[Tensor, "k d"], frame: Float[Tensor, "k d"]) -> 
     return torch.stack(squares).sum().sqrt()
 
 
-def _squared_gap(first: Float[Tensor, "k d"], second: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
+def _distance_squared(
+    first: Float[Tensor, "k d"], second: Float[Tensor, "k d"]
+) -> Float[Tensor, ""]:
     """Compute the squared distance of two matrices scaled to norm 1, in blocks to save memory."""
     sizes = torch.linalg.vector_norm(first), torch.linalg.vector_norm(second)
     blocks = row_blocks(*first.shape)

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.errors import InputError
-from ncscope.math.powers import in_unit
+from ncscope.math.powers import times_power_or_nan
 from ncscope.math.symmetric import spectrum_of
 from ncscope.metrics.class_columns import GROUP
 from ncscope.metrics.discriminants import full_rank, snr_singular_values
@@ -26,7 +26,7 @@ KEY = "key:"
 
 
 def select(groups: Iterable[str] | None) -> list[Metric]:
-    """Return the rows of the table in the given groups; without groups, all rows.
+    """Return the metrics in the given groups; without groups, all but those on request.
 
     Args:
         groups: Names of groups, or keys of single metrics, also as ``"key:..."``. ``"nc1"`` is the
@@ -36,7 +36,7 @@ def select(groups: Iterable[str] | None) -> list[Metric]:
         InputError: If there is neither a group nor a metric of a name.
     """
     if groups is None:
-        return list(METRICS.values())
+        return [row for row in METRICS.values() if not row.on_request]
     wanted = {groups} if isinstance(groups, str) else set(groups)
     plain = {key: row for row in METRICS.values() for key in (row.key, *row.aliases)}
     single = {prefix + key: row for prefix in ("", KEY) for key, row in plain.items()}
@@ -49,8 +49,12 @@ def select(groups: Iterable[str] | None) -> list[Metric]:
         fix = f"for {unknown[0]!r} pass {' or '.join(near)}" if near else "drop or correct them"
         expected = f"groups among {GROUPS}, or keys of metrics"
         raise InputError(expected=expected, found=str(unknown), fix=fix)
-    named = {single[key].key for key in wanted - set(GROUPS)}
-    return [row for row in METRICS.values() if row.key in named or wanted & {row.group, *row.also}]
+    by_key = {single[key].key for key in wanted - set(GROUPS)}
+    return [
+        row
+        for row in METRICS.values()
+        if row.key in by_key or (not row.on_request and wanted & {row.group, *row.also})
+    ]
 
 
 def wants_spectra(groups: Collection[str] | None) -> bool:
@@ -121,23 +125,32 @@ def evaluate(
     """
     sources = sources.in_range
     unit = sources.stats.exponent
-    rows = [row for row in select(groups) if _computable(row, sources)]
+    rows = [
+        row
+        for row in select(groups)
+        if row.needs <= sources.available and (sources.stats.labelled or not row.needs_classes)
+    ]
     notes = []
     if groups is None:
-        notes += _left_out([row for row in rows if sources.stats.k > row.most_classes])
+        notes += _class_limit_notes([row for row in rows if sources.stats.k > row.most_classes])
         rows = [row for row in rows if sources.stats.k <= row.most_classes]
     values = {
-        row.key: _shown(row, in_unit(float(row.compute(sources)), row.degree * unit))
-        for row in rows
+        row.key: times_power_or_nan(float(row.compute(sources)), row.degree * unit) for row in rows
     }
+    for row in rows:
+        # An infinity that the metric cannot have is a value beyond the range of float64. Every NaN
+        # is the one object `math.nan`, so that dictionaries of equal reports are equal.
+        value = values[row.key]
+        if not (math.isfinite(value) or (value == math.inf and row.infinite)):
+            values[row.key] = math.nan
     if any("scatter" in row.needs and row.needs_classes for row in rows):
         notes += _rank_notes(sources)
-    if any(row.group == "spectra" for row in rows):
+    if any("covariance" in row.reads for row in rows):
         fitted = not math.isnan(values.get("alpha_req", math.nan))
         notes.append(_spectrum_note(sources, fitted=fitted))
     if any("information" in row.needs for row in rows):
         notes += _information_notes(sources)
-    elif groups is None and {"head", "decisions"} <= sources.gathered:
+    elif groups is None and {"head", "decisions"} <= sources.available:
         notes.append(LEFT_OUT)
     if sources.ood is not None and any("scores" in row.needs for row in rows):
         notes += sources.ood.notes
@@ -153,12 +166,7 @@ def evaluate(
     return values | aliases, notes
 
 
-def _computable(row: Metric, sources: Sources) -> bool:
-    """Return whether all that a metric needs is there."""
-    return row.needs <= sources.gathered and (sources.stats.labelled or not row.needs_classes)
-
-
-def check_unlabelled(groups: Collection[str]) -> None:
+def refuse_class_metrics(groups: Collection[str]) -> None:
     """Refuse groups of metrics that compare classes, for samples without labels.
 
     Args:
@@ -167,8 +175,8 @@ def check_unlabelled(groups: Collection[str]) -> None:
     Raises:
         InputError: If all metrics of a group need classes.
     """
-    given = [groups] if isinstance(groups, str) else list(groups)
-    refused = [name for name in given if all(row.needs_classes for row in select([name]))]
+    names = [groups] if isinstance(groups, str) else list(groups)
+    refused = [name for name in names if all(row.needs_classes for row in select([name]))]
     if refused:
         raise InputError(
             expected="groups of metrics that need no labels: 'spectra'",
@@ -177,18 +185,13 @@ def check_unlabelled(groups: Collection[str]) -> None:
         )
 
 
-def _shown(row: Metric, value: float) -> float:
-    """Return the value, or NaN in place of an infinity that the metric cannot have."""
-    return value if math.isfinite(value) or (value == math.inf and row.infinite) else math.nan
-
-
-def _left_out(rows: list[Metric]) -> list[str]:
+def _class_limit_notes(rows: list[Metric]) -> list[str]:
     """Return notes on metrics that are left out with many classes, by their limit."""
     limits = sorted({row.most_classes for row in rows})
-    named = [", ".join(row.key for row in rows if row.most_classes == limit) for limit in limits]
     return [
-        f"left out with more than {limit:,} classes, ask for them by key: {keys}"
-        for limit, keys in zip(limits, named, strict=True)
+        f"left out with more than {limit:,} classes, ask for them by key: "
+        + ", ".join(row.key for row in rows if row.most_classes == limit)
+        for limit in limits
     ]
 
 
@@ -201,8 +204,17 @@ def spectra(sources: Sources) -> dict[str, Float[Tensor, " _m"]]:
     """
     sources = sources.in_range
     stats = sources.stats
-    total = {"total": sources.covariance.eigenvalues}
-    squared = {**_between_and_within(sources), **total} if stats.labelled else total
+    squared = {}
+    if stats.labelled:
+        scatter = sources.discriminants
+        assert stats.scatter is not None
+        decomposed = scatter.within is stats.scatter and scatter.spread.scales is None
+        squared = {
+            # Sorted, because equal eigenvalues from lengths of columns differ by their rounding.
+            "between": scatter.between.spectrum[: full_rank(stats)].sort(descending=True).values,
+            "within": scatter.spread.eigen.spectrum if decomposed else spectrum_of(stats.scatter),
+        }
+    squared["total"] = sources.covariance.eigenvalues
     if stats.exponent:
         squared = {name: _in_unit(v, 2 * stats.exponent) for name, v in squared.items()}
     if not stats.labelled:
@@ -210,36 +222,27 @@ def spectra(sources: Sources) -> dict[str, Float[Tensor, " _m"]]:
     return {**squared, "snr_singular_values": snr_singular_values(stats, sources.discriminants)}
 
 
-def _between_and_within(sources: Sources) -> dict[str, Float[Tensor, " _m"]]:
-    scatter, stats = sources.discriminants, sources.stats
-    assert stats.scatter is not None
-    decomposed = scatter.within is stats.scatter and scatter.spread.scales is None
-    return {
-        # Sorted, because equal eigenvalues from lengths of columns differ by their rounding.
-        "between": scatter.between.spectrum[: full_rank(stats)].sort(descending=True).values,
-        "within": scatter.spread.eigen.spectrum if decomposed else spectrum_of(stats.scatter),
-    }
-
-
 def _in_unit(values: Float[Tensor, " m"], exponent: int) -> Float[Tensor, " m"]:
-    return values.new_tensor([in_unit(value, exponent) for value in values.tolist()])
+    return values.new_tensor([times_power_or_nan(value, exponent) for value in values.tolist()])
 
 
 def _rank_notes(sources: Sources) -> list[str]:
     """Return notes on the ranks of the pseudo-inverses and their cuts."""
-    found, stats = sources.discriminants, sources.stats
-    between, unit = found.between, 2 * stats.exponent
+    scatter, stats = sources.discriminants, sources.stats
+    between, unit = scatter.between, 2 * stats.exponent
     notes = [
         f"between-class scatter: {between.rank} of {full_rank(stats)} directions kept, "
         f"eigenvalues above {_cut(between.cut, unit)}"
     ]
-    if "canonical" not in vars(found):  # no metric inverted the total scatter
+    # Reading the property would compute it, which is slow, for a note on what no metric used.
+    if "canonical" not in vars(scatter):
         return notes
-    solved, scaled = found.canonical, found.scales is not None or found.spread.scales is not None
+    solved = scatter.canonical
+    scaled = scatter.scales is not None or scatter.spread.scales is not None
     return [
         *notes,
         f"total scatter: {solved.rank} of {stats.dim} directions kept, eigenvalues above "
-        f"{_cut(found.spread.cut, unit)} within classes or {_cut(solved.cut, unit)} between "
+        f"{_cut(scatter.spread.cut, unit)} within classes or {_cut(solved.cut, unit)} between "
         "them" + (", of features scaled to comparable deviations" if scaled else ""),
     ]
 
@@ -251,22 +254,26 @@ def _spectrum_note(sources: Sources, *, fitted: bool) -> str:
         sources: Statistics of the layer.
         fitted: True if alpha_req was computed and is defined.
     """
-    found, unit = sources.covariance, 2 * sources.stats.exponent
+    covariance, unit = sources.covariance, 2 * sources.stats.exponent
     return (
-        f"covariance: {found.rank} of {sources.stats.dim} eigenvalues are above "
-        f"{_cut(found.cut, unit)}" + ("; alpha_req is fitted to these" if fitted else "")
+        f"covariance: {covariance.rank} of {sources.stats.dim} eigenvalues are above "
+        f"{_cut(covariance.cut, unit)}" + ("; alpha_req is fitted to these" if fitted else "")
     )
 
 
 def _information_notes(sources: Sources) -> list[str]:
     """Return notes on the computation of the joint entropies and on rows without a direction."""
-    found = sources.information
-    assert found is not None
-    both = {"mir": found.raw, "mir_centered": found.centred}
-    notes = [f"{key}: {_how(e)}" for key, e in both.items() if not (e.zeros or e.zero_heads)]
-    if found.raw.zero_heads:
-        named = ", ".join(map(str, found.raw.zero_heads))
-        notes.append(f"mir, hdr and entropy_weights: the heads of classes {named} are zero")
+    information = sources.information
+    assert information is not None
+    both = {"mir": information.raw, "mir_centered": information.centred}
+    notes = [
+        f"{key}: {_describe_joint_entropy(entropies)}"
+        for key, entropies in both.items()
+        if not (entropies.zeros or entropies.zero_heads)
+    ]
+    if information.raw.zero_heads:
+        classes = ", ".join(map(str, information.raw.zero_heads))
+        notes.append(f"mir, hdr and entropy_weights: the heads of classes {classes} are zero")
     for key, entropies in both.items():
         if entropies.zeros:
             rows = ", ".join(map(str, entropies.zero_rows))
@@ -275,7 +282,7 @@ def _information_notes(sources: Sources) -> list[str]:
     return notes
 
 
-def _how(entropies: Entropies) -> str:
+def _describe_joint_entropy(entropies: Entropies) -> str:
     joint = entropies.joint
     if joint.probes == 0:
         return f"joint entropy exact, from a side of {joint.size}"

@@ -15,11 +15,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ncscope.math.pairs import sum_over_pairs
-from ncscope.math.powers import moderated
+from ncscope.math.powers import rescale_rows
 from ncscope.math.symmetric import frobenius_of_gram
+from ncscope.metrics.metric import metric
 
 MOST_SIZES = 4096
 """Largest number of different class sizes for which the SELI geometry is computed."""
+
+_TOO_MANY = f"there are more than {MOST_SIZES:,} different class sizes"
+_TOO_FEW = "fewer than two classes are smaller than the median"
+_SMALL = r"c\ne c',\,n_c,n_{c'}<\operatorname{med}n"
 
 _FAR = 1e-3  # squared distance above which the subtraction keeps its digits
 _CACHED = 2**17  # numbers of a block that is read and written many times
@@ -100,52 +105,123 @@ def _between_sizes(
     return origin + offset, vectors / torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
 
 
-def seli_weights(weight: Float[Tensor, "k d"], spectrum: SizeSpectrum | None) -> Float[Tensor, ""]:
-    r"""$\lVert WW^\top/\lVert WW^\top\rVert_F-A^{1/2}/\lVert A^{1/2}\rVert_F\rVert_F$.
-
-    Args:
-        weight: $W$, rows of the classes present.
-        spectrum: Spectrum of $A$.
-
-    Source: Thrampoulidis et al. 2022. Range $[0,\sqrt2]$; 0: the SELI geometry of the
-    classifier; NaN if it is zero. Invariant under rotation and scaling, and under a common factor
-    of the class sizes. Cost: $K^2d$ operations in blocks; for $K>2d$ $2Kd^2+m^2d$.
-    """
-    return _distance(weight, spectrum, power=0.5)
-
-
-def seli_means(frame: Float[Tensor, "k d"], spectrum: SizeSpectrum | None) -> Float[Tensor, ""]:
-    r"""$\lVert G/\lVert G\rVert_F-(A^\dagger)^{1/2}/\lVert(A^\dagger)^{1/2}\rVert_F\rVert_F$.
-
-    $G=\tilde M^\top\tilde M$ is the class means' Gram matrix.
-
-    Args:
-        frame: Class means centred by their unweighted mean.
-        spectrum: Spectrum of $A$.
-
-    Source: Thrampoulidis et al. 2022, whose embeddings have the class means
-    $\tilde M=D^{-1}$ times their sums. Range $[0,\sqrt2]$; 0: the SELI geometry of the class means;
-    NaN if they coincide. Invariances and cost: as `seli_weights`.
-    """
-    return _distance(frame, spectrum, power=-0.5)
-
-
+@metric(
+    key="minority_cosine_means",
+    group="nc2",
+    title="cosine of minority means",
+    meaning=(
+        "Average cosine between the centred class means of the classes smaller than the "
+        "median class: near 1 if the small classes have merged."
+    ),
+    formula=rf"\operatorname{{avg}}_{{{_SMALL}}}\cos(\tilde\mu_c,\tilde\mu_{{c'}})",
+    source="Fang et al. 2021",
+    reads=("stats.frame", "stats.counts"),
+    low=-1.0,
+    high=1.0,
+    zero="means of small classes are on average orthogonal",
+    at_collapse=lambda k: -1 / (k - 1),
+    two_sided=True,
+    undefined=f"{_TOO_FEW}, or a centred class mean of these is zero",
+)
+@metric(
+    key="minority_cosine_weights",
+    group="nc2",
+    title="cosine of minority weights",
+    meaning=(
+        "Average cosine between the classifier's rows of the classes smaller than the median "
+        "class: near 1 if the small classes have merged."
+    ),
+    formula=rf"\operatorname{{avg}}_{{{_SMALL}}}\cos(w_c,w_{{c'}})",
+    source="Fang et al. 2021",
+    reads=("present_weight", "stats.counts"),
+    needs={"head"},
+    low=-1.0,
+    high=1.0,
+    zero="classifier rows of small classes are on average orthogonal",
+    at_collapse=lambda k: -1 / (k - 1),
+    two_sided=True,
+    undefined=f"{_TOO_FEW}, or a row of the classifier of these is zero",
+    chance_level=False,
+)
 def minority_cosine(vectors: Float[Tensor, "k d"], counts: Int[Tensor, " k"]) -> Float[Tensor, ""]:
     r"""Compute the mean cosine between the vectors of the classes smaller than the median size.
 
-    $\operatorname{avg}_{c\ne c'\in S}\cos(v_c,v_{c'})$ with $S=\{c:n_c<\operatorname{median}n\}$.
-    From $\lVert\sum_{c\in S}\hat v_c\rVert^2$, in $Kd$ operations; its rounding error is
-    $\epsilon/\lvert S\rvert$.
-
-    Source: Fang et al. 2021 (minority collapse). Range $[-1,1]$; 1: the small classes share one
-    direction; NaN if fewer than two classes are smaller than the median, or if a vector is zero.
+    1: the small classes share one direction (minority collapse). Computed from
+    $\lVert\sum_{c\in S}\hat v_c\rVert^2$ of these classes S, in $Kd$ operations; its rounding error
+    is $\epsilon/\lvert S\rvert$.
     """
-    chosen, length = moderated(vectors[_below_median(counts)])
+    chosen, length = rescale_rows(vectors[_below_median(counts)])
     m = len(chosen)
     if m < 2:
         return vectors.new_tensor(torch.nan)
     whole = (1 / length) @ chosen
     return ((whole.square().sum() - m) / (m * (m - 1))).clamp(min=-1, max=1)
+
+
+@metric(
+    key="seli_means",
+    group="nc2",
+    title="class means to SELI",
+    meaning=(
+        "Distance of the class means' normalised Gram matrix from the geometry that classes "
+        "of these sizes reach as the weight decay vanishes."
+    ),
+    formula=(
+        r"\Bigl\lVert\frac{\tilde M^\top\tilde M}{\lVert\tilde M^\top\tilde M\rVert_F}-"
+        r"\frac{(A^\dagger)^{1/2}}{\lVert(A^\dagger)^{1/2}\rVert_F}\Bigr\rVert_F,\;"
+        r"A=P\operatorname{diag}(n_c)P,\,P=I-\frac1K\mathbf 1\mathbf 1^\top"
+    ),
+    source="Thrampoulidis et al. 2022",
+    reads=("stats.frame", "size_spectrum"),
+    high=2**0.5,
+    zero="centred class means form the SELI geometry; for equal sizes a simplex ETF",
+    undefined=f"the class means coincide, or {_TOO_MANY}",
+)
+def seli_means(frame: Float[Tensor, "k d"], spectrum: SizeSpectrum | None) -> Float[Tensor, ""]:
+    r"""Compute the distance of the Gram matrix from $(A^\dagger)^{1/2}$, both scaled to norm 1.
+
+    Args:
+        frame: Class means centred by their unweighted mean.
+        spectrum: Spectrum of $A$.
+
+    The class means of the embeddings of Thrampoulidis et al. are $\tilde M=D^{-1}$ times their
+    sums. Invariances and cost: as `seli_weights`.
+    """
+    return _distance(frame, spectrum, power=-0.5)
+
+
+@metric(
+    key="seli_weights",
+    group="nc2",
+    title="weights to SELI",
+    meaning=(
+        "Distance of the normalised Gram matrix of the classifier's rows from the geometry "
+        "that classes of these sizes reach as the weight decay vanishes."
+    ),
+    formula=(
+        r"\Bigl\lVert\frac{WW^\top}{\lVert WW^\top\rVert_F}-"
+        r"\frac{A^{1/2}}{\lVert A^{1/2}\rVert_F}\Bigr\rVert_F,\;"
+        r"A=P\operatorname{diag}(n_c)P,\,P=I-\frac1K\mathbf 1\mathbf 1^\top"
+    ),
+    source="Thrampoulidis et al. 2022",
+    reads=("present_weight", "size_spectrum"),
+    needs={"head"},
+    high=2**0.5,
+    zero="classifier rows form the SELI geometry; for equal sizes a simplex ETF",
+    undefined=f"the classifier is zero, or {_TOO_MANY}",
+    chance_level=False,
+)
+def seli_weights(weight: Float[Tensor, "k d"], spectrum: SizeSpectrum | None) -> Float[Tensor, ""]:
+    r"""Compute the distance of the rows' Gram matrix from $A^{1/2}$, both scaled to norm 1.
+
+    Args:
+        weight: $W$, rows of the classes present.
+        spectrum: Spectrum of $A$.
+
+    Invariant under rotation and scaling, and under a common factor of the class sizes. Cost: $K^2d$
+    operations in blocks; for $K>2d$ $2Kd^2+m^2d$.
+    """
+    return _distance(weight, spectrum, power=0.5)
 
 
 def _below_median(counts: Int[Tensor, " k"]) -> Bool[Tensor, " k"]:

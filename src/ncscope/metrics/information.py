@@ -7,7 +7,7 @@ $HDR=|H(K_1)-H(K_2)|/\max\{H(K_1),H(K_2)\}$. Source: INFO section 3.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -17,12 +17,13 @@ from torch import Tensor
 from ncscope.math.entropy import (
     EntropyEstimate,
     entropy_of_spectrum,
-    estimated_entropy,
+    estimate_entropy,
     gram_entropy,
     spectral_entropy,
 )
 from ncscope.math.pairs import row_blocks
 from ncscope.math.symmetric import factor_eigen
+from ncscope.metrics.metric import MOST_FOR_PAIRS, metric
 from ncscope.stats.directions import (
     Batches,
     DirectionMoments,
@@ -32,12 +33,23 @@ from ncscope.stats.directions import (
     zero_rows,
 )
 
+_ZERO_ROW = "a feature is the zero vector and has no direction"
+_NO_ENTROPY = "an entropy is 0, as for two collapsed classes, or a vector is zero"
+
 RELATIVE_ERROR = 0.01
+"""Standard error of an estimated joint entropy, as a share of the larger of the two entropies."""
+
 DENSE_LIMIT = 4096
+"""Largest side of a matrix whose eigenvalues are computed; beyond it entropies are estimated."""
+
 MOMENT_BYTES = 2**30
+"""Largest size of second moments by class that are kept; beyond it the features are read again."""
+
 MOST_UNASKED = 2**25
-_DEGENERATE = 1e-9
-_ROUNDING = 1e-10
+"""Size of the second moments above which estimates are made only if they are asked for."""
+
+_DEGENERATE = 1e-9  # an entropy below this is one of rounding errors: nothing is divided by it
+_ROUNDING = 1e-10  # of a sum of three entropies; the mutual information is not negative
 
 
 @dataclass(frozen=True)
@@ -129,6 +141,89 @@ def _moments_fit(weight: Float[Tensor, "k d"]) -> bool:
     return weight.numel() * weight.shape[1] * 8 <= MOMENT_BYTES
 
 
+def collapse_mir(num_classes: int) -> float:
+    r"""Return MIR at collapse to a simplex, $\frac1{C-1}+\frac{(C-2)\log(C-2)}{(C-1)\log(C-1)}$.
+
+    Source: INFO theorem 4.2 and corollary 4.3. This is the value *at collapse to a simplex*, not a
+    bound: orthogonal collapsed features reach 1. HDR is 0 at collapse to a simplex. NaN for two
+    classes, whose entropies are 0.
+
+    Example:
+        >>> round(collapse_mir(10), 6), collapse_mir(3)
+        (0.952351, 0.5)
+    """
+    c = num_classes
+    if c < 3:
+        return math.nan
+    return (1 + (c - 2) * math.log(c - 2) / math.log(c - 1)) / (c - 1)
+
+
+@metric(
+    key="mir",
+    group="information",
+    title="matrix mutual information ratio",
+    meaning=(
+        "Information that features and classifier rows share, relative to the smaller of "
+        "their entropies."
+    ),
+    formula=(
+        r"\frac{H(K_1)+H(K_2)-H(K_1\odot K_2)}{\min\{H(K_1),H(K_2)\}},\;"
+        r"K_1=G([h(x_i)]),\,K_2=G([w_{y_i}])"
+    ),
+    source="INFO section 3, corollary 4.3",
+    result="information.raw.mir",
+    needs={"information", "head"},
+    high=1.0,
+    zero="features tell nothing about the heads of their classes",
+    better="high",
+    at_collapse=collapse_mir,
+    undefined=_NO_ENTROPY,
+)
+@metric(
+    key="hdr",
+    group="information",
+    title="matrix entropy difference ratio",
+    meaning=(
+        "Difference between the entropies of features and classifier rows, relative to the larger."
+    ),
+    formula=r"\frac{|H(K_1)-H(K_2)|}{\max\{H(K_1),H(K_2)\}}",
+    source="INFO section 3, corollary 4.3",
+    result="information.raw.hdr",
+    needs={"information", "head"},
+    high=1.0,
+    zero="features spread over as many directions as their heads",
+    undefined=_NO_ENTROPY,
+    chance_level=False,
+)
+@metric(
+    key="mir_centered",
+    group="information",
+    title="MIR, centred features",
+    meaning="MIR of the features minus their mean, as the theory at collapse assumes.",
+    formula=r"\operatorname{MIR}\text{ with }K_1=G([h(x_i)-\mu_G])",
+    source="INFO corollary 4.3, whose premise is centred features",
+    result="information.centred.mir",
+    needs={"information", "head"},
+    high=1.0,
+    zero="centred features tell nothing about the heads of their classes",
+    better="high",
+    at_collapse=collapse_mir,
+    undefined=_NO_ENTROPY,
+)
+@metric(
+    key="hdr_centered",
+    group="information",
+    title="HDR, centred features",
+    meaning="HDR of the features minus their mean.",
+    formula=r"\operatorname{HDR}\text{ with }K_1=G([h(x_i)-\mu_G])",
+    source="INFO corollary 4.3, whose premise is centred features",
+    result="information.centred.hdr",
+    needs={"information", "head"},
+    high=1.0,
+    zero="centred features spread over as many directions as their heads",
+    undefined=_NO_ENTROPY,
+    chance_level=False,
+)
 def dataset_information(
     batches: Batches,
     counts: Int[Tensor, " k"],
@@ -149,23 +244,38 @@ def dataset_information(
     )
 
 
-def collapse_mir(num_classes: int) -> float:
-    r"""Return MIR at collapse to a simplex, $\frac1{C-1}+\frac{(C-2)\log(C-2)}{(C-1)\log(C-1)}$.
-
-    Source: INFO theorem 4.2 and corollary 4.3. This is the value *at collapse to a simplex*, not a
-    bound: orthogonal collapsed features reach 1. HDR is 0 at collapse to a simplex. NaN for two
-    classes, whose entropies are 0.
-
-    Example:
-        >>> round(collapse_mir(10), 6), collapse_mir(3)
-        (0.952351, 0.5)
-    """
-    c = num_classes
-    if c < 3:
-        return math.nan
-    return (1 + (c - 2) * math.log(c - 2) / math.log(c - 1)) / (c - 1)
-
-
+@metric(
+    key="mir_means",
+    group="information",
+    title="MIR, class means",
+    meaning="MIR of the centred class means instead of the samples.",
+    formula=r"\operatorname{MIR}\text{ of }G(\tilde M)\text{ and }G(W^\top)",
+    source="INFO theorem 4.2",
+    result="means_entropies.mir",
+    most_classes=MOST_FOR_PAIRS,
+    needs={"head"},
+    high=1.0,
+    zero="the class means tell nothing about the classifier",
+    better="high",
+    at_collapse=collapse_mir,
+    undefined=_NO_ENTROPY,
+    noisy=True,
+)
+@metric(
+    key="hdr_means",
+    group="information",
+    title="HDR, class means",
+    meaning="HDR of the centred class means instead of the samples.",
+    formula=r"\operatorname{HDR}\text{ of }G(\tilde M)\text{ and }G(W^\top)",
+    source="INFO theorem 4.2",
+    result="means_entropies.hdr",
+    most_classes=MOST_FOR_PAIRS,
+    needs={"head"},
+    high=1.0,
+    zero="class means spread over as many directions as the classifier",
+    undefined=_NO_ENTROPY,
+    noisy=True,
+)
 def means_entropies(weight: Float[Tensor, "k d"], frame: Float[Tensor, "k d"]) -> Entropies:
     r"""Compute the entropies of $G(W^\top)$ and $G(\tilde M)$, as in INFO theorem 4.2.
 
@@ -206,10 +316,59 @@ def pair_entropies(
     elif size <= DENSE_LIMIT:
         joint = _exact(float(spectral_entropy(_gram_of_pairs(first, second))), size)
     else:
-        joint = _estimated(_HadamardProduct(first, second), n, n, sides, 24, seed, first.device)
+        joint = _estimate_joint(
+            _HadamardProduct(first, second), n, n, sides, 24, seed, first.device
+        )
     return Entropies(h1, h2, joint, len(missing), tuple(missing[:10]))
 
 
+@metric(
+    key="entropy_features",
+    group="information",
+    title="entropy of features",
+    meaning=(
+        "Matrix entropy of the features' directions: the log of how many directions they fill."
+    ),
+    formula=r"H(G([h(x_i)]))",
+    source="INFO section 3",
+    result="information.raw.first",
+    needs={"information", "head"},
+    zero="all features share one direction",
+    undefined=_ZERO_ROW,
+    at_collapse=lambda k: math.log(k - 1),
+    two_sided=True,
+    chance_level=False,
+)
+@metric(
+    key="entropy_weights",
+    group="information",
+    title="entropy of heads",
+    meaning="Matrix entropy of the classifier's rows, each as often as its class occurs.",
+    formula=r"H(G([w_{y_i}]))",
+    source="INFO section 3",
+    result="information.raw.second",
+    needs={"information", "head"},
+    zero="all heads share one direction",
+    undefined="a head is the zero vector and has no direction",
+    at_collapse=lambda k: math.log(k - 1),
+    two_sided=True,
+    chance_level=False,
+)
+@metric(
+    key="mutual_information",
+    group="information",
+    title="matrix mutual information",
+    meaning="Matrix mutual information of features and classifier rows, in nats.",
+    formula=r"H(K_1)+H(K_2)-H(K_1\odot K_2)",
+    source="INFO section 3",
+    result="information.raw.mutual_information",
+    needs={"information", "head"},
+    zero="features tell nothing about the heads of their classes",
+    better="high",
+    undefined=_ZERO_ROW,
+    at_collapse=lambda k: collapse_mir(k) * math.log(k - 1) if k > 2 else 0.0,
+    two_sided=True,
+)
 def dataset_entropies(
     batches: Batches,
     counts: Int[Tensor, " k"],
@@ -241,33 +400,47 @@ def dataset_entropies(
     side = _Side.of(heads.mT @ (counts[:, None] * heads))
     h2 = math.nan if zero_heads else side.entropy
     if n <= min(size, DENSE_LIMIT):
-        result = _from_samples(batches, heads, centre)
+        result = _from_samples(batches, heads, centre, side)
     else:
         result = _from_moments(batches, counts, heads, weight, centre, side, seed)
     joint = _exact(math.nan, size) if result.zeros or zero_heads else result.joint
-    zero = result.zeros, result.zero_rows, tuple(zero_heads[:10])
-    return Entropies(result.first, h2, joint, *zero)
+    return replace(result, second=h2, joint=joint, zero_heads=tuple(zero_heads[:10]))
 
 
-class _FeatureEntropies(NamedTuple):
-    """Entropy of the features, joint entropy, and the rows without a direction."""
-
-    first: float
-    joint: EntropyEstimate
-    zeros: int = 0
-    zero_rows: tuple[int, ...] = ()
+@metric(
+    key="effective_rank",
+    group="information",
+    title="effective rank of directions",
+    meaning=(
+        "Number of directions that the features fill: the exponential of their matrix entropy."
+    ),
+    formula=r"e^{H(G([h(x_i)]))}",
+    source="Roy, Vetterli 2007; INFO section 3",
+    needs={"information", "head"},
+    low=1.0,
+    undefined=_ZERO_ROW,
+    at_collapse=lambda k: k - 1,
+    two_sided=True,
+    chance_level=False,
+)
+def effective_rank(information: DatasetInformation) -> float:
+    """Exponentiate the entropy of the features, which are not centred."""
+    return math.exp(information.raw.first)
 
 
 def _from_samples(
-    batches: Batches, heads: Float[Tensor, "k r"], centre: Float[Tensor, " d"] | None
-) -> _FeatureEntropies:
+    batches: Batches,
+    heads: Float[Tensor, "k r"],
+    centre: Float[Tensor, " d"] | None,
+    second: _Side,
+) -> Entropies:
     """Compute the entropies from the features themselves, if n is the smallest side."""
     features = torch.cat([rows.to(heads.device) for rows, _ in batches])
     zeros, rows = zero_rows(features, centre), unit_rows(features, centre)
     paired = heads[torch.cat([labels.to(heads.device) for _, labels in batches])]
     joint = _exact(float(spectral_entropy((rows @ rows.mT) * (paired @ paired.mT))), len(rows))
     first = math.nan if zeros else float(gram_entropy(rows))
-    return _FeatureEntropies(first, joint, len(zeros), tuple(zeros[:10]))
+    return Entropies(first, second.entropy, joint, len(zeros), tuple(zeros[:10]))
 
 
 def _from_moments(
@@ -278,26 +451,26 @@ def _from_moments(
     centre: Float[Tensor, " d"] | None,
     second: _Side,
     seed: int,
-) -> _FeatureEntropies:
+) -> Entropies:
     """Compute the entropies from the second moments, or from products with stored features."""
     d, size = weight.shape[1], weight.shape[1] * heads.shape[1]
     small = _moments_fit(weight)
-    gathered = _gathered(batches, counts, weight, centre, by_class=small)
-    if gathered.zeros:
-        unknown = _exact(math.nan, size)
-        return _FeatureEntropies(math.nan, unknown, gathered.zeros, tuple(gathered.zero_rows))
-    first = _Side.of(gathered.second.sum(0))
+    moments = _gather_moments(batches, counts, weight, centre, by_class=small)
+    if moments.zeros:
+        unknown, zero = _exact(math.nan, size), (moments.zeros, tuple(moments.zero_rows))
+        return Entropies(math.nan, second.entropy, unknown, *zero)
+    first = _Side.of(moments.second.sum(0))
     if small and size <= DENSE_LIMIT:
-        whole = MomentProduct(gathered.second, heads).dense()
-        return _FeatureEntropies(first.entropy, _exact(float(spectral_entropy(whole)), size))
+        joint = _exact(float(spectral_entropy(MomentProduct(moments.second, heads).dense())), size)
+        return Entropies(first.entropy, second.entropy, joint)
     stored = RowProduct(batches, heads, d, centre)
-    product = MomentProduct(gathered.second, heads) if small else stored
+    product = MomentProduct(moments.second, heads) if small else stored
     n, k = int(counts.sum()), len(heads)
-    joint = _estimated(product, size, n, [first, second], k, seed, weight.device)
-    return _FeatureEntropies(first.entropy, joint)
+    joint = _estimate_joint(product, size, n, [first, second], k, seed, weight.device)
+    return Entropies(first.entropy, second.entropy, joint)
 
 
-def _gathered(
+def _gather_moments(
     batches: Batches,
     counts: Int[Tensor, " k"],
     weight: Float[Tensor, "k d"],
@@ -314,6 +487,7 @@ def _gathered(
 
 def _head_factor(unit: Float[Tensor, "k d"]) -> Float[Tensor, "k r"]:
     r"""Return $L$ with $LL^\top=\hat W\hat W^\top$ and as many columns as the rank."""
+    # Columns for the rank and not for d: the joint matrix has a side of d r, and must fit.
     eigen, right = factor_eigen(unit.mT, min(unit.shape))
     return right * eigen.values.sqrt()
 
@@ -373,7 +547,7 @@ class _HadamardProduct:
         return image
 
 
-def _estimated(
+def _estimate_joint(
     product: Callable[[Float[Tensor, "m b"]], Float[Tensor, "m b"]],
     size: int,
     trace: float,
@@ -384,9 +558,10 @@ def _estimated(
 ) -> EntropyEstimate:
     """Estimate a joint entropy to a share of its lower bound, the larger of the two entropies."""
     error = RELATIVE_ERROR * max(*(side.entropy for side in sides), 0.1)
+    # A product with a Gram matrix of unit vectors raises no eigenvalue above the other's largest.
     largest = min(side.largest for side in sides)
     generator = torch.Generator(device).manual_seed(seed)
-    return estimated_entropy(product, size, trace, error, generator, dominant, largest)
+    return estimate_entropy(product, size, trace, error, generator, dominant, largest)
 
 
 def _exact(value: float, size: int) -> EntropyEstimate:

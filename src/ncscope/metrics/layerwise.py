@@ -38,7 +38,7 @@ class Geodesic:
         within = (
             u * u * self.first.within_trace + 2 * t * u * cross + t * t * self.last.within_trace
         )
-        means = u * self._centred[0] + t * self._centred[1]
+        means = u * self._mean_deviations[0] + t * self._mean_deviations[1]
         between = prior @ means.square().sum(1)
         return torch.where(between > 0, within / between, torch.nan)
 
@@ -55,7 +55,7 @@ class Geodesic:
         return (self._frames[1] - self._frames[0]).square().sum()
 
     @cached_property
-    def _centred(self) -> tuple[Float[Tensor, "k d"], Float[Tensor, "k d"]]:
+    def _mean_deviations(self) -> tuple[Float[Tensor, "k d"], Float[Tensor, "k d"]]:
         return self.first.centred, self.last.centred
 
     @cached_property

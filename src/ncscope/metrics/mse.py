@@ -25,7 +25,13 @@ from ncscope.math.canonical import Canonical, Spread, canonical, spread_within
 from ncscope.math.pairs import row_blocks
 from ncscope.math.symmetric import Gram, comparable_scales, energies, rescale
 from ncscope.metrics.discriminants import Discriminants
+from ncscope.metrics.metric import metric
 from ncscope.stats.statistics import ClassStatistics
+
+_BEYOND = (
+    "the value is beyond the range of float64, or there is weight decay and features are beyond "
+    "1e-141..1e141"
+)
 
 
 @dataclass(frozen=True)
@@ -48,8 +54,8 @@ class MseParts:
 
 
 @dataclass(frozen=True)
-class _Units:
-    r"""Decomposed features in the units in which the problem is solved.
+class RidgeUnits:
+    r"""Decomposed features in the units in which a problem with $R=\Sigma_W+\lambda I$ is solved.
 
     Attributes:
         scales: Factors of the features and divisors of the classifier; None for 1.
@@ -91,7 +97,7 @@ class _Problem:
     weight: Float[Tensor, "k d"]
     bias: Float[Tensor, " k"] | None
     decay: float
-    units: _Units
+    units: RidgeUnits
     canonical: Canonical
 
     @cached_property
@@ -139,9 +145,9 @@ class _Problem:
 
     def _energy(self, weight: Float[Tensor, "b d"]) -> Float[Tensor, ""]:
         """Return the variation of the outputs within classes plus the decay of the weight."""
-        given = weight if self.units.scales is None else weight * self.units.scales
+        in_units = weight if self.units.scales is None else weight * self.units.scales
         energy = energies(self.units.within, weight.mT).sum()
-        return energy + self.decay * given.square().sum()
+        return energy + self.decay * in_units.square().sum()
 
     def _misfit(self, fitted: Float[Tensor, "b q"], rows: slice) -> Float[Tensor, ""]:
         r"""Sum $\sum_{c'}\pi_{c'}(W\mu_{c'}+b-e_{c'})_c^2$ over these rows."""
@@ -180,6 +186,72 @@ class _Problem:
         return nc1, prior @ (residual.square().sum(1) + unseparated)
 
 
+@metric(
+    key="mse_loss",
+    group="mse",
+    title="MSE loss",
+    meaning="Squared error of the logits against one-hot labels.",
+    formula=(
+        r"\tfrac12\operatorname{Ave}\lVert\tilde W\tilde h-y\rVert^2+"
+        r"\tfrac\lambda2\lVert\tilde W\rVert_F^2"
+    ),
+    source="MSE (1)",
+    result="mse.loss",
+    needs={"scatter", "head", "outputs"},
+    zero="the logits are the one-hot labels",
+    log_scale=True,
+    undefined=_BEYOND,
+)
+@metric(
+    key="mse_nc1",
+    group="mse",
+    title="MSE loss: NC1 part",
+    meaning=(
+        "Part of the squared error that variation within classes causes under the best classifier."
+    ),
+    formula=(r"\tfrac12\operatorname{tr}\tilde W_{LS}[\tilde\Sigma_W+\lambda I]\tilde W_{LS}^\top"),
+    source="MSE theorem 2",
+    result="mse.nc1",
+    needs={"scatter", "head", "outputs"},
+    zero="the least-squares classifier loses nothing to variability",
+    log_scale=True,
+    undefined=_BEYOND,
+    inverts=True,
+)
+@metric(
+    key="mse_nc23",
+    group="mse",
+    title="MSE loss: NC2/3 part",
+    meaning="Part of the squared error that the class means cause under the best classifier.",
+    formula=r"\tfrac12\sum_c\pi_c\lVert\tilde W_{LS}\tilde\mu_c-e_c\rVert^2",
+    source="MSE theorem 2",
+    result="mse.nc23",
+    needs={"scatter", "head", "outputs"},
+    zero="the least-squares classifier fits the class means",
+    log_scale=True,
+    undefined=_BEYOND,
+    inverts=True,
+)
+@metric(
+    key="mse_off_path",
+    group="mse",
+    title="MSE loss: off the central path",
+    meaning=(
+        "Part of the squared error that comes from a classifier other than the best for "
+        "these features."
+    ),
+    formula=(
+        r"\tfrac12\operatorname{tr}(\tilde W-\tilde W_{LS})(\tilde\Sigma_T+"
+        r"\tilde\mu_G\tilde\mu_G^\top+\lambda I)(\tilde W-\tilde W_{LS})^\top"
+    ),
+    source="MSE theorem 1",
+    result="mse.off_path",
+    needs={"scatter", "head", "outputs"},
+    zero="the classifier is the least-squares one",
+    log_scale=True,
+    undefined=_BEYOND,
+    inverts=True,
+)
 def mse_parts(
     stats: ClassStatistics,
     discriminants: Discriminants,
@@ -196,13 +268,12 @@ def mse_parts(
         bias: $b$, or None for a classifier without a bias (features are then not extended).
         weight_decay: $\lambda$ on $W$ and $b$.
 
-    Source: MSE theorems 1 and 2, with $\frac1C\tilde M^\top$ replaced by
-    $\operatorname{diag}(\pi)\tilde M^\top$. Range of each part: $[0,\infty)$.
+    $\frac1C\tilde M^\top$ of the theorems is replaced by $\operatorname{diag}(\pi)\tilde M^\top$.
     Cost: $2K^2d$ operations in blocks of classes, $8Kd^2$ for $K>2d$; without a bias one singular
     value decomposition of d x min(d + 1, k); with decay and features in units that differ by more
     than 1,000, one eigen-decomposition of size d.
     """
-    units = _units(stats, discriminants, bias is not None, weight_decay)
+    units = ridge_units(stats, discriminants, bias is not None, weight_decay)
     if bias is not None and weight_decay == 0:
         solved = _with_bias(discriminants.canonical)
     elif bias is not None and units.shift > 0:
@@ -216,10 +287,17 @@ def mse_parts(
     return MseParts(loss, nc1, nc23, off_path)
 
 
-def _units(
+def ridge_units(
     stats: ClassStatistics, discriminants: Discriminants, has_bias: bool, decay: float
-) -> _Units:
-    """Choose the units: any units without decay; with decay, those of the features if possible."""
+) -> RidgeUnits:
+    r"""Choose the units: any units without decay; with decay, those of the features if possible.
+
+    Args:
+        stats: Statistics with the pooled within-class scatter.
+        discriminants: Decomposition of the statistics.
+        has_bias: True if a constant feature, which decays too, is added to the features.
+        decay: $\lambda$.
+    """
     assert stats.scatter is not None
     scales, within, spread, mean = (
         discriminants.scales,
@@ -230,14 +308,16 @@ def _units(
     noise = discriminants.rounding
     if decay == 0 or (scales is None and spread.scales is None):
         mean = mean if scales is None else mean * scales
-        return _Units(scales, within, discriminants.factor, mean, float(noise.sum()), spread, decay)
+        return RidgeUnits(
+            scales, within, discriminants.factor, mean, float(noise.sum()), spread, decay
+        )
     if scales is not None and comparable_scales(stats.scatter.diagonal()) is None:
         # Only the class means have coordinates of very different size; the spread about them has
         # not, so the units of the features will do.
         within = rescale(within, 1 / scales)
         factor, noise = discriminants.factor / scales[:, None], noise / scales.square()
         spread = spread_within(within)
-        return _Units(None, within, factor, mean, float(noise.sum()), spread, decay)
+        return RidgeUnits(None, within, factor, mean, float(noise.sum()), spread, decay)
     # In these units the decay is no multiple of the identity, so it becomes part of the spread.
     units = torch.ones_like(mean) if scales is None else scales
     added = decay * units.square()
@@ -246,7 +326,7 @@ def _units(
         added = torch.nn.functional.pad(added, (0, 1), value=decay)
         matrix = torch.nn.functional.pad(matrix, (0, 1, 0, 1))
     spread = spread_within(matrix + added.diag())
-    return _Units(
+    return RidgeUnits(
         scales, within, discriminants.factor, mean * units, float(noise.sum()), spread, 0.0
     )
 
@@ -261,7 +341,7 @@ def _with_bias(solved: Canonical) -> Canonical:
     )
 
 
-def _with_mean(units: _Units, has_bias: bool) -> Canonical:
+def _with_mean(units: RidgeUnits, has_bias: bool) -> Canonical:
     """Solve with the global mean among the columns, made orthogonal to the others."""
     factor = torch.cat([units.factor, units.mean[:, None]], 1)
     if has_bias:

@@ -20,13 +20,14 @@ from torch import Tensor
 from ncscope.math.detection import Detection
 from ncscope.math.pairs import row_blocks
 from ncscope.math.powers import (
-    EVALUATED,
+    METRIC_LIMIT,
     exponent_of,
-    moderated,
+    rescale_rows,
     times_power,
 )
 from ncscope.math.symmetric import Gram, plus_gram, rank_cut, rescale, symmetric_pairs
 from ncscope.metrics.discriminants import mean_rounding
+from ncscope.metrics.metric import metric
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.statistics import ClassStatistics
 
@@ -35,6 +36,18 @@ r"""Weight $\alpha$ of the norm in NCI: the default of OpenOOD, and the least th
 
 It is not tuned: the OOD samples would have to be known for that.
 """
+
+_NO_DIRECTION = "a sample equals the global mean up to rounding"
+_NO_PROJECTION = (
+    f"{_NO_DIRECTION}, the covariance has equal eigenvalues at the cut, or the reference lacks the "
+    "scatter"
+)
+_NO_LENGTH = (
+    "a sample is the zero vector, the covariance has equal eigenvalues at the cut, or the "
+    "reference lacks the scatter"
+)
+_OTHER_SAMPLES = "groups of samples do not show how the value varies with the OOD samples"
+_STANDARDISED = r"z=(h-\mu_G)/\sigma"
 
 _ROUNDING = 32.0 * torch.finfo(torch.float64).eps
 _LARGEST_TIE = 1e-10
@@ -63,50 +76,237 @@ class OodResult:
         return {key: error for key, error in errors.items() if error > 0}
 
 
-def ood_cosine(result: OodResult | None) -> float:
-    r"""Return NC5, the mean over classes of $\lvert\cos(\mu_c,\mu_{ood})\rvert$.
-
-    Source: NECO, NC5. Range $[0,1]$; 0: the class means are orthogonal to the OOD mean. Computed by
-    `mean_cosines`. Invariant under rotations and scale.
-    """
-    return math.nan if result is None else result.cosine
+def _no_value(_: int) -> float:
+    """Return NaN: the value at collapse depends on the OOD samples."""
+    return math.nan
 
 
-def ood_cosine_centred(result: OodResult | None) -> float:
-    r"""Return the mean over classes of $\lvert\cos(\mu_c-\mu_G,\mu_{ood}-\mu_G)\rvert$.
+@metric(
+    key="nc5",
+    group="ood",
+    title="NC5: class means vs OOD mean",
+    meaning="How far the class means are from orthogonal to the mean of the OOD samples.",
+    formula=(
+        r"\tfrac1K\sum_c\lvert\langle\mu_c,\mu_{ood}\rangle\rvert/"
+        r"(\lVert\mu_c\rVert\lVert\mu_{ood}\rVert)"
+    ),
+    source="NECO, NC5",
+    result="ood.cosine",
+    needs={"ood"},
+    high=1.0,
+    zero="the class means are orthogonal to the OOD mean",
+    at_collapse=_no_value,
+    chance_level=False,
+    no_interval=_OTHER_SAMPLES,
+    undefined="a class mean or the OOD mean is zero up to rounding",
+)
+@metric(
+    key="nc5_centred",
+    group="ood",
+    title="NC5, centred",
+    meaning=(
+        "How far the class means are from orthogonal to the mean of the OOD samples, seen from "
+        "the global mean."
+    ),
+    formula=(
+        r"\tfrac1K\sum_c\lvert\langle\tilde\mu_c,\mu_{ood}-\mu_G\rangle\rvert/"
+        r"(\lVert\tilde\mu_c\rVert\lVert\mu_{ood}-\mu_G\rVert)"
+    ),
+    source="NECO, NC5, with the global mean subtracted",
+    result="ood.cosine_centred",
+    needs={"ood"},
+    high=1.0,
+    zero="the OOD mean leaves the global mean orthogonally to all class means",
+    at_collapse=_no_value,
+    chance_level=False,
+    no_interval=_OTHER_SAMPLES,
+    undefined="a class mean or the OOD mean equals the global mean up to rounding",
+)
+def mean_cosines(
+    stats: ClassStatistics, moments: ClassMoments, unit: int = 0
+) -> tuple[float, float]:
+    """Return the mean absolute cosine of class means and OOD mean, and that of the centred ones.
 
-    Source: NECO, NC5, with the global mean subtracted. Range $[0,1]$. Computed by `mean_cosines`.
-    Invariant under rotations, scale and shifts.
-    """
-    return math.nan if result is None else result.cosine_centred
-
-
-def ood_auroc(result: OodResult | None, score: str) -> float:
-    r"""Return $P(s>s')+\tfrac12P(s=s')$ for scores s inside and s' outside; NaN without the score.
-
-    Source: of the scores, NECO (6), NCI, Hendrycks, Energy; see `OodScorer`. Range $[0,1]$; 1: the
-    score separates the samples. Computed by `detection`.
+    Both are NaN if one of the vectors has no direction, up to rounding.
 
     Args:
-        result: Comparison with OOD samples.
-        score: Name of the score.
+        stats: Statistics of the classes.
+        moments: Moments of the OOD samples, as one class.
+        unit: Unit e of these moments: they are those of the features divided by $2^e$.
     """
-    found = None if result is None else result.detections.get(score)
-    return math.nan if found is None else found.auroc
+    stats = stats.in_range()
+    sizes = (stats.class_traces + torch.linalg.vector_norm(stats.means, dim=1).square()).sqrt()
+    mean, count = moments.means[0].to(stats.means), moments.counts[0]
+    size = (moments.traces[0] / count + torch.linalg.vector_norm(mean).square()).sqrt()
+    plain = _mean_cosine(_beyond(stats.means, sizes), _beyond(mean[None], size[None])[0])
+    top = max(stats.exponent, unit)
+    mean = times_power(mean, unit - top)
+    centre = times_power(stats.global_mean, stats.exponent - top)
+    apart, largest = mean - centre, mean.abs().max() + centre.abs().max()
+    apart = torch.where(apart.abs().max() > _ROUNDING * largest, apart, 0.0)
+    return plain, _mean_cosine(stats.centred, apart)
 
 
-def ood_fpr95(result: OodResult | None, score: str) -> float:
-    r"""Return $P(s'\ge\tau)$ at the largest $\tau$ with $P(s\ge\tau)\ge0.95$, NaN without score.
-
-    Source: of the scores, NECO (6), NCI, Hendrycks, Energy; see `OodScorer`. Range $[0,1]$; 0: the
-    threshold refuses every OOD sample. Computed by `detection`.
+def ood_auroc(ood: OodResult, score: str) -> float:
+    r"""Return $P(s>s')+\tfrac12P(s=s')$ for scores s inside and s' outside.
 
     Args:
-        result: Comparison with OOD samples.
-        score: Name of the score.
+        ood: Comparison with OOD samples, by `compare_scores`.
+        score: Name of the score; see `OodScorer`.
+
+    Returns:
+        A number in $[0,1]$, 1 if the score separates the samples; NaN without the score.
     """
-    found = None if result is None else result.detections.get(score)
-    return math.nan if found is None else found.fpr95
+    detection = ood.detections.get(score)
+    return math.nan if detection is None else detection.auroc
+
+
+def ood_fpr95(ood: OodResult, score: str) -> float:
+    r"""Return $P(s'\ge\tau)$ at the largest threshold $\tau$ with $P(s\ge\tau)\ge0.95$.
+
+    Args:
+        ood: Comparison with OOD samples, by `compare_scores`.
+        score: Name of the score; see `OodScorer`.
+
+    Returns:
+        A number in $[0,1]$, 0 if the threshold refuses every OOD sample; NaN without the score.
+    """
+    detection = ood.detections.get(score)
+    return math.nan if detection is None else detection.fpr95
+
+
+def _declare_detector(
+    *,
+    name: str,
+    title: str,
+    score: str,
+    formula: str,
+    source: str,
+    needs: set[str],
+    undefined: str = "",
+) -> None:
+    """Declare the two metrics of a score: area under the curve, and false positives.
+
+    Args:
+        name: Name of the score, in the keys.
+        title: Short label of the score.
+        score: Name of the score in a sentence.
+        formula: Definition of the score s(h), in LaTeX.
+        source: Paper that defines the score.
+        needs: Requirements besides the OOD samples.
+        undefined: Condition under which the score is NaN.
+    """
+    metric(
+        key=f"{name}_auroc",
+        group="ood",
+        title=f"{title}: AUROC",
+        meaning=(
+            f"Probability that {score} of a sample is larger than that of an OOD sample, equal "
+            "ones counted half; chance is 0.5."
+        ),
+        formula=rf"P(s>s'),\;{formula}",
+        source=source,
+        reads=("ood",),
+        arguments=(name,),
+        needs={"ood", "scores"} | needs,
+        high=1.0,
+        zero="every OOD sample scores higher than every sample",
+        better="high",
+        at_collapse=_no_value,
+        chance_level=False,
+        undefined=undefined,
+    )(ood_auroc)
+    metric(
+        key=f"{name}_fpr95",
+        group="ood",
+        title=f"{title}: FPR at 95 %",
+        meaning=(
+            f"Share of the OOD samples that pass for samples if a threshold on {score} lets at "
+            "least 95 % of the samples pass; chance is 0.95."
+        ),
+        formula=rf"P(s'\ge\tau_{{95}}),\;{formula}",
+        source=source,
+        reads=("ood",),
+        arguments=(name,),
+        needs={"ood", "scores"} | needs,
+        high=1.0,
+        zero="the threshold refuses every OOD sample",
+        at_collapse=_no_value,
+        chance_level=False,
+        no_interval=_OTHER_SAMPLES,
+        undefined=undefined,
+    )(ood_fpr95)
+
+
+_declare_detector(
+    name="neco",
+    title="NECO, centred",
+    score="the share of the centred feature's length along the principal directions",
+    formula=r"s=\lVert P(h-\mu_G)\rVert/\lVert h-\mu_G\rVert",
+    source="NECO (6), centred",
+    needs={"scatter"},
+    undefined=_NO_PROJECTION,
+)
+_declare_detector(
+    name="neco_uncentred",
+    title="NECO, equation 6",
+    score="the share of the feature's length along the principal directions",
+    formula=r"s=\lVert Ph\rVert/\lVert h\rVert",
+    source="NECO (6)",
+    needs={"scatter"},
+    undefined=_NO_LENGTH,
+)
+_declare_detector(
+    name="neco_standardised",
+    title="NECO, standardised",
+    score="the share of the standardised feature's length along their principal directions",
+    formula=rf"{_STANDARDISED},\;s=\lVert P_zz\rVert/\lVert z\rVert",
+    source="NECO, published code for ResNets",
+    needs={"scatter"},
+    undefined=_NO_PROJECTION,
+)
+_declare_detector(
+    name="neco_logit",
+    title="NECO, standardised, times logit",
+    score="that share of the standardised feature, times the largest logit,",
+    formula=rf"{_STANDARDISED},\;s=\max_c\ell_c\lVert P_zz\rVert/\lVert z\rVert",
+    source="NECO, published code for other networks",
+    needs={"scatter", "head"},
+    undefined=_NO_PROJECTION,
+)
+_declare_detector(
+    name="nci",
+    title="NCI",
+    score="NCI's score",
+    formula=(r"s=\langle w_{\hat y},h-\mu_G\rangle/\lVert h-\mu_G\rVert+10^{-4}\lVert h\rVert_1"),
+    source="NCI",
+    needs={"head"},
+    undefined=_NO_DIRECTION,
+)
+_declare_detector(
+    name="msp",
+    title="Max softmax",
+    score="the largest softmax probability",
+    formula=r"s=\max_ce^{\ell_c}/\sum_je^{\ell_j}",
+    source="Hendrycks (2017)",
+    needs={"head"},
+)
+_declare_detector(
+    name="max_logit",
+    title="Max logit",
+    score="the largest logit",
+    formula=r"s=\max_c\ell_c",
+    source="Hendrycks (2022)",
+    needs={"head"},
+)
+_declare_detector(
+    name="energy",
+    title="Energy",
+    score="the negative energy",
+    formula=r"s=\log\sum_je^{\ell_j}",
+    source="Energy (4), at temperature 1",
+    needs={"head"},
+)
 
 
 class OodScorer:
@@ -139,9 +339,9 @@ class OodScorer:
             variances = covariance.diagonal()
             constant = variances <= mean_rounding(fitted)
             deviations = variances.sqrt()
-            self._directions = leading_directions(covariance, fitted.k)
+            self._directions = find_principal_directions(covariance, fitted.k)
             shares = (1 / deviations).masked_fill(constant, 0.0)
-            self._standard = leading_directions(rescale(covariance, shares), fitted.k)
+            self._standard = find_principal_directions(rescale(covariance, shares), fitted.k)
             # Constant features are centred and not scaled, as by scikit-learn's StandardScaler.
             deviations = times_power(deviations, fitted.exponent - unit)
             self._deviations = deviations.masked_fill(constant, times_power(1.0, -unit))
@@ -197,7 +397,7 @@ def _direction(
     terms = (rows.abs() + mean.abs()) / deviations
     largest, size = (torch.linalg.vector_norm(each, ord=math.inf, dim=1) for each in (apart, terms))
     error = _ROUNDING * (1 + size / largest)
-    apart, length = moderated(apart)
+    apart, length = rescale_rows(apart)
     return (apart / length[:, None]).masked_fill_((error >= 1)[:, None], math.nan), error
 
 
@@ -254,7 +454,7 @@ def covariance_of(stats: ClassStatistics) -> Float[Tensor, "d d"] | Gram:
     return plus_gram(stats.scatter, stats.centred.mul_(stats.prior.sqrt()[:, None]))
 
 
-def leading_directions(
+def find_principal_directions(
     covariance: Float[Tensor, "d d"] | Gram, classes: int
 ) -> PrincipalDirections:
     """Return the K - 1 leading directions of a covariance, for the K classes present.
@@ -265,13 +465,13 @@ def leading_directions(
     """
     dim = len(covariance)
     values, vectors = symmetric_pairs(covariance)
-    known = int((values > rank_cut(values[0], dim)).sum())
-    kept = min(classes - 1, known)
-    if kept == dim or kept == 0:
-        return PrincipalDirections(vectors[:, :kept], 0.0 if kept else math.inf)
-    gap = float(values[kept - 1] - values[kept])
+    rank = int((values > rank_cut(values[0], dim)).sum())
+    count = min(classes - 1, rank)
+    if count == dim or count == 0:
+        return PrincipalDirections(vectors[:, :count], 0.0 if count else math.inf)
+    gap = float(values[count - 1] - values[count])
     error = _ROUNDING * float(values[0]) / gap if gap else math.inf
-    return PrincipalDirections(vectors[:, :kept], error)
+    return PrincipalDirections(vectors[:, :count], error)
 
 
 @dataclass(frozen=True)
@@ -299,7 +499,7 @@ class _Head:
         cls, weight: Float[Tensor, "heads d"], bias: Float[Tensor, " heads"] | None, unit: int
     ) -> "_Head":
         """Return the classifier of features in a unit."""
-        exponent = exponent_of(weight, EVALUATED)
+        exponent = exponent_of(weight, METRIC_LIMIT)
         weight, total = times_power(weight.to(torch.float64), -exponent), exponent + unit
         if bias is None:
             return cls(weight, None, exponent, 0, total, unit)
@@ -370,31 +570,6 @@ class _Head:
         return times_power(soft, -max(self.unit, 0))
 
 
-def mean_cosines(
-    stats: ClassStatistics, moments: ClassMoments, unit: int = 0
-) -> tuple[float, float]:
-    """Return the mean absolute cosine of class means and OOD mean, and that of the centred ones.
-
-    Both are NaN if one of the vectors has no direction, up to rounding.
-
-    Args:
-        stats: Statistics of the classes.
-        moments: Moments of the OOD samples, as one class.
-        unit: Unit e of these moments: they are those of the features divided by $2^e$.
-    """
-    stats = stats.in_range()
-    sizes = (stats.class_traces + torch.linalg.vector_norm(stats.means, dim=1).square()).sqrt()
-    mean, count = moments.means[0].to(stats.means), moments.counts[0]
-    size = (moments.traces[0] / count + torch.linalg.vector_norm(mean).square()).sqrt()
-    plain = _mean_cosine(_beyond(stats.means, sizes), _beyond(mean[None], size[None])[0])
-    top = max(stats.exponent, unit)
-    mean = times_power(mean, unit - top)
-    centre = times_power(stats.global_mean, stats.exponent - top)
-    apart, largest = mean - centre, mean.abs().max() + centre.abs().max()
-    apart = torch.where(apart.abs().max() > _ROUNDING * largest, apart, 0.0)
-    return plain, _mean_cosine(stats.centred, apart)
-
-
 def _beyond(rows: Float[Tensor, "k d"], sizes: Float[Tensor, " k"]) -> Float[Tensor, "k d"]:
     """Return rows, with zeros for those that are rounding errors of terms of given sizes."""
     small = torch.linalg.vector_norm(rows, dim=1) <= _ROUNDING * sizes.to(rows)
@@ -403,15 +578,15 @@ def _beyond(rows: Float[Tensor, "k d"], sizes: Float[Tensor, " k"]) -> Float[Ten
 
 def _mean_cosine(rows: Float[Tensor, "k d"], other: Float[Tensor, " d"]) -> float:
     """Return the mean absolute cosine of rows with a vector; NaN if one is zero."""
-    rows, lengths = moderated(rows)
-    beside, length = moderated(other[None])
+    rows, lengths = rescale_rows(rows)
+    beside, length = rescale_rows(other[None])
     if bool((lengths == 0).any()) or not float(length):
         return math.nan
     cosines = (rows / lengths[:, None]) @ (beside[0] / length)
     return min(1.0, float(cosines.abs().mean()))
 
 
-def fitting_notes(scorer: OodScorer, *, on_own: bool) -> tuple[str, ...]:
+def describe_fit(scorer: OodScorer, *, on_own: bool) -> tuple[str, ...]:
     """Return notes on how the scores were fitted.
 
     Args:

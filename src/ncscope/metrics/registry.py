@@ -4,23 +4,36 @@ The measurement, the conformance tests, the reference in the docs, the tables in
 the axis labels of all figures use this table.
 """
 
-from ncscope.metrics.metric import Metric
-from ncscope.metrics.rows import collapse, imbalance, information, mse, ood, spectra, uniformity
+from ncscope.metrics import (
+    agreement,
+    class_means,
+    duality,
+    imbalance,
+    information,
+    mse,
+    ood,
+    spectrum,
+    uniformity,
+    variability,
+)
+from ncscope.metrics.metric import Metric, metrics_of_module
 
 GROUPS = ("nc1", "nc2", "nc3", "nc4", "pfc", "mse", "information", "spectra", "ood", "per_class")
 
-_ROWS = (
-    *collapse.NC1_ROWS,
-    *collapse.NC2_ROWS,
-    *uniformity.NC2_ROWS,
-    *imbalance.ROWS,
-    *uniformity.NC3_ROWS,
-    *collapse.NC3_ROWS,
-    *collapse.NC4_ROWS,
-    *mse.ROWS,
-    *information.ROWS,
-    *spectra.ROWS,
-    *ood.ROWS,
+_MODULES = (
+    variability,
+    class_means,
+    uniformity,
+    imbalance,
+    duality,
+    agreement,
+    mse,
+    information,
+    spectrum,
+    ood,
 )
+"""Modules of metrics, in the order of reports; within a module the order is that of its text."""
 
-METRICS: dict[str, Metric] = {row.key: row for row in _ROWS}
+METRICS: dict[str, Metric] = {
+    row.key: row for module in _MODULES for row in metrics_of_module(module.__name__)
+}

@@ -9,7 +9,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from ncscope.devices import chunk_bytes
-from ncscope.math.powers import moderated
+from ncscope.math.powers import rescale_rows
 from ncscope.math.symmetric import symmetric_pairs
 from ncscope.metrics.regression import RegressionSource
 from ncscope.stats.regression_moments import RegressionMoments
@@ -73,7 +73,7 @@ class RegressionArrays(RegressionSource):
         """Return the mean squared distance of the unit features from an orthonormal basis."""
         total = basis.new_zeros(())
         for rows, _ in self._chunks():
-            rows, lengths = moderated(rows)
+            rows, lengths = rescale_rows(rows)
             unit = rows / torch.where(lengths > 0, lengths, 1.0)[:, None]
             total += (unit - unit @ basis @ basis.mT).square().sum()
         return total / (self.count - self.zero_vectors)
@@ -90,7 +90,7 @@ class RegressionArrays(RegressionSource):
     def least_error(self) -> Float[Tensor, ""]:
         """Return the sum of squared errors of least squares with an intercept."""
         left, spread, _ = self._decomposition
-        left, reduced = left[:, spread > 0], self._reduced[:, self.dim :]
+        left, reduced = left[:, spread > 0], self._triangular_factor[:, self.dim :]
         return (reduced - left @ (left.mT @ reduced)).square().sum()
 
     @cached_property
@@ -101,7 +101,7 @@ class RegressionArrays(RegressionSource):
         return total / self.count, self.targets.mean(0)
 
     @cached_property
-    def _reduced(self) -> Float[Tensor, "m joint"]:
+    def _triangular_factor(self) -> Float[Tensor, "m joint"]:
         """Triangular factor of the centred features and targets side by side.
 
         Unlike the scatter, the factor keeps singular values down to 1e-16 of the largest.
@@ -119,7 +119,7 @@ class RegressionArrays(RegressionSource):
     ) -> tuple[Float[Tensor, "m r"], Float[Tensor, " r"], Float[Tensor, "d r"]]:
         """Singular value decomposition of the centred features, in the rows of the factor."""
         left, spread, components = torch.linalg.svd(
-            self._reduced[:, : self.dim], full_matrices=False
+            self._triangular_factor[:, : self.dim], full_matrices=False
         )
         cut = _EPSILON * max(self.count, self.dim) * spread[0]
         offset = torch.linalg.vector_norm(self._means[0])
@@ -197,8 +197,8 @@ class RegressionSums(RegressionSource):
     def least_error(self) -> Float[Tensor, ""]:
         """Return the sum of squared errors of least squares with an intercept."""
         values, components = self._eigen
-        kept = components[:, values > 0].mT @ self.moments.cross
-        fitted = (kept.square().sum(1) / values[values > 0]).sum()
+        cross = components[:, values > 0].mT @ self.moments.cross
+        fitted = (cross.square().sum(1) / values[values > 0]).sum()
         return (self.moments.target_scatter.trace() - fitted).clamp(min=0)
 
     @cached_property

@@ -35,9 +35,9 @@ _NAMED_CLASSES = 10
 _LOWERED = ("nc1", "nc1_quotient", "cdnv")
 _MAIN = ("nc1", "nc1_quotient", "cdnv", "vci", "ncc_accuracy", "mir_centered")
 _RAISED = ("ncc_accuracy", "mir", "mir_centered")
-_INVERTED = ("vci", "linear_probe_mse", "mse_nc1", "mse_nc23", "mse_off_path")
+_INVERTED = tuple(row.key for row in METRICS.values() if row.inverts)
 _RANKS = ("rankme", "effective_rank_features", "participation_ratio")
-_SPECTRAL = (*_RANKS, "alpha_req", "alpha_req_r2")
+_SPECTRAL = tuple(row.key for row in METRICS.values() if "covariance" in row.reads)
 _MSE_PARTS = ("mse_nc1", "mse_nc23", "mse_off_path")
 
 
@@ -50,24 +50,27 @@ def warnings_on(sources: Sources, values: Mapping[str, float]) -> tuple[str, ...
     """
     stats = sources.stats
     if not stats.labelled:
-        return (*_bounded_ranks(stats, values), *_rounded_spectrum(sources, values))
+        return (
+            *_warn_of_bounded_ranks(stats, values),
+            *_warn_of_rounding_in_spectrum(sources, values),
+        )
     return (
-        *_few_samples(stats, values),
-        *_bounded_ranks(stats, values),
-        *_noisy_means(stats, values),
-        *_absent_classes(stats),
-        *_small_classes(stats),
-        *_other_loss(sources, values),
-        *_inexact(sources, values),
-        *_rounded_scatter(stats, values),
-        *_rounded_spectrum(sources, values),
+        *_warn_of_few_samples(stats, values),
+        *_warn_of_bounded_ranks(stats, values),
+        *_warn_of_noisy_means(stats, values),
+        *_warn_of_absent_classes(stats),
+        *_warn_of_small_classes(stats),
+        *_warn_of_another_loss(sources, values),
+        *_warn_of_inexact_entropies(sources, values),
+        *_warn_of_rounding_in_scatter(stats, values),
+        *_warn_of_rounding_in_spectrum(sources, values),
     )
 
 
-def _rounded_spectrum(sources: Sources, values: Collection[str]) -> Iterator[str]:
+def _warn_of_rounding_in_spectrum(sources: Sources, values: Collection[str]) -> Iterator[str]:
     """Warn if products in float32 do not resolve a part of the spectrum."""
     of_spectrum = [key for key in _SPECTRAL if key in values]
-    if sources.stats.blocked and of_spectrum and (lost := sources.covariance.unresolved):
+    if sources.stats.blocked and of_spectrum and (lost := sources.covariance.num_lost):
         yield (
             f"precision='blocked' does not resolve the {lost} smallest of {sources.stats.dim} "
             f"eigenvalues, which count as 0 in {', '.join(of_spectrum)}; measure with "
@@ -75,7 +78,7 @@ def _rounded_spectrum(sources: Sources, values: Collection[str]) -> Iterator[str
         )
 
 
-def _rounded_scatter(stats: ClassStatistics, values: Collection[str]) -> Iterator[str]:
+def _warn_of_rounding_in_scatter(stats: ClassStatistics, values: Collection[str]) -> Iterator[str]:
     """Warn if products in float32 left few digits of the inverse of the scatter."""
     inverted = [key for key in _INVERTED if key in values]
     if not (stats.blocked and inverted):
@@ -93,7 +96,7 @@ def _rounded_scatter(stats: ClassStatistics, values: Collection[str]) -> Iterato
         )
 
 
-def _few_samples(stats: ClassStatistics, values: Collection[str]) -> Iterator[str]:
+def _warn_of_few_samples(stats: ClassStatistics, values: Collection[str]) -> Iterator[str]:
     r"""Warn if random labels would look collapsed.
 
     With random labels, $\Sigma_B$ holds a share $(K-1)/(n-1)$ of $\Sigma_T$ in each direction: VCI
@@ -102,22 +105,22 @@ def _few_samples(stats: ClassStatistics, values: Collection[str]) -> Iterator[st
     n, size = stats.num_samples, max(stats.dim, stats.k - 1)
     if n >= SAMPLES_PER_DIMENSION * size:
         return
-    given = []
+    effects = []
     if "vci" in values or "linear_probe_mse" in values:
-        given.append(f"a vci of about {max(0.0, 1 - size / (n - 1)):.2g}")
+        effects.append(f"a vci of about {max(0.0, 1 - size / (n - 1)):.2g}")
     raised = [key for key in _RAISED if key in values]
-    if raised and (given or raised != ["ncc_accuracy"]):
-        given.append(f"a high {', '.join(raised)}")
-    if given:
+    if raised and (effects or raised != ["ncc_accuracy"]):
+        effects.append(f"a high {', '.join(raised)}")
+    if effects:
         what = f"dimension {stats.dim:,}" if size == stats.dim else f"{stats.k:,} classes"
         enough = SAMPLES_PER_DIMENSION * size
         yield (
-            f"{n:,} samples are few for {what}: random labels give {' and '.join(given)}. Compare "
-            f"with the chance level (baseline), or measure {enough:,} samples."
+            f"{n:,} samples are few for {what}: random labels give {' and '.join(effects)}. "
+            f"Compare with the chance level (baseline), or measure {enough:,} samples."
         )
 
 
-def _bounded_ranks(stats: ClassStatistics, values: Collection[str]) -> Iterator[str]:
+def _warn_of_bounded_ranks(stats: ClassStatistics, values: Collection[str]) -> Iterator[str]:
     """Warn if the number of samples bounds the ranks: features of any kind then look low-rank."""
     bounded = [key for key in _RANKS if key in values]
     if bounded and stats.num_samples <= stats.dim:
@@ -128,7 +131,7 @@ def _bounded_ranks(stats: ClassStatistics, values: Collection[str]) -> Iterator[
         )
 
 
-def _noisy_means(stats: ClassStatistics, values: Collection[str]) -> Iterator[str]:
+def _warn_of_noisy_means(stats: ClassStatistics, values: Collection[str]) -> Iterator[str]:
     """Warn if the class means are mostly noise, in classes too small to hide it in large values."""
     share, effects = noise_share(stats), []
     if lowered := [key for key in _LOWERED if key in values]:
@@ -136,8 +139,8 @@ def _noisy_means(stats: ClassStatistics, values: Collection[str]) -> Iterator[st
     if "ncc_accuracy" in values:
         effects.append("too high: ncc_accuracy")
     if effects and share > SHARE_OF_NOISE and stats.num_samples < SAMPLES_OF_MEANS * stats.k:
-        said = f"{share:.0%} of the spread of the class means is noise of few samples"
-        yield f"{said}; {', '.join(effects)}"
+        noise = f"{share:.0%} of the spread of the class means is noise of few samples"
+        yield f"{noise}; {', '.join(effects)}"
 
 
 def noise_share(stats: ClassStatistics) -> float:
@@ -161,7 +164,7 @@ def no_better_than_chance(
         chance: The same metrics with permuted labels.
         num_classes: Number of classes.
     """
-    named = []
+    keys = []
     for key in _MAIN:
         if key in values and key in chance:
             row = METRICS[key]
@@ -170,13 +173,13 @@ def no_better_than_chance(
                 ideal = row.at_collapse(num_classes)
             gained = abs(chance[key] - ideal) - abs(values[key] - ideal)
             if gained <= NO_GAIN * abs(chance[key] - ideal):
-                named.append(key)
-    if not named:
+                keys.append(key)
+    if not keys:
         return ()
-    return (f"no closer to collapse than with permuted labels: {', '.join(named)}",)
+    return (f"no closer to collapse than with permuted labels: {', '.join(keys)}",)
 
 
-def missing_in_reference(stats: ClassStatistics, reference: ClassStatistics) -> tuple[str, ...]:
+def warn_of_missing_classes(stats: ClassStatistics, reference: ClassStatistics) -> tuple[str, ...]:
     """Return a warning on classes whose samples can never be right: the reference has no mean.
 
     Args:
@@ -189,38 +192,38 @@ def missing_in_reference(stats: ClassStatistics, reference: ClassStatistics) -> 
         return ()
     kind = "class" if len(missing) == 1 else "classes"
     return (
-        f"the reference has no samples of {kind} {_named(missing)}: ncc_accuracy and "
+        f"the reference has no samples of {kind} {_list_classes(missing)}: ncc_accuracy and "
         "nc4_disagreement count their samples as wrong",
     )
 
 
-def _absent_classes(stats: ClassStatistics) -> Iterator[str]:
+def _warn_of_absent_classes(stats: ClassStatistics) -> Iterator[str]:
     if stats.k == stats.num_classes:
         return
-    seen = torch.zeros(stats.num_classes, dtype=torch.bool)
-    seen[stats.classes.cpu()] = True
-    missing = torch.nonzero(~seen).squeeze(1).tolist()
+    present = torch.zeros(stats.num_classes, dtype=torch.bool)
+    present[stats.classes.cpu()] = True
+    missing = torch.nonzero(~present).squeeze(1).tolist()
     kind = "class" if len(missing) == 1 else "classes"
     hint = " (labels count from 0)" if missing == [0] else ""
     yield (
-        f"{kind} {_named(missing)} without samples{hint}: measured over the {stats.k} classes "
-        "present"
+        f"{kind} {_list_classes(missing)} without samples{hint}: measured over the {stats.k} "
+        "classes present"
     )
 
 
-def _small_classes(stats: ClassStatistics) -> Iterator[str]:
+def _warn_of_small_classes(stats: ClassStatistics) -> Iterator[str]:
     small = stats.classes[stats.counts < SAMPLES_PER_CLASS].tolist()
     if not small:
         return
     least = int(stats.counts.min())
-    subject = f"class {small[0]} has" if len(small) == 1 else f"classes {_named(small)} have"
+    subject = f"class {small[0]} has" if len(small) == 1 else f"classes {_list_classes(small)} have"
     yield (
         f"{subject} fewer than {SAMPLES_PER_CLASS} samples (the fewest: {least}): a mean of so few "
         "follows its samples, and the variation within the class is underestimated"
     )
 
 
-def _other_loss(sources: Sources, values: Mapping[str, float]) -> Iterator[str]:
+def _warn_of_another_loss(sources: Sources, values: Mapping[str, float]) -> Iterator[str]:
     loss, stats = values.get("mse_loss", math.nan), sources.stats
     if sources.weight_decay and "mse_loss" in values:
         squares = float(sources.present_weight.square().sum())
@@ -236,7 +239,7 @@ def _other_loss(sources: Sources, values: Mapping[str, float]) -> Iterator[str]:
         )
 
 
-def _inexact(sources: Sources, values: Mapping[str, float]) -> Iterator[str]:
+def _warn_of_inexact_entropies(sources: Sources, values: Mapping[str, float]) -> Iterator[str]:
     if sources.information is None:
         return
     both = {"mir": sources.information.raw, "mir_centered": sources.information.centred}
@@ -252,6 +255,6 @@ def error_of_ratio(entropies: Entropies) -> float:
     return entropies.joint.standard_error / max(least, 1e-300)
 
 
-def _named(classes: list[int]) -> str:
+def _list_classes(classes: list[int]) -> str:
     names = ", ".join(map(str, classes[:_NAMED_CLASSES]))
     return names + (", ..." if len(classes) > _NAMED_CLASSES else "")

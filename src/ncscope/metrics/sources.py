@@ -7,7 +7,7 @@ from functools import cached_property
 from jaxtyping import Float
 from torch import Tensor
 
-from ncscope.math.powers import EVALUATED, GATHERED, exponent_of, times_power
+from ncscope.math.powers import METRIC_LIMIT, STREAM_LIMIT, exponent_of, times_power
 from ncscope.math.symmetric import SMALL_BYTES
 from ncscope.metrics.discriminants import Discriminants, discriminants
 from ncscope.metrics.duality import RowCosines, row_cosines
@@ -57,15 +57,12 @@ class Sources:
     ood: OodResult | None = None
     one_logit: bool = False
 
-    def __post_init__(self) -> None:
-        """Refuse a weight decay that is negative or not finite."""
-
     @cached_property
     def in_range(self) -> "Sources":
         """Sources with features and weight in units in which metrics can be computed."""
         stats, beyond = self.stats.in_range(), 0
         if self.weight is not None:
-            beyond = exponent_of(self.weight, EVALUATED)
+            beyond = exponent_of(self.weight, METRIC_LIMIT)
         if stats is self.stats and not beyond:
             return self
         weight = self.weight
@@ -121,7 +118,7 @@ class Sources:
     @cached_property
     def mse(self) -> MseParts:
         """Decomposed MSE loss; NaN if a decay and features are too far apart in magnitude."""
-        if self.weight_decay and abs(self.stats.exponent) > GATHERED:
+        if self.weight_decay and abs(self.stats.exponent) > STREAM_LIMIT:
             return MseParts(*[self.stats.prior.new_tensor(math.nan)] * 4)
         return mse_parts(*self._logit_terms, self.weight_decay)
 
@@ -149,7 +146,7 @@ class Sources:
         return means_entropies(self._present_rows, self.stats.frame)
 
     @property
-    def gathered(self) -> frozenset[str]:
+    def available(self) -> frozenset[str]:
         """Statistics that are there, by their names in the registry."""
         met = {
             "scatter": self.stats.scatter is not None,

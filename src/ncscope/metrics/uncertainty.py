@@ -14,29 +14,7 @@ from ncscope.stats.statistics import ClassStatistics
 
 _ROUNDING = 1e-12
 
-WITHOUT_LABELS = frozenset(
-    {
-        "nc2_equinorm_weights",
-        "nc2_equiangular_weights",
-        "nc2_maxangle_weights",
-        "nc2_lognorm_std_weights",
-        "nc0",
-        "nc0_norm",
-        "minority_cosine_weights",
-        "seli_weights",
-        "entropy_weights",
-        "entropy_features",
-        "effective_rank",
-        "hdr",
-        "hdr_centered",
-        "rankme",
-        "effective_rank_features",
-        "participation_ratio",
-        "alpha_req",
-        "alpha_req_r2",
-        *(row.key for row in METRICS.values() if row.group == "ood"),
-    }
-)
+WITHOUT_LABELS = frozenset(row.key for row in METRICS.values() if not row.chance_level)
 """Metrics that no permutation of the labels changes: they have no chance level.
 
 The scores of OOD detection do not use labels. NC5 does, but its chance level is not measured.
@@ -49,12 +27,6 @@ _LARGEST_EXPONENT = 700.0
 
 _FITTED = ("neco", "nci")
 """First words of the OOD scores that are fitted to class means and principal directions."""
-
-_RATIOS = frozenset({"nc1", "fuzziness", "nc1_quotient", "cdnv"})
-"""Metrics that divide by distances of class means, which noise in the means lengthens."""
-
-_OF_MEANS = frozenset({"mir_means", "hdr_means"})
-"""Metrics of the class means alone, besides those of NC2 and NC3."""
 
 _SMOOTH = frozenset({"minority_cosine_means"})
 """Metrics of NC2 and NC3 that have no bound at collapse, where the others are not smooth."""
@@ -129,7 +101,7 @@ class Uncertainty:
     warnings: tuple[str, ...] = ()
 
 
-def estimated(
+def estimate_errors(
     values: Mapping[str, float],
     replicates: Sequence[Mapping[str, float]],
     sample: Sample,
@@ -147,18 +119,18 @@ def estimated(
         random_sizes: True if the class sizes of the replicates vary.
     """
     if not replicates:
-        said = (
+        reason = (
             f"no standard errors: they need {GROUPS} samples in each class, and the fewest are "
             f"{sample.smallest}"
         )
-        return Uncertainty({}, {}, (), (said,))
+        return Uncertainty({}, {}, (), (reason,))
     estimates: dict[str, Estimate] = {}
     refused: dict[str, list[str]] = {}
     for row in METRICS.values():
         if row.key not in values:
             continue
         if row.group == "ood":
-            estimate, reason = _of_ood(row.key, values[row.key], sample, known or {})
+            estimate, reason = _estimate_ood(row, values[row.key], sample, known or {})
         else:
             others = [each.get(row.key, math.nan) for each in replicates]
             estimate, reason = _estimate(row, values[row.key], others, sample)
@@ -203,13 +175,13 @@ def _estimate(
         return None, "the value is undefined"
     if math.isinf(value):
         return None, "the value is infinite"
-    if row.key == "alpha_req_r2":
-        return None, "the value says how well alpha_req fits these samples"
+    if row.no_interval:
+        return None, row.no_interval
     if not all(map(math.isfinite, replicates)):
         return None, "the value is undefined in one of the replicates"
     estimate = jackknife(value, replicates)
     if row.needs & {"decisions", "hits"}:
-        return _rate(row, value, estimate, sample)
+        return _estimate_rate(row, value, estimate, sample)
     if estimate.standard_error <= _ROUNDING * abs(value):
         return None, "the value does not vary with the samples"
     if value == 0 == row.low:
@@ -218,7 +190,7 @@ def _estimate(
         # At the end of a range, as the ranks of noise, the corrected value may even lie beyond it.
         return None, "the estimate of its bias is larger than half of the interval would be"
     distance = row.group in ("nc2", "nc3")
-    if (distance or row.key in _RATIOS | _OF_MEANS) and sample.noise > LARGEST_NOISE:
+    if (distance or row.noisy) and sample.noise > LARGEST_NOISE:
         return None, f"{sample.noise:.0%} of the spread of the class means is noise"
     away = _from_collapse(row, estimate.bias_corrected, sample.classes)
     near = away <= _STANDARD_ERRORS_AWAY * estimate.standard_error
@@ -261,22 +233,22 @@ def interval(key: str, value: float, estimate: Estimate) -> tuple[float, float]:
     return centre / ratio, min(centre * ratio, sys.float_info.max)
 
 
-def _of_ood(
-    key: str, value: float, sample: Sample, known: Mapping[str, float]
+def _estimate_ood(
+    row: Metric, value: float, sample: Sample, known: Mapping[str, float]
 ) -> tuple[Estimate | None, str]:
     """Return the estimate of a metric of OOD samples, or the reason why there is none."""
     if math.isnan(value):
         return None, "the value is undefined"
-    if not key.endswith("_auroc"):
-        return None, "groups of samples do not show how the value varies with the OOD samples"
-    if key.startswith(_FITTED) and sample.own_means:
+    if row.no_interval:
+        return None, row.no_interval
+    if row.key.startswith(_FITTED) and sample.own_means:
         return None, "the score is fitted to the samples that it judges: pass reference= in Python"
-    if key not in known:
+    if row.key not in known:
         return None, f"fewer than {FEWEST} samples of a kind have scores among those of the other"
-    return Estimate(known[key], value), ""
+    return Estimate(known[row.key], value), ""
 
 
-def _rate(
+def _estimate_rate(
     row: Metric, value: float, estimate: Estimate, sample: Sample
 ) -> tuple[Estimate | None, str]:
     """Return the estimate of a share of the samples, which is not corrected."""

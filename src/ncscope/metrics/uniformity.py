@@ -15,7 +15,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.math.pairs import recompute_close_, sum_over_pairs
-from ncscope.math.powers import moderated
+from ncscope.math.powers import rescale_rows
+from ncscope.metrics.metric import MOST_FOR_ENERGIES, metric
+
+_ENERGY = "Liu et al. 2023; Wu and Papyan 2024"
+_PAIR = r"\lVert\hat\mu_c-\hat\mu_{c'}\rVert"
+_ZERO_MEAN = "a centred class mean is zero and has no direction"
+_SAME = "two centred class means have the same direction"
+_SPREAD_UNDEFINED = f"{_ZERO_MEAN}, or {_SAME}"
 
 _CLOSE = 2e-4  # squared distance below which 2 - 2 cos has lost digits
 _SAME_DIRECTION = (32 * 2.0**-52) ** 2  # squared distance that rounding explains
@@ -42,6 +49,114 @@ class Uniformity:
     distance_cv: Float[Tensor, ""]
 
 
+def simplex_log(k: int) -> float:
+    """Return the logarithmic energy of a simplex of k directions, the smallest there is."""
+    return -math.log(2 * k / (k - 1)) / 2
+
+
+def simplex_distance(k: int) -> float:
+    r"""Return the distance of any two of the k directions of a simplex, $\sqrt{2K/(K-1)}$."""
+    return (2 * k / (k - 1)) ** 0.5
+
+
+@metric(
+    key="gnc2_log",
+    group="nc2",
+    title="logarithmic energy of mean directions",
+    meaning=(
+        "Average logarithm of the inverse distance between the directions of two centred "
+        "class means: low if the directions are spread evenly."
+    ),
+    formula=rf"\operatorname{{avg}}_{{c\ne c'}}\log{_PAIR}^{{-1}}",
+    source=_ENERGY,
+    result="uniformity.log",
+    low=simplex_log(2),
+    zero="directions of class means at a typical distance of 1, an angle of 60 degrees",
+    at_collapse=simplex_log,
+    undefined=_ZERO_MEAN,
+    infinite=_SAME,
+    most_classes=MOST_FOR_ENERGIES,
+)
+@metric(
+    key="gnc2_log_std",
+    group="nc2",
+    title="spread of the logarithmic energy",
+    meaning=(
+        "Spread, over pairs of classes, of the logarithm of the distance between the "
+        "directions of centred class means."
+    ),
+    formula=rf"\operatorname{{std}}_{{c\ne c'}}\log{_PAIR}^{{-1}}",
+    source=_ENERGY,
+    result="uniformity.log_std",
+    zero="directions of class means at one distance, as in a simplex",
+    undefined=_SPREAD_UNDEFINED,
+    most_classes=MOST_FOR_ENERGIES,
+)
+@metric(
+    key="gnc2_riesz",
+    group="nc2",
+    title="Riesz energy of mean directions",
+    meaning=(
+        "Average inverse distance between the directions of two centred class means: low if "
+        "the directions are spread evenly."
+    ),
+    formula=rf"\operatorname{{avg}}_{{c\ne c'}}{_PAIR}^{{-1}}",
+    source=f"{_ENERGY}, with the exponent 1",
+    result="uniformity.riesz",
+    low=0.5,
+    at_collapse=lambda k: 1 / simplex_distance(k),
+    undefined=_ZERO_MEAN,
+    infinite=_SAME,
+    most_classes=MOST_FOR_ENERGIES,
+)
+@metric(
+    key="gnc2_riesz_cv",
+    group="nc2",
+    title="relative spread of the Riesz energy",
+    meaning=(
+        "Relative spread, over pairs of classes, of the inverse distance between the "
+        "directions of centred class means."
+    ),
+    formula=(
+        rf"\operatorname{{std}}_{{c\ne c'}}{_PAIR}^{{-1}}/"
+        rf"\operatorname{{avg}}_{{c\ne c'}}{_PAIR}^{{-1}}"
+    ),
+    source=f"{_ENERGY}, with the exponent 1",
+    result="uniformity.riesz_cv",
+    zero="directions of class means at one distance, as in a simplex",
+    undefined=_SPREAD_UNDEFINED,
+    most_classes=MOST_FOR_ENERGIES,
+)
+@metric(
+    key="gnc2_distance",
+    group="nc2",
+    title="distance of mean directions",
+    meaning="Average distance between the directions of two centred class means.",
+    formula=rf"\operatorname{{avg}}_{{c\ne c'}}{_PAIR}",
+    source=_ENERGY,
+    result="uniformity.distance",
+    high=2.0,
+    zero="all centred class means have one direction, which cannot be",
+    better="high",
+    at_collapse=simplex_distance,
+    undefined=_ZERO_MEAN,
+    most_classes=MOST_FOR_ENERGIES,
+)
+@metric(
+    key="gnc2_distance_cv",
+    group="nc2",
+    title="relative spread of the distance",
+    meaning=(
+        "Relative spread, over pairs of classes, of the distance between the directions of "
+        "centred class means."
+    ),
+    formula=(rf"\operatorname{{std}}_{{c\ne c'}}{_PAIR}/\operatorname{{avg}}_{{c\ne c'}}{_PAIR}"),
+    source=_ENERGY,
+    result="uniformity.distance_cv",
+    zero="directions of class means at one distance, as in a simplex",
+    undefined=_ZERO_MEAN,
+    most_classes=MOST_FOR_ENERGIES,
+)
 def uniformity(frame: Float[Tensor, "k d"]) -> Uniformity:
     r"""Compute logarithmic energy, Riesz energy and mean distance of $\hat\mu_c$, in one pass.
 
@@ -51,12 +166,11 @@ def uniformity(frame: Float[Tensor, "k d"]) -> Uniformity:
     Args:
         frame: Class means centred by their unweighted mean; they are overwritten.
 
-    Source: Liu et al. 2023 (hyperspherical uniformity), with the Riesz exponent 1, and Wu and
-    Papyan 2024. NaN if a centred class mean is zero. Invariant under rotation, scaling and shift of
-    the class means. Cost: $K^2d$ operations, in tiles.
+    Invariant under rotation, scaling and shift of the class means. Cost: $K^2d$ operations, in
+    tiles.
     """
     k = len(frame)
-    moderate, length = moderated(frame)
+    moderate, length = rescale_rows(frame)
     inverse = 1 / length
     widest = 2 * k / (k - 1)
 
@@ -86,8 +200,3 @@ def uniformity(frame: Float[Tensor, "k d"]) -> Uniformity:
         distance=(1 + distance) * widest**0.5,
         distance_cv=distance_std / (1 + distance),
     )
-
-
-def simplex_log(k: int) -> float:
-    """Return the logarithmic energy of a simplex of k directions, the smallest there is."""
-    return -math.log(2 * k / (k - 1)) / 2

@@ -1,9 +1,32 @@
-"""Detection of a classifier's head from what the model returns, without a list of names."""
+"""Detection of a classifier's head: from what the model returns, without a list of names.
+
+The rules, in the order in which they are tried. Rules 1 to 6 are `_find_weighted_head`:
+
+1. Any output of the model with a row for each sample or token may be its logits; an output under
+   the name ``logits`` is the only one (`possible_logits`).
+2. A layer with a weight matrix makes an output if its outputs equal this output, for every row, for
+   every token, or for one token of each sample. Only if no layer's outputs equal it, layers count
+   whose outputs lead to it by a last step, such as a softmax (`_find_matches`).
+3. Of layers around each other that read the same features, the innermost is the head. A layer
+   around another that changes the features first, such as an adapter, is the head itself.
+4. An output that the layer of another output reads is features, not logits.
+5. Of logits and probabilities that one layer makes, the logits are measured.
+6. Several layers that are left are refused. So is an output that no layer is known to make, if it
+   may be the logits as well (`_note_other_outputs`).
+7. If no layer with a weight matrix makes an output, other kinds are tried in this order: modules
+   without children, a matrix that multiplies the outputs of a layer, modules around others
+   (`_find_head_of_other_kind`).
+8. The head must run once in a pass, and its outputs must be ``features @ weight.T + bias``
+   (`_build_head`).
+
+A head that is given by name skips rules 1 to 7 (`find_head_among_calls`).
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from jaxtyping import Bool, Float
@@ -12,25 +35,28 @@ from torch.nn import functional
 
 from ncscope.errors import InputError
 from ncscope.metrics.sources import ONE_LOGIT
-from ncscope.models.affine import Affine, affine_reader
-from ncscope.models.forward import forward
+from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
+from ncscope.models.forward import first_tensor, forward, no_logits_error, possible_logits
 from ncscope.models.last_step import LastStep, find_last_step
-from ncscope.models.layers import named_layer
+from ncscope.models.layers import find_layer
 from ncscope.models.linear_calls import (
     KEPT_ROWS,
-    CallRows,
+    Affine,
     LinearCall,
-    Wanted,
-    own_tensor,
-    recorded_calls,
+    RecordOptions,
+    find_affine_reader,
+    read_tensor,
+    record_calls,
 )
-from ncscope.models.matrix_heads import find_matrix_head
-from ncscope.models.measuring import kept_buffers, measuring
-from ncscope.models.outputs import no_logits, possible_logits
-from ncscope.models.sharding import is_sharded, local, rows_at, true_in_all_shards
-from ncscope.models.wrappers import named_modules
+from ncscope.models.sharding import is_sharded, local_shard, rows_at, true_in_all_shards
+from ncscope.models.wrappers import walk_modules
 
 Rows: TypeAlias = Literal["sample", "token", "chosen token"]
+
+# Rows of a layer's output that are multiplied by a matrix of the model.
+_MATRIX_ROWS = 32
+# Distance from 1 within which the factor of such a product is rounding.
+_FACTOR_ROUNDING = 1e-5
 
 
 @dataclass(frozen=True)
@@ -41,7 +67,7 @@ class Head:
         name: Name of the module in the model; empty if the head is the whole model. Name of the
             matrix if the model itself multiplies features by a matrix.
         module: Module of the head; its inputs are the features, one row for each of ``rows``. With
-            ``after``, the module whose outputs are the features.
+            ``is_matrix``, the module whose outputs are the features.
         weight: Weight of shape K x d, as the forward pass used it: after pruning, weight or
             spectral normalisation, with adapters, and dequantised; a factor by which the model
             scales the outputs is in it. A copy from the time of the detection. K is 2 for a head
@@ -56,9 +82,9 @@ class Head:
             as the last.
         axis: Axis of the input that is the first axis of the logits: 1 for a head on the tokens of
             a sequence-first layer, T x B x d, else 0.
-        step: Last step of the model, from the outputs of the head to its own output.
-        output: Place of the logits in the model's output; empty if they are the whole output.
-        after: True if the features are the outputs of ``module``, which a matrix multiplies.
+        last_step: Last step of the model, from the outputs of the head to its own output.
+        logits_place: Place of the logits in the model's output; empty if they are the whole output.
+        is_matrix: True if the features are the outputs of ``module``, which a matrix multiplies.
         one_logit: True if the head has one output, for two classes.
         notes: Sentences on choices that the detection made.
         read: Function that reads the present weight and bias of the module or matrix.
@@ -71,9 +97,9 @@ class Head:
     gives_logits: bool = True
     rows: Rows = "sample"
     axis: int = 0
-    step: LastStep = field(default_factory=LastStep)
-    output: str = ""
-    after: bool = False
+    last_step: LastStep = field(default_factory=LastStep)
+    logits_place: str = ""
+    is_matrix: bool = False
     one_logit: bool = False
     notes: tuple[str, ...] = ()
     read: Callable[[], Affine | None] | None = None
@@ -88,36 +114,59 @@ class Head:
             "accuracy and NC4 are those of the head alone",
         )
 
-    def present(self, step: LastStep | None = None) -> "Head":
+    def refresh(self, step: LastStep | None = None) -> "Head":
         """Return the head with its present weight and bias, which training may have changed.
 
         Args:
             step: Last step that was seen last; by default, the one with which the head was found.
         """
-        found = None if self.read is None else self.read()
-        if found is None:
+        affine = None if self.read is None else self.read()
+        if affine is None:
             raise InputError(
                 expected=f"head {self.name!r} as it was in the passes of the report",
                 found="a weight of another shape",
                 fix="report before the head grows; the next report finds the new one",
             )
-        present = _with_step(replace(self, weight=found[0], bias=found[1]), step or self.step)
-        return replace(present, notes=self.notes)
+        head = replace(self, weight=affine[0], bias=affine[1]).with_step(step or self.last_step)
+        return replace(head, notes=self.notes)
+
+    def with_step(self, step: LastStep) -> "Head":
+        """Return the head with the scale of a last step in its weight, and two rows for one logit.
+
+        Args:
+            step: Last step of the model; this head is as its module or matrix has it.
+        """
+        weight, bias = step.apply_to_affine(self.weight, self.bias)
+        notes = self.notes
+        made = f"head: the model returns {step.description}"
+        if step.kind == "affine":
+            notes += (f"{made} of {self.name!r}, in its weight here",)
+        elif step.kind != "none":
+            notes += (f"{made} of the outputs of {self.name!r}",)
+        one_logit = len(weight) == 1
+        if one_logit:
+            weight = torch.cat([-weight, weight]) / 2
+            bias = None if bias is None else torch.cat([-bias, bias]) / 2
+            notes += (f"head: {ONE_LOGIT}",)
+        return replace(
+            self,
+            weight=weight,
+            bias=bias,
+            last_step=step,
+            one_logit=one_logit or self.one_logit,
+            notes=notes,
+        )
 
 
 def find_head(model: nn.Module, inputs: object, name: str | None = None) -> Head:
     """Find the linear layer that makes the model's logits.
 
-    The model runs once, in evaluation mode, with hooks. The head is the innermost module with a
-    weight matrix whose outputs are an output of the model, up to a reshape and to a last step that
-    keeps the order: a scale, a softmax or its logarithm, a sigmoid, a soft cap, a ReLU. A scale and
-    a shift belong to the logits, and enter weight and bias. An output that the layer of another
-    output reads is features, not logits. The head may be applied to every token of a sequence: the
-    logits are then its outputs for all tokens, or for one token of each sample.
-
-    If no module with a weight matrix qualifies, modules of any kind are tried, and then the
-    products of a module's output and a matrix in the model. Whatever the head is made of, its
-    outputs are compared with ``features @ weight.T + bias``.
+    The model runs in evaluation mode, with hooks. The head is the innermost module with a weight
+    matrix whose outputs are an output of the model, up to a reshape and to a last step that keeps
+    the order: a scale, a softmax or its logarithm, a sigmoid, a soft cap, a ReLU. A scale and a
+    shift belong to the logits, and enter weight and bias. The head may be applied to every token of
+    a sequence: the logits are then its outputs for all tokens, or for one token of each sample. The
+    rules are listed at the top of this module.
 
     Args:
         model: A classifier that returns logits: as a tensor, or among other tensors in a tuple, a
@@ -142,149 +191,14 @@ def find_head(model: nn.Module, inputs: object, name: str | None = None) -> Head
         >>> head.name, head.weight.shape
         ('3', torch.Size([2, 3]))
     """
-    with measuring(model):
-        return head_of(model, inputs, first_look(model, inputs, name), name)[0]
-
-
-@dataclass
-class Look:
-    """Outputs of a forward pass, and the calls of linear layers in the order of their ends."""
-
-    outputs: Mapping[str, Tensor]
-    calls: list[LinearCall]
-
-
-def first_look(model: nn.Module, inputs: object, name: str | None = None) -> Look:
-    """Run the model on a batch, and record the calls of its linear layers.
-
-    Args:
-        model: A classifier, in the context `measuring`.
-        inputs: Batch without the labels.
-        name: Name of the head, if known.
-    """
-    wanted = None
-    if name is not None:
-        wanted = Wanted({named_layer(model, name)}, KEPT_ROWS, columns=True)
-    return _look(model, inputs, wanted, masked=name is not None)
-
-
-def head_of(
-    model: nn.Module, inputs: object, first: Look, name: str | None = None
-) -> tuple[Head, torch.Size]:
-    """Find the head after the first look at a batch; run the batch again if that must be.
-
-    The first look keeps rows of the last linear calls only. If another call has outputs of the
-    logits' shape, or if the logits may be the outputs of one token of each sample, then a second
-    pass keeps rows of exactly these calls.
-
-    Args:
-        model: A classifier, in the context `measuring`.
-        inputs: Batch of the first look.
-        first: Result of `first_look`; its outputs are dropped before a second pass.
-        name: Name of the head, if known.
-
-    Returns:
-        Head, and shape of its logits; that of its outputs if these are not the logits.
-    """
-
-    def look_again(wanted: Wanted) -> Look:
-        first.outputs = {}
-        with kept_buffers(model):
-            return _look(model, inputs, wanted, masked=name is not None)
-
-    if name is not None:
-        module = named_layer(model, name)
-        if not any(call.module is module for call in first.calls):
-            first = look_again(Wanted({module}, KEPT_ROWS, columns=True, widths=()))
-        head = head_among(model, first.calls, first.outputs, name)
-        shape = _shape_of(head, first)
-        widths = {output.shape[-1] for output in first.outputs.values()}
-        if not head.gives_logits and len(head.weight) not in widths:
-            first.outputs = {}
-            with kept_buffers(model):
-                _refuse_hidden(model, inputs, head, widths)
-        return head, shape
-    look = first
-    alike = {call.module for call in first.calls if _places(call, first.outputs)}
-    again = Wanted(alike or None, max(2, KEPT_ROWS // max(1, len(alike))), columns=True)
-    if not all(_is_decided(call, first.outputs) for call in first.calls if call.module in alike):
-        look = look_again(again)
-    found = _weighted_head(model, look.calls, look.outputs)
-    if found is None:
-        widths = {output.shape[-1] for output in look.outputs.values()}
-        look = look_again(Wanted(each=8, widths=widths))
-        found = _head_of_other_kind(model, look, lambda: forward(model, inputs))
-    if found is None:
-        look = look_again(again)
-        raise _no_head(look.calls, look.outputs)
-    return found, _shape_of(found, look)
-
-
-def _refuse_hidden(model: nn.Module, inputs: object, head: Head, widths: set[int]) -> None:
-    """Refuse a hidden layer that was named as the head, if the model has outputs of another size.
-
-    Outputs of one number a sample may be losses beside logits that the model does not return.
-    """
-    try:
-        other, _ = head_of(model, inputs, first_look(model, inputs))
-    except InputError:
-        if widths <= {1}:
-            return
-        raise InputError(
-            expected=f"head {head.name!r} to make the outputs of the model",
-            found=f"a layer of {len(head.weight)} outputs, and {min(widths - {1})} of the model",
-            fix=_WITHOUT_A_HEAD,
-        ) from None
-    raise InputError(
-        expected=f"head {head.name!r} to make the outputs of the model",
-        found=f"a layer of {len(head.weight)} outputs, beside {other.name!r} that makes them",
-        fix="leave head out: the head is then found by its outputs",
-    )
-
-
-def head_among(
-    model: nn.Module,
-    calls: list[LinearCall],
-    outputs: Mapping[str, Tensor],
-    name: str | None = None,
-) -> Head:
-    """Find the head among the calls of linear layers in one forward pass, as `find_head` does.
-
-    Args:
-        model: Model whose layers were called.
-        calls: Calls of its linear layers, with rows of those that may be the head.
-        outputs: Outputs of the pass that may be logits, by place.
-        name: Name of the head, if known.
-
-    Raises:
-        InputError: As `find_head`.
-    """
-    if name is not None:
-        call = _last_call(model, calls, name)
-        match = next(_matches([call], outputs), None)
-        return _built(model, calls, match or _Match(call, "", _rows_of_scaled(call, outputs)))
-    head = _weighted_head(model, calls, outputs)
-    if head is None:
-        raise _no_head(calls, outputs)
-    return head
-
-
-def chosen_tokens(
-    output: Float[Tensor, "b t k"], logits: Float[Tensor, "b k"]
-) -> Bool[Tensor, "b t"]:
-    """Mark the tokens whose outputs equal the logits of their sample.
-
-    Example:
-        >>> output = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])
-        >>> chosen_tokens(output, torch.tensor([[3.0, 4.0]]))
-        tensor([[False,  True]])
-    """
-    return (output.to(logits.dtype) == logits[:, None]).all(dim=2)
+    with evaluation_mode(model):
+        first = record_first_pass(model, inputs, name)
+        return find_head_after_pass(model, inputs, first, name)[0]
 
 
 @dataclass(frozen=True)
 class _Match:
-    """A call whose outputs are an output of the model, up to a last step.
+    """A call whose outputs are an output of the model, up to a last step; a candidate.
 
     Attributes:
         call: The call.
@@ -301,82 +215,44 @@ class _Match:
     step: LastStep | None = None
 
 
-def _look(model: nn.Module, inputs: object, wanted: Wanted | None, *, masked: bool = False) -> Look:
-    with recorded_calls(model, wanted=wanted) as calls:
-        returned = forward(model, inputs)
-    outputs = {place: output.detach() for place, output in possible_logits(returned).items()}
-    if not outputs and not masked:
-        raise no_logits(returned)
-    finite = {}
-    for place, output in outputs.items():
-        broken = _nonfinite_rows(output, masked)
-        if not broken.any():
-            finite[place] = output
-        elif not masked or len(outputs) == 1:
-            raise InputError(
-                expected="finite logits",
-                found=f"NaN or infinity in {int(broken.sum())} of {broken.numel()} rows",
-                fix="check the inputs' scale and the model's weights; pass head=... if the model "
-                "masks classes with -inf, or returns another tensor with NaN",
-            )
-    return Look(finite, calls)
+def _find_weighted_head(
+    model: nn.Module, calls: list[LinearCall], outputs: Mapping[str, Tensor]
+) -> Head | None:
+    """Return the head among modules with a weight matrix; None if none makes an output."""
+    # Rules 1 and 2.
+    matches = list(_find_matches(calls, outputs))
+    if not matches:
+        # In a loop over parts, nothing runs again to show whether one token's outputs are the
+        # logits: a call of which no columns were kept is believed.
+        matches = [
+            _Match(call, place, "chosen token", step=LastStep())
+            for call in calls
+            if call.rows is not None and not call.rows.columns
+            for place, output in outputs.items()
+            if any(rows == "chosen token" for rows, _ in _possible_rows(call, output.shape))
+        ]
+    # Rule 3: modules around others go; then go the modules inside of an adapter, which stays.
+    matches = [m for m in matches if not any(_is_inside(other, m) for other in matches)]
+    names = {match.call.name for match in matches}
+    matches = [m for m in matches if not any(m.call.name.startswith(f"{n}.") for n in names)]
+    # Rule 4.
+    matches = [m for m in matches if not any(_reads(other, m, outputs) for other in matches)]
+    # Rule 5: the first match of a name counts, and sorting keeps the order of the others.
+    matches.sort(key=lambda match: match.step != LastStep())
+    by_name = {match.call.name: match for match in reversed(matches)}
+    if not by_name:
+        _check_whole_logits(model, outputs)
+        return None
+    # Rule 6.
+    if len(by_name) > 1:
+        raise _several_heads_error(by_name, outputs)
+    (match,) = by_name.values()
+    notes = _note_other_outputs(match, matches, outputs)
+    head = _build_head(model, calls, match)
+    return replace(head, notes=(*notes, *head.notes))
 
 
-def _nonfinite_rows(logits: Tensor, masked: bool) -> Bool[Tensor, "..."]:
-    """Mark rows with NaN or infinity; extremes take less memory than a mask of all entries.
-
-    Args:
-        logits: Logits.
-        masked: Allow -inf beside finite logits if True: a model masks the outputs of a head that is
-            given by name.
-    """
-    shard = local(logits)
-    if shard.numel() == 0:
-        return torch.zeros(shard.shape[:-1], dtype=torch.bool)
-    low, high = shard.aminmax(dim=-1)
-    finite = high.isfinite() & (low.isfinite() | masked)
-    return ~true_in_all_shards(finite, logits)
-
-
-def _shape_of(head: Head, look: Look) -> torch.Size:
-    """Return the shape of the logits; that of the head's outputs if these are not the logits."""
-    if head.gives_logits:
-        return look.outputs[head.output].shape
-    call = next(call for call in look.calls if call.module is head.module)
-    tokens = [output for output in look.outputs.values() if _tokens_flat(call, output)]
-    return torch.Size(tokens[0].shape if tokens and head.rows == "token" else call.shape)
-
-
-def _places(call: LinearCall, outputs: Mapping[str, Tensor]) -> list[str]:
-    """Return the outputs of the model whose shape a call's outputs have."""
-    return [place for place, output in outputs.items() if _readings(call, output.shape)]
-
-
-def _readings(call: LinearCall, logits: torch.Size) -> list[tuple[Rows, int]]:
-    """Return what a row of the head's input may be, and its batch axis, judged by the shapes."""
-    *lengths, classes = call.shape
-    if classes != logits[-1]:
-        return []
-    if not call.by_token:
-        kind: Rows = "sample" if len(logits) == 2 else "token"
-        return [(kind, 0)] if lengths == [logits[:-1].numel()] else []
-    axes = [0, 1] if call.turns else [0]
-    if len(logits) == 3:
-        orders = (lengths, lengths[::-1])
-        return [("token", axis) for axis in axes if orders[axis] == list(logits[:-1])]
-    return [("chosen token", axis) for axis in axes if lengths[axis] == logits[0]]
-
-
-def _is_decided(call: LinearCall, outputs: Mapping[str, Tensor]) -> bool:
-    """Return whether the rows that were kept decide if a call makes an output of the model."""
-    rows = call.rows
-    if rows is None:
-        return False
-    chosen = any(outputs[place].ndim == 2 for place in _places(call, outputs))
-    return not (call.by_token and chosen and not rows.columns)
-
-
-def _matches(
+def _find_matches(
     calls: Sequence[LinearCall], outputs: Mapping[str, Tensor], *, every: bool = False
 ) -> Iterator[_Match]:
     """Yield the calls that make an output of the model, for each output; equal ones come first.
@@ -388,71 +264,46 @@ def _matches(
     """
     for place, output in outputs.items():
         equal: list[_Match] = []
-        stepped: list[_Match] = []
+        before_step: list[_Match] = []
         for call in calls:
             if call.rows is None:
                 continue
-            for rows, axis in _readings(call, output.shape):
+            for rows, axis in _possible_rows(call, output.shape):
                 if rows == "chosen token":
-                    if _is_chosen(call.rows, output, axis):
-                        equal.append(_Match(call, place, rows, axis, LastStep()))
-                        break
+                    # Which token was chosen may differ from sample to sample. In each sample some
+                    # token must have the first columns of the logits.
+                    if call.rows.columns:
+                        columns = call.rows.columns[axis]
+                        logits = rows_at(output, (torch.arange(len(columns)),))
+                        same = mark_chosen_tokens(columns, logits[:, : columns.shape[2]])
+                        if bool(same.any(dim=1).all()):
+                            equal.append(_Match(call, place, rows, axis, LastStep()))
+                            break
                     continue
-                returned = _traced(call, output, axis)
-                step = find_last_step(call.rows.output, returned)
+                step = find_last_step(call.rows.output, _logits_of_rows(call, output, axis))
                 if step is not None:
-                    (equal if step == LastStep() else stepped).append(
-                        _Match(call, place, rows, axis, step)
-                    )
+                    matches = equal if step == LastStep() else before_step
+                    matches.append(_Match(call, place, rows, axis, step))
                     break
-        yield from (*equal, *stepped) if every else equal or stepped
+        yield from (*equal, *before_step) if every else equal or before_step
 
 
-def _traced(call: LinearCall, logits: Tensor, axis: int = 0) -> Tensor:
-    """Return the logits of the rows that were kept of a call."""
-    return rows_at(logits, call.index_in_logits(logits.shape, axis))
+def _possible_rows(call: LinearCall, logits: torch.Size) -> list[tuple[Rows, int]]:
+    """Return what a row of the head's input may be, and its batch axis, judged by the shapes."""
+    *lengths, classes = call.shape
+    if classes != logits[-1]:
+        return []
+    if not call.by_token:
+        kind: Rows = "sample" if len(logits) == 2 else "token"
+        return [(kind, 0)] if lengths == [logits[:-1].numel()] else []
+    axes = [0, 1] if call.may_be_sequence_first else [0]
+    if len(logits) == 3:
+        orders = (lengths, lengths[::-1])
+        return [("token", axis) for axis in axes if orders[axis] == list(logits[:-1])]
+    return [("chosen token", axis) for axis in axes if lengths[axis] == logits[0]]
 
 
-def _is_chosen(rows: CallRows, logits: Tensor, axis: int) -> bool:
-    """Return whether the first columns of some token are those of its sample's logits."""
-    if not rows.columns:
-        return False
-    columns = rows.columns[axis]
-    samples = torch.arange(len(columns))
-    of_samples = rows_at(logits, (samples,))[:, : columns.shape[2]]
-    return bool(chosen_tokens(columns, of_samples).any(dim=1).all())
-
-
-def _weighted_head(
-    model: nn.Module, calls: list[LinearCall], outputs: Mapping[str, Tensor]
-) -> Head | None:
-    """Return the head among modules with a weight matrix; None if none makes an output."""
-    matches = list(_matches(calls, outputs))
-    # In a loop over parts, nothing runs again to show whether one token's outputs are the logits.
-    matches = matches or [
-        _Match(call, place, "chosen token", step=LastStep())
-        for call in calls
-        for place in _places(call, outputs)
-        if _may_be_of_one_token(call, outputs[place])
-    ]
-    inner = [match for match in matches if not any(_inside(other, match) for other in matches)]
-    inner = [m for m in inner if not any(_is_part(m, other) for other in inner)]
-    inner = [m for m in inner if not any(_reads(other, m, outputs) for other in inner)]
-    # Of logits and probabilities that one layer makes, the logits.
-    inner.sort(key=lambda match: match.step != LastStep())
-    by_name = {match.call.name: match for match in reversed(inner)}
-    if not by_name:
-        _check_whole_logits(model, outputs)
-        return None
-    if len(by_name) > 1:
-        raise _several(by_name, outputs)
-    (match,) = by_name.values()
-    notes = _notes_on_others(match, inner, outputs)
-    head = _built(model, calls, match)
-    return replace(head, notes=(*notes, *head.notes))
-
-
-def _inside(other: _Match, match: _Match) -> bool:
+def _is_inside(other: _Match, match: _Match) -> bool:
     """Return whether another match's module is inside of this one's, and reads the same features.
 
     An adapter such as IA3 scales the features for the layer inside: the adapter is the head.
@@ -464,11 +315,6 @@ def _inside(other: _Match, match: _Match) -> bool:
     return rows is None or around is None or torch.equal(rows.features, around.features)
 
 
-def _is_part(match: _Match, other: _Match) -> bool:
-    """Return whether a match's module is inside of another match's module."""
-    return other.call.name != match.call.name and match.call.name.startswith(f"{other.call.name}.")
-
-
 def _reads(other: _Match, match: _Match, outputs: Mapping[str, Tensor]) -> bool:
     """Return whether another match's layer reads what this match's makes: features, not logits."""
     rows, reader = match.call.rows, other.call.rows
@@ -478,22 +324,24 @@ def _reads(other: _Match, match: _Match, outputs: Mapping[str, Tensor]) -> bool:
         return True
     if match.rows == "chosen token" or len(rows.index) != len(reader.index):
         return False
-    return feeds(_traced(match.call, outputs[match.output], match.axis), reader.features)
+    # The model may have changed the outputs of the layer before the other layer reads them.
+    features = _logits_of_rows(match.call, outputs[match.output], match.axis)
+    return feeds(features, reader.features)
 
 
 def feeds(rows: Tensor | None, features: Tensor) -> bool:
     """Return whether features are rows, or a ReLU of them, or scaled to unit length."""
     if rows is None or rows.shape != features.shape:
         return False
-    wide, wanted = rows.double(), features.double()
+    wide, target = rows.double(), features.double()
     close = 1e-5 + 8 * torch.finfo(features.dtype).eps
     return any(
-        torch.allclose(made, wanted, rtol=close, atol=close * float(wanted.abs().max()))
-        for made in (wide, wide.relu(), functional.normalize(wide, dim=-1))
+        torch.allclose(result, target, rtol=close, atol=close * float(target.abs().max()))
+        for result in (wide, wide.relu(), functional.normalize(wide, dim=-1))
     )
 
 
-def _notes_on_others(
+def _note_other_outputs(
     match: _Match, matches: Sequence[_Match], outputs: Mapping[str, Tensor]
 ) -> tuple[str, ...]:
     """Return a note on the other outputs of the model.
@@ -507,16 +355,15 @@ def _notes_on_others(
         return ()
     rows = match.call.rows
     assert rows is not None
-    known = {other.output for other in matches if other.call.module is match.call.module}
+    places = {other.output for other in matches if other.call.module is match.call.module}
     for place in others:
         output = outputs[place]
         comparable = output.shape[:-1] == outputs[match.output].shape[:-1]
-        if place in known or not comparable:
+        # Of a chosen token, the rows that were kept are tokens: no row of an output is theirs.
+        if place in places or not comparable or match.rows == "chosen token":
             continue
-        if match.rows == "chosen token":
-            continue
-        traced = _traced(match.call, output, match.axis)
-        if not (feeds(traced, rows.features) or feeds(rows.features, traced)):
+        logits = _logits_of_rows(match.call, output, match.axis)
+        if not (feeds(logits, rows.features) or feeds(rows.features, logits)):
             name = match.call.name
             raise InputError(
                 expected="one output of the model that may be its logits",
@@ -531,21 +378,142 @@ def _notes_on_others(
     )
 
 
-def _several(matches: Mapping[str, _Match], outputs: Mapping[str, Tensor]) -> InputError:
-    """Return the error for several heads, with the output that each makes."""
-    made = {
-        name: f"{name!r}" + (f" (output {match.output!r})" if len(outputs) > 1 else "")
-        for name, match in matches.items()
-    }
-    names = " or ".join(f'head="{name}"' for name in sorted(made))
-    return InputError(
-        expected="one layer whose output is the logits",
-        found=" and ".join(made[name] for name in sorted(made)),
-        fix=f"pass {names}",
-    )
+@dataclass
+class PassRecord:
+    """Outputs of a forward pass, and the calls of linear layers in the order of their ends.
+
+    Attributes:
+        outputs: Outputs that may be logits, by place. They are dropped before the model runs again:
+            two sets of a language model's logits may not fit into memory.
+        calls: Calls of linear layers.
+    """
+
+    outputs: Mapping[str, Tensor]
+    calls: list[LinearCall]
 
 
-def _built(model: nn.Module, calls: Sequence[LinearCall], match: _Match) -> Head:
+def _find_head_of_other_kind(
+    model: nn.Module, record: PassRecord, run: Callable[[], object]
+) -> Head | None:
+    """Return a head without a weight matrix of its own; None if there is none.
+
+    A module without children comes first, then a matrix of the model, then modules around others:
+    a whole model without nonlinearity is affine too.
+
+    Args:
+        model: Model that runs.
+        record: Pass with the calls of modules of any kind.
+        run: Function that runs the model again.
+    """
+    # The softmax may be a module too, whose outputs are equal: it must not hide the head before it.
+    every = _find_matches(record.calls, record.outputs, every=True)
+    matches = [match for match in every if match.rows != "chosen token"]
+    weights = nn.ParameterDict | nn.ParameterList  # modules that hold parameters and do nothing
+    leaves = [
+        match
+        for match in matches
+        if all(isinstance(child, weights) for child in match.call.module.children())
+    ]
+    around = [match for match in matches if match not in leaves and match.call.name]
+    for match in leaves:
+        if (head := _build_if_affine(model, record, match)) is not None:
+            return head
+    matrix_head = _find_matrix_head(model, run, record.outputs)
+    if matrix_head is not None:
+        return matrix_head
+    heads = (_build_if_affine(model, record, match) for match in around)
+    return next((head for head in heads if head is not None), None)
+
+
+def _build_if_affine(model: nn.Module, record: PassRecord, match: _Match) -> Head | None:
+    try:
+        head = _build_head(model, record.calls, match)
+    except InputError:
+        return None
+    square = len(head.weight) == head.weight.shape[1]
+    if square and not bool((head.weight - head.weight.diag().diag()).any()):
+        return None  # a step of each feature by itself, such as a norm at the end of a backbone
+    notes = _note_other_outputs(match, [match], record.outputs)
+    return replace(head, notes=(*notes, *head.notes))
+
+
+def _find_matrix_head(
+    model: nn.Module, run: Callable[[], object], outputs: Mapping[str, Tensor]
+) -> Head | None:
+    """Find a matrix M of the model and a layer with outputs h, such that the model returns h M.
+
+    Args:
+        model: Model without a module that is its head, in evaluation mode.
+        run: Function that runs the model on a batch.
+        outputs: Outputs of this batch that may be logits, by place.
+
+    Returns:
+        The head; None if there is none, or several. Cost: one forward pass if the model has a
+        matrix with as many rows or columns as an output, else nothing.
+    """
+    logits = {place: output for place, output in outputs.items() if output.ndim == 2}
+    matrices = [
+        (name, matrix, is_turned)
+        for name, matrix in _walk_matrices(model)
+        for is_turned in (True, False)  # d x K, K x d
+        if any(output.shape[1] == matrix.shape[is_turned] for output in logits.values())
+    ]
+    if not matrices:
+        return None
+    count = len(next(iter(logits.values())))
+    widths = {matrix.shape[not is_turned] for _, matrix, is_turned in matrices}
+    layers: dict[str, tuple[nn.Module, Tensor]] = {}
+
+    def recorder(name: str) -> Any:
+        def record(module: nn.Module, args: object, output: object) -> None:
+            tensor = first_tensor(output)
+            if tensor is None or tensor.is_nested or not tensor.is_floating_point():
+                return
+            has_rows = tensor.ndim > 1 and len(tensor) == count
+            if has_rows and tensor.numel() // count in widths:
+                layers.pop(name, None)  # so that the order is that of the last calls
+                rows = spread_rows(tensor.detach().flatten(1), _MATRIX_ROWS)
+                layers[name] = module, rows.clone()  # the model may change them in place
+
+        return record
+
+    with restore_buffers(model), ExitStack() as hooks:
+        for name, module in walk_modules(model):
+            if name:
+                hooks.callback(module.register_forward_hook(recorder(name)).remove)
+        run()
+    heads: dict[tuple[str, str], tuple[str, nn.Module, bool, LastStep]] = {}
+    for layer, (module, features) in layers.items():
+        for name, matrix, is_turned in matrices:
+            right = matrix.detach().double() if is_turned else matrix.detach().double().T
+            for place, output in logits.items():
+                if features.shape[1] != len(right) or output.shape[1] != right.shape[1]:
+                    continue
+                product = (features.double() @ right).to(output.dtype)
+                step = find_last_step(product, spread_rows(output, _MATRIX_ROWS))
+                if step is not None:
+                    # A dropout or flatten after the layer has the same outputs: the last one stays.
+                    heads[name, place] = layer, module, is_turned, step
+    if len(heads) != 1:
+        return None
+    ((name, place), (layer, module, is_turned, step)) = heads.popitem()
+    one = step.kind == "affine" and step.shift is None and isinstance(step.scale, float)
+    if one and abs(float(step.scale) - 1) < _FACTOR_ROUNDING:
+        # The product here, in float64, differs from the model's by rounding, which shows as a
+        # factor beside 1.
+        step = LastStep()
+
+    def read() -> Affine:
+        weight = dict(_walk_matrices(model))[name].detach()
+        weight = weight.T if is_turned else weight
+        return weight.clone(memory_format=torch.contiguous_format), None
+
+    head = Head(name, module, *read(), logits_place=place, is_matrix=True, read=read)
+    note = f"head: matrix {name!r}, which multiplies the outputs of {layer!r}"
+    return replace(head, notes=(note,)).with_step(step)
+
+
+def _build_head(model: nn.Module, calls: Sequence[LinearCall], match: _Match) -> Head:
     """Build the head of a match; check that it runs once, and is affine."""
     call, step = match.call, match.step
     times = sum(other.module is call.module for other in calls)
@@ -555,7 +523,7 @@ def _built(model: nn.Module, calls: Sequence[LinearCall], match: _Match) -> Head
             found=f"{times} calls",
             fix="wrap the model so that it sees one view of the inputs at a time",
         )
-    read = affine_reader(model, call)
+    read = find_affine_reader(model, call)
     affine = read()
     assert affine is not None
     head = Head(
@@ -565,114 +533,258 @@ def _built(model: nn.Module, calls: Sequence[LinearCall], match: _Match) -> Head
         gives_logits=step is not None,
         rows=match.rows,
         axis=match.axis,
-        output=match.output,
+        logits_place=match.output,
         read=read,
     )
-    return _with_step(head, step or LastStep())
+    return head.with_step(step or LastStep())
 
 
-def _with_step(head: Head, step: LastStep) -> Head:
-    """Return the head with the scale of a last step in its weight, and two rows for one logit.
-
-    Args:
-        head: Head as its module or matrix has it.
-        step: Last step of the model.
-    """
-    weight, bias = step.of_affine(head.weight, head.bias)
-    notes = head.notes
-    if step.kind not in ("none", "affine"):
-        notes += (f"head: the model returns {step.in_words} of the outputs of {head.name!r}",)
-    elif step.kind == "affine":
-        notes += (f"head: the model returns {step.in_words} of {head.name!r}, in its weight here",)
-    if len(weight) == 1:
-        weight = torch.cat([-weight, weight]) / 2
-        bias = None if bias is None else torch.cat([-bias, bias]) / 2
-        notes += (f"head: {ONE_LOGIT}",)
-        return replace(head, weight=weight, bias=bias, step=step, one_logit=True, notes=notes)
-    return replace(head, weight=weight, bias=bias, step=step, notes=notes)
-
-
-def _head_of_other_kind(model: nn.Module, look: Look, run: Callable[[], object]) -> Head | None:
-    """Return a head without a weight matrix of its own; None if there is none.
-
-    A module without children comes first, then a matrix of the model, then modules around others:
-    a whole model without nonlinearity is affine too.
+def record_first_pass(model: nn.Module, inputs: object, name: str | None = None) -> PassRecord:
+    """Run the model on a batch, and record the calls of its linear layers.
 
     Args:
-        model: Model that runs.
-        look: Look at the calls of modules of any kind.
-        run: Function that runs the model again.
+        model: A classifier, in the context `evaluation_mode`.
+        inputs: Batch without the labels.
+        name: Name of the head, if known.
     """
-    # The softmax may be a module too, whose outputs are equal.
-    every = _matches(look.calls, look.outputs, every=True)
-    matches = [match for match in every if match.rows != "chosen token"]
-    weights = nn.ParameterDict | nn.ParameterList
-    leaves = [
-        match
-        for match in matches
-        if all(isinstance(child, weights) for child in match.call.module.children())
-    ]
-    around = [match for match in matches if match not in leaves and match.call.name]
-    for match in leaves:
-        if (head := _built_if_affine(model, look, match)) is not None:
-            return head
-    matrix = find_matrix_head(model, run, look.outputs)
-    if matrix is not None:
-
-        def read() -> Affine:
-            return matrix.weight(model), None
-
-        note = f"head: matrix {matrix.name!r}, which multiplies the outputs of {matrix.layer!r}"
-        plain = Head(matrix.name, matrix.module, *read(), output=matrix.output, after=True)
-        return _with_step(replace(plain, notes=(note,), read=read), matrix.step)
-    built = (_built_if_affine(model, look, match) for match in around)
-    return next((head for head in built if head is not None), None)
+    if name is None:
+        return _record_pass(model, inputs, None)
+    options = RecordOptions({find_layer(model, name)}, KEPT_ROWS, columns=True)
+    return _record_pass(model, inputs, options, may_mask=True)
 
 
-def _built_if_affine(model: nn.Module, look: Look, match: _Match) -> Head | None:
-    try:
-        head = _built(model, look.calls, match)
-    except InputError:
-        return None
-    square = len(head.weight) == head.weight.shape[1]
-    if square and not bool((head.weight - head.weight.diag().diag()).any()):
-        return None  # a step of each feature by itself, such as a norm at the end of a backbone
-    return replace(head, notes=(*_notes_on_others(match, [match], look.outputs), *head.notes))
+def _record_pass(
+    model: nn.Module, inputs: object, options: RecordOptions | None, *, may_mask: bool = False
+) -> PassRecord:
+    """Run the model; keep its outputs that may be logits, and calls of linear layers.
+
+    Args:
+        model: A classifier.
+        inputs: Batch without the labels.
+        options: Calls and rows to keep.
+        may_mask: Allow -inf beside finite logits, and a model without logits, if True: a model may
+            mask the outputs of a head that is given by name.
+    """
+    with record_calls(model, options=options) as calls:
+        returned = forward(model, inputs)
+    outputs = {place: output.detach() for place, output in possible_logits(returned).items()}
+    if not outputs and not may_mask:
+        raise no_logits_error(returned)
+    finite = {}
+    for place, output in outputs.items():
+        shard = local_shard(output)
+        invalid = torch.zeros(shard.shape[:-1], dtype=torch.bool)
+        if shard.numel():
+            # Extremes take less memory than a mask of all entries; both are NaN in a row with NaN.
+            low, high = shard.aminmax(dim=-1)
+            intact = high.isfinite() & (low.isfinite() | may_mask)
+            invalid = ~true_in_all_shards(intact, output)
+        if not invalid.any():
+            finite[place] = output
+        elif not may_mask or len(outputs) == 1:
+            raise InputError(
+                expected="finite logits",
+                found=f"NaN or infinity in {int(invalid.sum())} of {invalid.numel()} rows",
+                fix="check the inputs' scale and the model's weights; pass head=... if the model "
+                "masks classes with -inf, or returns another tensor with NaN",
+            )
+    return PassRecord(finite, calls)
 
 
-def _may_be_of_one_token(call: LinearCall, logits: Tensor) -> bool:
-    """Return whether only columns of all tokens, which were not kept, could decide."""
-    kept = call.rows is not None and not call.rows.columns
-    return kept and any(rows == "chosen token" for rows, _ in _readings(call, logits.shape))
+def find_head_after_pass(
+    model: nn.Module, inputs: object, first: PassRecord, name: str | None = None
+) -> tuple[Head, torch.Size]:
+    """Find the head after a first pass of a batch; run the batch again if that must be.
+
+    The first pass keeps rows of the last linear calls only, because the rows of all layers may not
+    fit into memory. If another call has outputs of the logits' shape, or if the logits may be the
+    outputs of one token of each sample, a second pass keeps rows of exactly these calls.
+
+    Args:
+        model: A classifier, in the context `evaluation_mode`.
+        inputs: Batch of the first pass.
+        first: Result of `record_first_pass`; its outputs are dropped before a second pass.
+        name: Name of the head, if known.
+
+    Returns:
+        Head, and shape of its logits; that of its outputs if these are not the logits.
+    """
+
+    def run_again(options: RecordOptions) -> PassRecord:
+        first.outputs = {}
+        # A module that counts its passes must not count this one: the user's loop makes one.
+        with restore_buffers(model):
+            return _record_pass(model, inputs, options, may_mask=name is not None)
+
+    if name is not None:
+        module = find_layer(model, name)
+        record = first
+        if not any(call.module is module for call in first.calls):
+            record = run_again(RecordOptions({module}, KEPT_ROWS, columns=True, widths=()))
+        head = find_head_among_calls(model, record.calls, record.outputs, name)
+        shape = _logits_shape(head, record)
+        widths = {output.shape[-1] for output in record.outputs.values()}
+        if not head.gives_logits and len(head.weight) not in widths:
+            record.outputs = {}
+            with restore_buffers(model):
+                _refuse_hidden_layer(model, inputs, head, widths)
+        return head, shape
+    record = first
+    alike = {call.module for call in first.calls if _places(call, first.outputs)}
+    again = RecordOptions(alike or None, max(2, KEPT_ROWS // max(1, len(alike))), columns=True)
+    for call in first.calls:
+        if call.module not in alike:
+            continue
+        one_token = any(first.outputs[place].ndim == 2 for place in _places(call, first.outputs))
+        needs_columns = call.by_token and one_token
+        if call.rows is None or (needs_columns and not call.rows.columns):
+            record = run_again(again)
+            break
+    head_or_none = _find_weighted_head(model, record.calls, record.outputs)
+    if head_or_none is None:
+        widths = {output.shape[-1] for output in record.outputs.values()}
+        record = run_again(RecordOptions(each=8, widths=widths))
+        head_or_none = _find_head_of_other_kind(model, record, lambda: forward(model, inputs))
+    if head_or_none is None:
+        record = run_again(again)
+        raise _no_head_error(record.calls, record.outputs)
+    return head_or_none, _logits_shape(head_or_none, record)
 
 
-def _rows_of_scaled(call: LinearCall, outputs: Mapping[str, Tensor]) -> Rows:
-    """Return the unit of a head, given by name, whose outputs are not the model's."""
-    logits = next(iter(outputs.values()), None) if len(outputs) == 1 else None
-    if not call.by_token:
-        return "token" if logits is not None and _tokens_flat(call, logits) else "sample"
-    if logits is not None and logits.ndim == 2:
+def find_head_among_calls(
+    model: nn.Module,
+    calls: list[LinearCall],
+    outputs: Mapping[str, Tensor],
+    name: str | None = None,
+) -> Head:
+    """Find the head among the calls of linear layers in one forward pass, as `find_head` does.
+
+    Args:
+        model: Model whose layers were called.
+        calls: Calls of its linear layers, with rows of those that may be the head.
+        outputs: Outputs of the pass that may be logits, by place.
+        name: Name of the head, if known.
+
+    Raises:
+        InputError: As `find_head`.
+    """
+    if name is None:
+        head = _find_weighted_head(model, calls, outputs)
+        if head is None:
+            raise _no_head_error(calls, outputs)
+        return head
+    module = find_layer(model, name)
+    calls_of_head = [call for call in calls if call.module is module]
+    if not calls_of_head:
         raise InputError(
-            expected=f"logits that are outputs of head {call.name!r} for one token a sample",
-            found="logits that are not",
-            fix="wrap the model so that it returns the outputs of the head",
+            expected=f"head {name!r} to turn one vector a sample into one output a class",
+            found=f"a {type(module).__name__} that does not, or that the forward pass does not use",
+            fix="name a layer that reads one vector a sample or token, or collect the features as "
+            "rows and call ncscope.measure(features, labels)",
         )
-    return "token"
+    call = calls_of_head[-1]
+    match = next(_find_matches([call], outputs), None)
+    if match is None:
+        # The model averages, masks or does not return the outputs; their unit shows in the shapes.
+        rows: Rows = "token" if call.by_token else "sample"
+        output = next(iter(outputs.values())) if len(outputs) == 1 else None
+        if output is not None and call.by_token and output.ndim == 2:
+            raise InputError(
+                expected=f"logits that are outputs of head {call.name!r} for one token a sample",
+                found="logits that are not",
+                fix="wrap the model so that it returns the outputs of the head",
+            )
+        if output is not None and not call.by_token and _are_tokens_in_one_axis(call, output):
+            rows = "token"
+        match = _Match(call, "", rows)
+    return _build_head(model, calls, match)
 
 
-def _tokens_flat(call: LinearCall, logits: Tensor) -> bool:
+def _refuse_hidden_layer(model: nn.Module, inputs: object, head: Head, widths: set[int]) -> None:
+    """Refuse a hidden layer that was named as the head of a model with outputs of another size."""
+    try:
+        other, _ = find_head_after_pass(model, inputs, record_first_pass(model, inputs))
+    except InputError:
+        if widths <= {1}:
+            return  # losses beside logits that the model does not return
+        raise InputError(
+            expected=f"head {head.name!r} to make the outputs of the model",
+            found=f"a layer of {len(head.weight)} outputs, and {min(widths - {1})} of the model",
+            fix=_WITHOUT_A_HEAD,
+        ) from None
+    raise InputError(
+        expected=f"head {head.name!r} to make the outputs of the model",
+        found=f"a layer of {len(head.weight)} outputs, beside {other.name!r} that makes them",
+        fix="leave head out: the head is then found by its outputs",
+    )
+
+
+def mark_chosen_tokens(
+    output: Float[Tensor, "b t k"], logits: Float[Tensor, "b k"]
+) -> Bool[Tensor, "b t"]:
+    """Mark the tokens whose outputs equal the logits of their sample.
+
+    Example:
+        >>> output = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])
+        >>> mark_chosen_tokens(output, torch.tensor([[3.0, 4.0]]))
+        tensor([[False,  True]])
+    """
+    # Equal bit for bit: to choose a token computes nothing. Near tokens are often alike.
+    return (output.to(logits.dtype) == logits[:, None]).all(dim=2)
+
+
+def _logits_of_rows(call: LinearCall, logits: Tensor, axis: int = 0) -> Tensor:
+    """Return the logits of the rows that were kept of a call."""
+    return rows_at(logits, call.index_in_logits(logits.shape, axis))
+
+
+def _places(call: LinearCall, outputs: Mapping[str, Tensor]) -> list[str]:
+    """Return the outputs of the model whose shape a call's outputs have."""
+    return [place for place, output in outputs.items() if _possible_rows(call, output.shape)]
+
+
+def _logits_shape(head: Head, record: PassRecord) -> torch.Size:
+    """Return the shape of the logits; that of the head's outputs if these are not the logits."""
+    if head.gives_logits:
+        return record.outputs[head.logits_place].shape
+    call = next(call for call in record.calls if call.module is head.module)
+    tokens = [output for output in record.outputs.values() if _are_tokens_in_one_axis(call, output)]
+    return torch.Size(tokens[0].shape if tokens and head.rows == "token" else call.shape)
+
+
+def _are_tokens_in_one_axis(call: LinearCall, logits: Tensor) -> bool:
     """Return whether a head reads all tokens as one matrix, and the logits are those of tokens."""
     return logits.ndim == 3 and call.shape[0] == logits.shape[:2].numel()
+
+
+def spread_rows(rows: Tensor, most: int) -> Tensor:
+    """Return rows that are spread over all; a slice, unlike an index, waits for no accelerator.
+
+    Example:
+        >>> spread_rows(torch.arange(10), 3).tolist()
+        [0, 3, 6]
+    """
+    return rows[:: max(1, len(rows) // most)][:most]
+
+
+def _walk_matrices(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Yield the plain parameters and buffers of two axes, by their names in the model."""
+    for path, module in walk_modules(model):
+        for name, tensor in [*module._parameters.items(), *module._buffers.items()]:
+            if tensor is None or tensor.ndim != 2 or is_sharded(tensor):
+                continue
+            if tensor.is_floating_point() and tensor.layout == torch.strided:
+                yield f"{path}.{name}" if path else name, tensor
 
 
 def _check_whole_logits(model: nn.Module, outputs: Mapping[str, Tensor]) -> None:
     """Check that plain logits are not those of this process's share of the classes."""
     widths = {output.shape[-1] for output in outputs.values() if not is_sharded(output)}
-    for name, module in named_modules(model):
-        weight = own_tensor(module, "weight")
+    for name, module in walk_modules(model):
+        weight = read_tensor(module, "weight")
         if weight is None or not is_sharded(weight):
             continue
-        share = len(local(weight))
+        share = len(local_shard(weight))
         if share in widths and share < len(weight):
             raise InputError(
                 expected="logits of all classes, or as a DTensor",
@@ -681,7 +793,23 @@ def _check_whole_logits(model: nn.Module, outputs: Mapping[str, Tensor]) -> None
             )
 
 
-def _no_head(calls: Sequence[LinearCall], outputs: Mapping[str, Tensor]) -> InputError:
+def _several_heads_error(
+    matches: Mapping[str, _Match], outputs: Mapping[str, Tensor]
+) -> InputError:
+    """Return the error for several heads, with the output that each makes."""
+    layers = {
+        name: f"{name!r}" + (f" (output {match.output!r})" if len(outputs) > 1 else "")
+        for name, match in matches.items()
+    }
+    names = " or ".join(f'head="{name}"' for name in sorted(layers))
+    return InputError(
+        expected="one layer whose output is the logits",
+        found=" and ".join(layers[name] for name in sorted(layers)),
+        fix=f"pass {names}",
+    )
+
+
+def _no_head_error(calls: Sequence[LinearCall], outputs: Mapping[str, Tensor]) -> InputError:
     """Return the error for an output that no layer makes; a layer is named only if it helps."""
     expected = "a linear layer whose output is the logits"
     for output in outputs.values():
@@ -694,14 +822,18 @@ def _no_head(calls: Sequence[LinearCall], outputs: Mapping[str, Tensor]) -> Inpu
                     "shape batch x tokens",
                 )
         alike = {
-            call.name: (call.rows.output.to(output.dtype), _traced(call, output))
+            call.name: (call.rows.output.to(output.dtype), _logits_of_rows(call, output))
             for call in calls
-            if call.rows is not None and _alike(call, output)
+            if call.rows is not None
+            and any(
+                rows != "chosen token" and axis == 0
+                for rows, axis in _possible_rows(call, output.shape)
+            )
         }
-        for (one, (first, traced)), (two, (second, _)) in combinations(alike.items(), 2):
+        for (one, (first, logits)), (two, (second, _)) in combinations(alike.items(), 2):
             if first.shape != second.shape:
                 continue
-            if torch.allclose((first + second) / 2, traced, rtol=1e-4, atol=1e-6):
+            if torch.allclose((first + second) / 2, logits, rtol=1e-4, atol=1e-6):
                 found = f"the average of {one!r} and {two!r}, as in a distilled model"
                 fix = f'pass head="{one}" or head="{two}" to measure one of them'
                 return InputError(expected=expected, found=found, fix=fix)
@@ -719,22 +851,3 @@ _WITHOUT_A_HEAD = (
     "features and call ncscope.measure(features, labels), with weight=... for a linear map"
 )
 """Advice for a model without a head that is affine in its features."""
-
-
-def _alike(call: LinearCall, logits: Tensor) -> bool:
-    """Return whether the call's outputs have the shape of the logits."""
-    readings = _readings(call, logits.shape)
-    return any(rows != "chosen token" and axis == 0 for rows, axis in readings)
-
-
-def _last_call(model: nn.Module, calls: Sequence[LinearCall], name: str) -> LinearCall:
-    module = named_layer(model, name)
-    matching = [call for call in calls if call.module is module]
-    if not matching:
-        raise InputError(
-            expected=f"head {name!r} to turn one vector a sample into one output a class",
-            found=f"a {type(module).__name__} that does not, or that the forward pass does not use",
-            fix="name a layer that reads one vector a sample or token, or collect the features as "
-            "rows and call ncscope.measure(features, labels)",
-        )
-    return matching[-1]

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 
-def caught(hook: Any, on_error: Callable[[Exception], None] | None) -> Any:
+def guard_hook(hook: Any, on_error: Callable[[Exception], None] | None) -> Any:
     """Return a hook that passes its exceptions to a function instead of raising them.
 
     Args:
@@ -26,5 +26,9 @@ def caught(hook: Any, on_error: Callable[[Exception], None] | None) -> Any:
 
 
 def in_backward() -> bool:
-    """Return whether autograd runs: gradient checkpointing calls layers again in that pass."""
+    """Return whether autograd runs: gradient checkpointing calls layers again in that pass.
+
+    Torch has no public question for this. A hook that does not ask takes the repeated calls for
+    calls of the next forward pass.
+    """
     return torch._C._current_graph_task_id() != -1

@@ -73,18 +73,18 @@ class LastStep:
         return logits.sigmoid() if self.kind == "sigmoid" else logits.relu()
 
     @property
-    def in_words(self) -> str:
+    def description(self) -> str:
         """Description for a note."""
-        scaled = isinstance(self.scale, Tensor) or self.scale != 1
+        has_factor = isinstance(self.scale, Tensor) or self.scale != 1
         factor = "a factor for each class"
         if not isinstance(self.scale, Tensor):
             factor = f"{self.scale:.6g} times the outputs"
         parts = [] if self.kind in ("none", "affine") else [f"the {self.kind}"]
-        parts += [factor] if scaled else []
+        parts += [factor] if has_factor else []
         parts += ["a constant for each class"] if self.shift is not None else []
         return ", ".join(parts)
 
-    def of_affine(
+    def apply_to_affine(
         self, weight: Float[Tensor, "k d"], bias: Float[Tensor, " k"] | None
     ) -> tuple[Float[Tensor, "k d"], Float[Tensor, " k"] | None]:
         """Return weight and bias with the scale and the shift in them, in the weight's type.
@@ -101,9 +101,9 @@ class LastStep:
             offset = bias.to(wide) * scale
         if self.shift is not None:
             offset = offset + self.shift.to(weight.device, wide)
-        scaled = (weight.to(wide) * (scale[:, None] if scale.ndim else scale)).to(weight.dtype)
+        product = (weight.to(wide) * (scale[:, None] if scale.ndim else scale)).to(weight.dtype)
         plain = bias is None and self.shift is None
-        return scaled, None if plain else offset.to(weight.dtype)
+        return product, None if plain else offset.to(weight.dtype)
 
 
 def find_last_step(outputs: Rows, returned: Rows) -> LastStep | None:
@@ -132,11 +132,11 @@ def find_last_step(outputs: Rows, returned: Rows) -> LastStep | None:
     z, p = (rows.detach().cpu().double() for rows in (outputs, returned))
     if not (z.isfinite().all() and p.isfinite().all()):
         return None
-    steps = _proposals(z, p, torch.finfo(returned.dtype).tiny)
-    return next((step for step in steps if leads(step, outputs, returned)), None)
+    steps = _propose_steps(z, p, torch.finfo(returned.dtype).tiny)
+    return next((step for step in steps if step_leads(step, outputs, returned)), None)
 
 
-def leads(step: LastStep, outputs: Rows, returned: Rows) -> bool:
+def step_leads(step: LastStep, outputs: Rows, returned: Rows) -> bool:
     """Return whether a step leads from outputs to what was returned, also in how its rows differ.
 
     Args:
@@ -146,25 +146,29 @@ def leads(step: LastStep, outputs: Rows, returned: Rows) -> bool:
 
     Example:
         >>> rows = torch.randn(8, 3)
-        >>> leads(LastStep("softmax"), rows, rows.softmax(1)), leads(LastStep(), rows, rows + 1)
-        (True, False)
+        >>> step_leads(LastStep("softmax"), rows, rows.softmax(1))
+        True
+        >>> step_leads(LastStep(), rows, rows + 1)
+        False
     """
     z, p = (rows.detach().cpu().double() for rows in (outputs, returned))
-    made, allowed = _made_and_allowed(step, z, p, outputs.dtype, returned.dtype)
-    if torch.equal(made, p):
+    expected, allowed = _apply_with_tolerance(step, z, p, outputs.dtype, returned.dtype)
+    if torch.equal(expected, p):
         return True
-    gap = made - p
-    # Of small logits beside a large constant, rounding leaves nothing by which to know a layer.
-    varied = (p - p.mean(0)) if len(p) > 1 else (p - p.mean())
+    gap = expected - p
+    # That every entry is near is not enough: a large constant in all of them leaves room for any
+    # logits. What varies over the rows must be explained too, apart from a small share. (Of small
+    # logits beside a large constant, rounding leaves nothing by which to know a layer.)
+    variation = (p - p.mean(0)) if len(p) > 1 else (p - p.mean())
     unit_of_last_place = torch.finfo(returned.dtype).eps * p.abs()
-    rounded = p.numel() >= _NUMBERS and bool((gap.abs() <= unit_of_last_place).all())
-    share = _ROUNDED if rounded else _UNEXPLAINED
+    is_rounding = p.numel() >= _NUMBERS and bool((gap.abs() <= unit_of_last_place).all())
+    share = _ROUNDED if is_rounding else _UNEXPLAINED
     if step.kind == "shift of each row":
-        varied = varied - varied.mean(1, keepdim=True)
-    return bool((gap.abs() <= allowed).all() and gap.norm() <= share * varied.norm())
+        variation = variation - variation.mean(1, keepdim=True)
+    return bool((gap.abs() <= allowed).all() and gap.norm() <= share * variation.norm())
 
 
-def agrees(step: LastStep, outputs: Rows, returned: Rows) -> Bool[Tensor, ""]:
+def step_agrees(step: LastStep, outputs: Rows, returned: Rows) -> Bool[Tensor, ""]:
     """Return whether rows agree with a step that is known, without waiting for an accelerator.
 
     Rows with NaN or infinity are passed over.
@@ -175,14 +179,14 @@ def agrees(step: LastStep, outputs: Rows, returned: Rows) -> Bool[Tensor, ""]:
         returned: The same rows of the model's output.
     """
     z, p = (rows.detach().double() for rows in (outputs, returned))
-    broken = ~(z.isfinite().all(1) & p.isfinite().all(1))[:, None]
+    invalid = ~(z.isfinite().all(1) & p.isfinite().all(1))[:, None]
     # One NaN would make the size of all rows NaN.
-    z, p = (torch.where(broken, 0.0, rows) for rows in (z, p))
-    made, allowed = _made_and_allowed(step, z, p, outputs.dtype, returned.dtype)
-    return (((made - p).abs() <= allowed) | (made == p) | broken).all()
+    z, p = (torch.where(invalid, 0.0, rows) for rows in (z, p))
+    expected, allowed = _apply_with_tolerance(step, z, p, outputs.dtype, returned.dtype)
+    return (((expected - p).abs() <= allowed) | (expected == p) | invalid).all()
 
 
-def _made_and_allowed(
+def _apply_with_tolerance(
     step: LastStep, z: Rows, p: Rows, of_outputs: torch.dtype, of_returned: torch.dtype
 ) -> tuple[Rows, Rows]:
     """Return what a step makes of rows in the type of what was returned, and what rounding allows.
@@ -194,24 +198,24 @@ def _made_and_allowed(
         of_outputs: Type of the outputs.
         of_returned: Type of what was returned.
     """
-    made = step(z)
+    result = step(z)
     if step.kind == "shift of each row":  # such as the largest logit, which no row tells
-        made = made + (p - made).mean(1, keepdim=True)
-    made = made.to(of_returned).double()  # a probability near 1 is rounded to 1
+        result = result + (p - result).mean(1, keepdim=True)
+    # Rounded as the model's output is: a probability near 1 is 1 there, and its logarithm 0.
+    result = result.to(of_returned).double()
     unit = 8 * max(1e-6, *(torch.finfo(dtype).eps for dtype in (of_outputs, of_returned)))
     scale = step.scale.to(z) if isinstance(step.scale, Tensor) else step.scale
     size = torch.maximum(z.abs().amax(), (scale * z).abs().amax()).clamp(min=1)
     if step.kind in ("softmax", "sigmoid"):
         # Rounding of the logits is relative in probabilities; the least ones lose their digits.
-        return made, unit * size * torch.maximum(made, p) + torch.finfo(of_returned).tiny
-    least = size if step.kind in _LOGARITHMS else torch.full_like(size, 1e-30)
-    return made, unit * torch.maximum(p.abs().amax(), least).expand_as(p)
+        return result, unit * size * torch.maximum(result, p) + torch.finfo(of_returned).tiny
+    # A logarithm near 0, of a probability near 1, is a difference of logits and has their rounding.
+    # Other steps have none of this size.
+    least = size if step.kind in ("log-softmax", "log-sigmoid") else torch.full_like(size, 1e-30)
+    return result, unit * torch.maximum(p.abs().amax(), least).expand_as(p)
 
 
-_LOGARITHMS = ("log-softmax", "log-sigmoid")
-
-
-def _proposals(z: Rows, p: Rows, least: float) -> Iterator[LastStep]:
+def _propose_steps(z: Rows, p: Rows, least: float) -> Iterator[LastStep]:
     """Yield the steps that may lead from z to p; where there is a factor, 1 comes first.
 
     Args:
@@ -228,10 +232,11 @@ def _proposals(z: Rows, p: Rows, least: float) -> Iterator[LastStep]:
     logarithm = bool((p <= 0).all())
     if z.shape[1] > 1 and (logarithm or ((p >= 0).all() and (p <= 1).all())):
         logs = p if logarithm else p.clamp(min=least).log()
-        known = logs > math.log(least)
+        exact = logs > math.log(least)  # not of probabilities that have lost their digits
+        # A softmax forgets a constant of the row: what it keeps are differences to one class.
         top = p.argmax(1, keepdim=True)
         below, lower = (rows - rows.gather(1, top) for rows in (z, logs))
-        for factor in (1.0, _factor(below[known], lower[known]))[: 1 + varies]:
+        for factor in (1.0, _factor(below[exact], lower[exact]))[: 1 + varies]:
             if factor > 0:
                 yield LastStep("log-softmax" if logarithm else "softmax", factor)
     if z.shape[1] > 1:
@@ -239,14 +244,23 @@ def _proposals(z: Rows, p: Rows, least: float) -> Iterator[LastStep]:
     if logarithm:
         yield LastStep("log-sigmoid")
     elif (p >= 0).all() and (p <= 1).all():
-        inside = (p > 1e-6) & (p < 1 - 1e-6)
+        inside = (p > 1e-6) & (p < 1 - 1e-6)  # a saturated probability tells no logit
         for factor in (1.0, _factor(z[inside], p[inside].logit()))[: 1 + varies]:
             if factor > 0:
                 yield LastStep("sigmoid", factor)
     at = z.abs().argmax()
     largest, capped = (float(rows.flatten()[at].abs()) for rows in (z, p))
     if varies and 0 < capped < largest:
-        yield LastStep("soft cap", cap=_cap(largest, capped))
+        low, high = capped, 1e6 * largest
+        for _ in range(200):  # bisection for the c with c tanh(largest / c) = capped
+            cap = math.sqrt(low * high)
+            if cap * math.tanh(largest / cap) < capped:
+                low = cap
+            else:
+                high = cap
+        yield LastStep("soft cap", cap=high)
+    # Last, because it has the most freedom: with two numbers for each class, few rows are explained
+    # by other outputs too.
     spread = (z - z.mean(0)).square().sum(0)
     if varies and len(z) >= _ROWS_TO_FIT and (spread > 0).all():
         slopes = ((z - z.mean(0)) * (p - p.mean(0))).sum(0) / spread
@@ -259,15 +273,3 @@ def _factor(z: Tensor, p: Tensor) -> float:
     """Return the factor of least squares from z to p; 1 if z is zero."""
     square = float((z * z).sum())
     return float((z * p).sum()) / square if square else 1.0
-
-
-def _cap(value: float, capped: float) -> float:
-    r"""Return the bound $c$ with $c\tanh(z/c)$ equal to a smaller number, by bisection."""
-    low, high = capped, 1e6 * value
-    for _ in range(200):
-        middle = math.sqrt(low * high)
-        if middle * math.tanh(value / middle) < capped:
-            low = middle
-        else:
-            high = middle
-    return high

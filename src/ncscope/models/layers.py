@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from ncscope.errors import InputError
-from ncscope.models.wrappers import inner, named_modules, own_parameters
+from ncscope.models.wrappers import parameter_shapes, unwrap_fully, walk_modules
 
 # Least share of a stage's weights that lies in its chain of blocks; the rest may be a downsampling
 # layer. Stages of ConvNeXt and Swin have more than 0.9, a MobileViT block (convolutions around a
@@ -23,7 +23,7 @@ NamedModule = tuple[str, nn.Module]
 Calls = Mapping[nn.Module, int]
 
 
-def named_layer(model: nn.Module, name: str) -> nn.Module:
+def find_layer(model: nn.Module, name: str) -> nn.Module:
     """Return the submodule of a name; the model itself for the empty name.
 
     Args:
@@ -34,12 +34,12 @@ def named_layer(model: nn.Module, name: str) -> nn.Module:
         InputError: If there is no such module; the message names the closest ones.
 
     Example:
-        >>> named_layer(nn.Sequential(nn.Linear(3, 2)), "0")
+        >>> find_layer(nn.Sequential(nn.Linear(3, 2)), "0")
         Linear(in_features=3, out_features=2, bias=True)
     """
-    modules: dict[str, nn.Module] = dict(named_modules(model, remove_duplicate=False))
+    modules: dict[str, nn.Module] = dict(walk_modules(model, remove_duplicate=False))
     if name not in modules:
-        raise _unknown(name, list(modules))
+        raise _no_layer_error(name, list(modules))
     return modules[name]
 
 
@@ -59,11 +59,11 @@ def match_layers(model: nn.Module, patterns: Sequence[str]) -> list[str]:
         >>> match_layers(nn.Sequential(nn.Linear(3, 2), nn.Sequential(nn.ReLU())), ["1.*", "0"])
         ['0', '1.0']
     """
-    modules = [item for item in named_modules(model, remove_duplicate=False) if item[0]]
+    modules = [item for item in walk_modules(model, remove_duplicate=False) if item[0]]
     names = [name for name, _ in modules]
     for pattern in patterns:
         if not any(_matches(name, pattern) for name in names):
-            raise _unknown(pattern, names)
+            raise _no_layer_error(pattern, names)
     first: dict[nn.Module, str] = {}
     for name, module in modules:
         if any(_matches(name, pattern) for pattern in patterns):
@@ -71,7 +71,7 @@ def match_layers(model: nn.Module, patterns: Sequence[str]) -> list[str]:
     return list(first.values())
 
 
-def residual_blocks(model: nn.Module, calls: Calls | None = None) -> list[str]:
+def find_repeated_blocks(model: nn.Module, calls: Calls | None = None) -> list[str]:
     """Return the names of the repeated blocks of a network, which are its default layers.
 
     Blocks are found from the structure alone. A *chain* is an ``nn.Sequential``, an
@@ -97,20 +97,21 @@ def residual_blocks(model: nn.Module, calls: Calls | None = None) -> list[str]:
 
     Example:
         >>> from ncscope.models.networks.residual import ResidualNet
-        >>> residual_blocks(ResidualNet(4, 8, depth=2, num_classes=3))
+        >>> find_repeated_blocks(ResidualNet(4, 8, depth=2, num_classes=3))
         ['blocks.0', 'blocks.1']
     """
     once = {module: 1 for module in model.modules() if calls is None or module in calls}
-    own = own_parameters(model)
+    shapes = parameter_shapes(model)
+    # Blocks by their number; else one block that is called several times; else single layers.
     for least, counts in ((2, once), (2, calls or once), (1, once)):
-        blocks = _outermost_repeated(model, least, _Facts(counts, own))
+        blocks = _find_outermost_repeated(model, least, _ModuleFacts(counts, shapes))
         if blocks:
             order = {module: index for index, module in enumerate(model.modules())}
             return [name for name, module in sorted(blocks, key=lambda block: order[block[1]])]
     return []
 
 
-def _unknown(name: str, names: list[str]) -> InputError:
+def _no_layer_error(name: str, names: list[str]) -> InputError:
     inside = [known for known in names if known.endswith(f".{name}")]
     close = inside[:3] or get_close_matches(name, names, n=3, cutoff=0.4)
     fix = f"did you mean {' or '.join(map(repr, close))}?" if close else "see model.named_modules()"
@@ -118,16 +119,16 @@ def _unknown(name: str, names: list[str]) -> InputError:
 
 
 def _matches(name: str, pattern: str) -> bool:
-    parts, wanted = name.split("."), pattern.split(".")
-    return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
+    parts, patterns = name.split("."), pattern.split(".")
+    return len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns))
 
 
 @dataclass(frozen=True)
-class _Facts:
+class _ModuleFacts:
     """Number of calls of each module, and the shapes of the parameters that each has itself."""
 
     calls: Calls
-    own: Mapping[nn.Module, Mapping[object, torch.Size]]
+    shapes: Mapping[nn.Module, Mapping[object, torch.Size]]
 
     def matrices(self, module: nn.Module) -> int:
         """Count weight matrices and kernels, of submodules too."""
@@ -139,13 +140,15 @@ class _Facts:
 
     def _shapes(self, module: nn.Module) -> Iterable[torch.Size]:
         shapes: dict[object, torch.Size] = {}
-        for part in module.modules():
-            shapes |= self.own[part]
+        for part in module.modules():  # by key: a shared parameter counts once
+            shapes |= self.shapes[part]
         return shapes.values()
 
 
-def _outermost_repeated(model: nn.Module, least: int, facts: _Facts) -> list[NamedModule]:
-    level = [("", inner(model))]
+def _find_outermost_repeated(
+    model: nn.Module, least: int, facts: _ModuleFacts
+) -> list[NamedModule]:
+    level = [("", unwrap_fully(model))]
     while level:
         members = [
             member for name, module in level for member in _members(name, module, least, facts)
@@ -156,12 +159,16 @@ def _outermost_repeated(model: nn.Module, least: int, facts: _Facts) -> list[Nam
         count = facts.calls.__getitem__
         repeated = [alike for alike in by_class.values() if sum(map(count, alike)) > 1]
         if repeated:
-            return [block for alike in repeated for block in _blocks(alike, least, facts)]
+            return [
+                block for alike in repeated for block in _find_blocks_of_class(alike, least, facts)
+            ]
         level = members
     return []
 
 
-def _blocks(alike: Mapping[nn.Module, str], least: int, facts: _Facts) -> list[NamedModule]:
+def _find_blocks_of_class(
+    alike: Mapping[nn.Module, str], least: int, facts: _ModuleFacts
+) -> list[NamedModule]:
     """Return the modules of one class; if they are stages, return the blocks in them."""
     chained = {
         block: path
@@ -175,7 +182,9 @@ def _blocks(alike: Mapping[nn.Module, str], least: int, facts: _Facts) -> list[N
     return [(name, block) for block, name in blocks.items()]
 
 
-def _members(name: str, module: nn.Module, least: int, facts: _Facts) -> Iterator[NamedModule]:
+def _members(
+    name: str, module: nn.Module, least: int, facts: _ModuleFacts
+) -> Iterator[NamedModule]:
     """Yield children that could be blocks; search inside chains and modules without a call."""
     for child_name, child in _children(module):
         path = f"{name}.{child_name}" if name else child_name
@@ -187,7 +196,7 @@ def _members(name: str, module: nn.Module, least: int, facts: _Facts) -> Iterato
 
 def _children(module: nn.Module) -> list[NamedModule]:
     """Return the children of a module without their wrappers."""
-    return [(name, inner(child)) for name, child in module.named_children()]
+    return [(name, unwrap_fully(child)) for name, child in module.named_children()]
 
 
 def _is_chain(module: nn.Module) -> bool:

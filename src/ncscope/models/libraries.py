@@ -10,22 +10,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ncscope.errors import InputError, missing_library
+from ncscope.errors import InputError, library_error
 from ncscope.memory import check_memory
 from ncscope.models.networks.catalogue import NAMES, build
-from ncscope.models.weights import FittedWeights, Weights, fit_names
+from ncscope.models.weights import ModelWeights, Weights, match_names
 
 Picture = Any
 """A PIL image; PIL is imported by the libraries that need it."""
 
 
 @dataclass(frozen=True)
-class NamedModel:
+class ImageClassifier:
     """A classifier of images.
 
     Attributes:
         model: The model.
-        prepared: Function that prepares a coloured PIL image as in the model's training; None if
+        prepare: Function that prepares a coloured PIL image as in the model's training; None if
             the library does not define it, and the preprocessing of the data set applies.
         input_name: Name of the model's argument for the images; None for the first argument.
         has_head: True if the outputs are those of a classifier; False if they are features.
@@ -34,14 +34,14 @@ class NamedModel:
     """
 
     model: nn.Module
-    prepared: Callable[[Picture], Tensor] | None
+    prepare: Callable[[Picture], Tensor] | None
     input_name: str | None = None
     has_head: bool = True
-    weights: FittedWeights | None = None
+    weights: ModelWeights | None = None
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ModelRequest:
     """Request for a model.
 
     Attributes:
@@ -74,7 +74,7 @@ def open_model(
     download: bool = False,
     weights_from: str = "--weights FILE",
     trained_on: str | None = None,
-) -> NamedModel:
+) -> ImageClassifier:
     """Open a trained classifier of images by name.
 
     Args:
@@ -96,116 +96,113 @@ def open_model(
             missing, or weights do not fit.
     """
     library, colon, inner = name.partition(":")
-    openers = {"torchvision": _torchvision, "timm": _timm, "hf": _hugging_face}
+    openers = {"torchvision": _open_torchvision, "timm": _open_timm, "hf": _open_hugging_face}
     if colon and library not in openers:
         raise InputError(
             expected=f"a model of {', '.join(f'{known}:' for known in openers)} or the catalogue",
             found=repr(name),
             fix="for example timm:resnet18, or hf:FOLDER",
         )
-    opener = openers[library] if colon else _catalogue
+    opener = openers[library] if colon else _open_catalogue
     inner = inner if colon else name
     images_from = None if colon else trained_on  # models of a library do not depend on the images
-    return opener(Wanted(inner, num_classes, shape, weights, download, weights_from, images_from))
+    return opener(
+        ModelRequest(inner, num_classes, shape, weights, download, weights_from, images_from)
+    )
 
 
-def _catalogue(wanted: Wanted) -> NamedModel:
-    if wanted.name not in NAMES:
-        fix = f"{_nearest(wanted.name, list(NAMES))}; or timm:, torchvision: or hf: and a name"
-        if _in_timm(wanted.name):
-            fix = f"pass timm:{wanted.name}"
-        raise InputError(expected="the name of a model", found=repr(wanted.name), fix=fix)
-    if wanted.weights is None:
-        raise _no_weights(wanted, f"pass {wanted.weights_from}")
-    channels, size, _ = wanted.shape
+def _open_catalogue(request: ModelRequest) -> ImageClassifier:
+    if request.name not in NAMES:
+        fix = f"{_nearest(request.name, list(NAMES))}; or timm:, torchvision: or hf: and a name"
+        try:
+            if import_module("timm").is_model(request.name.partition(".")[0]):
+                fix = f"pass timm:{request.name}"
+        except ImportError:
+            pass
+        raise InputError(expected="the name of a model", found=repr(request.name), fix=fix)
+    if request.weights is None:
+        raise _no_weights(request, f"pass {request.weights_from}")
+    channels, size, _ = request.shape
 
-    def made(outputs: int) -> nn.Module:
-        return build(wanted.name, outputs, in_channels=channels, image_size=size)
+    def make_model(outputs: int) -> nn.Module:
+        return build(request.name, outputs, in_channels=channels, image_size=size)
 
-    model, fitted = _filled(made, wanted.weights, wanted)
-    return NamedModel(model, None, weights=fitted)
+    model, fitted = _load_weights(make_model, request.weights, request)
+    return ImageClassifier(model, None, weights=fitted)
 
 
-def _torchvision(wanted: Wanted) -> NamedModel:
+def _open_torchvision(request: ModelRequest) -> ImageClassifier:
     models = _library("torchvision.models")
-    known = models.list_models(module=models)
-    if wanted.name not in known:
-        expected, fix = "a classifier of torchvision", _nearest(wanted.name, known)
-        raise InputError(expected=expected, found=repr(wanted.name), fix=fix)
-    pretrained = models.get_model_weights(wanted.name).DEFAULT
-    prepared = pretrained.transforms()
-    if wanted.weights is not None:
+    names = models.list_models(module=models)
+    if request.name not in names:
+        expected, fix = "a classifier of torchvision", _nearest(request.name, names)
+        raise InputError(expected=expected, found=repr(request.name), fix=fix)
+    pretrained = models.get_model_weights(request.name).DEFAULT
+    prepare = pretrained.transforms()
+    if request.weights is not None:
 
-        def made(outputs: int) -> nn.Module:
-            return models.get_model(wanted.name, num_classes=outputs)
+        def make_model(outputs: int) -> nn.Module:
+            return models.get_model(request.name, num_classes=outputs)
 
-        model, fitted = _filled(made, wanted.weights, wanted)
-        return NamedModel(model, prepared, weights=fitted)
-    if not wanted.download:
-        raise _no_weights(wanted)
-    return NamedModel(models.get_model(wanted.name, weights=pretrained), prepared)
+        model, fitted = _load_weights(make_model, request.weights, request)
+        return ImageClassifier(model, prepare, weights=fitted)
+    if not request.download:
+        raise _no_weights(request)
+    return ImageClassifier(models.get_model(request.name, weights=pretrained), prepare)
 
 
-def _timm(wanted: Wanted) -> NamedModel:
+def _open_timm(request: ModelRequest) -> ImageClassifier:
     timm = _library("timm")
-    if not (timm.is_model(wanted.name.partition(".")[0]) or ":" in wanted.name):
-        expected, fix = "a model of timm", _nearest(wanted.name, timm.list_models())
-        raise InputError(expected=expected, found=repr(wanted.name), fix=fix)
+    if not (timm.is_model(request.name.partition(".")[0]) or ":" in request.name):
+        expected, fix = "a model of timm", _nearest(request.name, timm.list_models())
+        raise InputError(expected=expected, found=repr(request.name), fix=fix)
     fitted = None
-    if wanted.weights is not None:
+    if request.weights is not None:
 
-        def made(outputs: int) -> nn.Module:
-            return timm.create_model(wanted.name, num_classes=outputs)
+        def make_model(outputs: int) -> nn.Module:
+            return timm.create_model(request.name, num_classes=outputs)
 
-        model, fitted = _filled(made, wanted.weights, wanted, headless=True)
-    elif wanted.download:
-        model = timm.create_model(wanted.name, pretrained=True)
+        model, fitted = _load_weights(make_model, request.weights, request, headless=True)
+    elif request.download:
+        model = timm.create_model(request.name, pretrained=True)
     else:
-        raise _no_weights(wanted)
+        raise _no_weights(request)
     settings = timm.data.resolve_model_data_config(model)
-    prepared = timm.data.create_transform(**settings, is_training=False)
-    return NamedModel(model, prepared, has_head=bool(model.num_classes), weights=fitted)
+    prepare = timm.data.create_transform(**settings, is_training=False)
+    return ImageClassifier(model, prepare, has_head=bool(model.num_classes), weights=fitted)
 
 
-def _hugging_face(wanted: Wanted) -> NamedModel:
+def _open_hugging_face(request: ModelRequest) -> ImageClassifier:
     transformers = _library("transformers")
-    if wanted.weights is not None:
+    if request.weights is not None:
         fix = "leave --weights out, and put the weights into the model's folder"
         raise InputError(expected="weights in the folder of hf:", found="a file beside it", fix=fix)
-    local = {"local_files_only": not wanted.download}
+    local = {"local_files_only": not request.download}
     try:
-        model = transformers.AutoModelForImageClassification.from_pretrained(wanted.name, **local)
+        model = transformers.AutoModelForImageClassification.from_pretrained(request.name, **local)
     except (OSError, ValueError) as error:
         raise InputError(
-            expected=f"an image classifier under hf:{wanted.name}",
+            expected=f"an image classifier under hf:{request.name}",
             found=" ".join(str(error).split())[:200],
             fix="name a folder that save_pretrained wrote, or pass --download",
         ) from error
     try:
-        processor = transformers.AutoImageProcessor.from_pretrained(wanted.name, **local)
+        processor = transformers.AutoImageProcessor.from_pretrained(request.name, **local)
     except (OSError, ValueError):  # the trainer writes none unless it was given one
-        return NamedModel(model, None, "pixel_values")
+        return ImageClassifier(model, None, "pixel_values")
 
-    def prepared(picture: Picture) -> Tensor:
+    def prepare(picture: Picture) -> Tensor:
         pixels: Tensor = processor(images=picture, return_tensors="pt")["pixel_values"][0]
         return pixels
 
-    return NamedModel(model, prepared, "pixel_values")
-
-
-def _in_timm(name: str) -> bool:
-    """Return whether timm is installed and has a model of this name."""
-    try:
-        return bool(import_module("timm").is_model(name.partition(".")[0]))
-    except ImportError:
-        return False
+    return ImageClassifier(model, prepare, "pixel_values")
 
 
 def _library(name: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        raise missing_library(name.partition(".")[0]) from error
+        raise library_error(name.partition(".")[0]) from error
 
 
 def _nearest(name: str, known: Sequence[str]) -> str:
@@ -213,105 +210,106 @@ def _nearest(name: str, known: Sequence[str]) -> str:
     return f"the nearest is {nearest}"
 
 
-def _no_weights(wanted: Wanted, fix: str | None = None) -> InputError:
-    fix = fix or f"pass {wanted.weights_from}, or --download for the library's own"
-    return InputError(expected=f"weights of {wanted.name}", found="none", fix=fix)
+def _no_weights(request: ModelRequest, fix: str | None = None) -> InputError:
+    fix = fix or f"pass {request.weights_from}, or --download for the library's own"
+    return InputError(expected=f"weights of {request.name}", found="none", fix=fix)
 
 
 Shapes = Mapping[str, tuple[int, ...]]
 
+_TRIED = 2
+"""Number of outputs of a trial model, which shows the weights whose shape depends on it."""
 
-def _filled(
-    made: Callable[[int], nn.Module], weights: Weights, wanted: Wanted, *, headless: bool = False
-) -> tuple[nn.Module, FittedWeights]:
+_MOST_NAMED = 3
+"""Names of a file that an error message lists."""
+
+
+def _load_weights(
+    make_model: Callable[[int], nn.Module],
+    weights: Weights,
+    request: ModelRequest,
+    *,
+    headless: bool = False,
+) -> tuple[nn.Module, ModelWeights]:
     """Make a model and load weights into it, under their names in the model.
 
     Args:
-        made: Function that makes the model with a given number of outputs.
+        make_model: Function that makes the model with a given number of outputs.
         weights: Weights of the model.
-        wanted: Request for the model.
+        request: Request for the model.
         headless: True if the function makes a model without a head for 0 outputs.
 
     Raises:
         InputError: If names or shapes differ; the message names the first difference. Also if the
             weights hold several models of these names.
     """
-    model = made(_TRIED if wanted.num_classes is None else wanted.num_classes)
-    own = _shapes(model.state_dict())
-    fitted = fit_names(weights, own)
-    found = _shapes(fitted.tensors)
-    outputs = None if wanted.num_classes is not None else _outputs(own, found, headless)
+    model = make_model(_TRIED if request.num_classes is None else request.num_classes)
+    model_shapes = _shapes(model.state_dict())
+    fitted = match_names(weights, model_shapes)
+    file_shapes = _shapes(fitted.tensors)
+    outputs = None
+    if request.num_classes is None:
+        outputs = _count_outputs(model_shapes, file_shapes, headless)
     if outputs is not None:
-        _check_outputs(wanted, own, outputs)
-        model = made(outputs)
-        own = _shapes(model.state_dict())
-    for key in [*own, *found]:
-        if own.get(key) != found.get(key):
+        # A damaged file may announce any number of outputs: the head may not fit into memory.
+        each = sum(prod(shape[1:]) for shape in model_shapes.values() if shape[:1] == (_TRIED,))
+        check_memory(
+            each * outputs * torch.get_default_dtype().itemsize,
+            f"a head of {request.name} with {outputs:,} outputs",
+            "check the file, or name the model that was saved",
+        )
+        model = make_model(outputs)
+        model_shapes = _shapes(model.state_dict())
+    for key in [*model_shapes, *file_shapes]:
+        if model_shapes.get(key) != file_shapes.get(key):
+            others = [name for name in file_shapes if name not in model_shapes]
+            examples = ""
+            if key not in file_shapes and others:
+                more = ", ..." if len(others) > _MOST_NAMED else ""
+                examples = f", but {', '.join(name[:80] for name in others[:_MOST_NAMED])}{more}"
             raise InputError(
-                expected=f"weights of {wanted.name}: {_entry(key, own)}",
-                found=_entry(key, found) + _others(key, own, found),
-                fix=_remedy(wanted, own.get(key), found.get(key)),
+                expected=f"weights of {request.name}: {_entry(key, model_shapes)}",
+                found=_entry(key, file_shapes) + examples,
+                fix=_remedy(request, model_shapes.get(key), file_shapes.get(key)),
             )
     model.load_state_dict(dict(fitted.tensors))
     return model, fitted
 
 
-_MOST_NAMED = 3
-
-
-def _others(key: str, own: Shapes, found: Shapes) -> str:
-    """Return examples of the names in the file, if it lacks an entry of the model."""
-    others = [name for name in found if name not in own]
-    if key in found or not others:
-        return ""
-    shown = ", ".join(name[:80] for name in others[:_MOST_NAMED])
-    return f", but {shown}{', ...' if len(others) > _MOST_NAMED else ''}"
-
-
-_Shape = tuple[int, ...]
-
-
-def _remedy(wanted: Wanted, own: _Shape | None, found: _Shape | None) -> str:
+def _remedy(
+    request: ModelRequest, in_model: tuple[int, ...] | None, in_file: tuple[int, ...] | None
+) -> str:
     """Return the remedy for weights that do not fit.
 
     Args:
-        wanted: Request for the model.
-        own: Shape of the first unlike entry in the model; None without the entry.
-        found: Shape of the entry in the weights. If both have it with different shapes, the images
-            of the training may have had another shape, or the head another number of outputs.
+        request: Request for the model.
+        in_model: Shape of the first unlike entry in the model; None without the entry.
+        in_file: Shape of the entry in the weights. If both have the entry, with different shapes,
+            the images of the training may have had another shape, or the head another number of
+            outputs.
     """
-    known = own is not None and found is not None
-    head = known and own == (wanted.num_classes, *(found or ())[1:])
+    in_both = in_model is not None and in_file is not None
+    head = in_both and in_model == (request.num_classes, *(in_file or ())[1:])
     asked = "; --num-classes sets its outputs" if head else ""
-    named = "name the model that was saved" + asked
-    if wanted.trained_on is None:
-        return named
-    images = f"name with {wanted.trained_on} the images that it was trained on"
-    return f"{images}, or {named}" if known else f"{named}, or {images}"
+    name_it = "name the model that was saved" + asked
+    if request.trained_on is None:
+        return name_it
+    images = f"name with {request.trained_on} the images that it was trained on"
+    return f"{images}, or {name_it}" if in_both else f"{name_it}, or {images}"
 
 
-_TRIED = 2
-"""Number of outputs of a trial model, which shows the weights whose shape depends on it."""
-
-
-def _outputs(own: Shapes, found: Shapes, headless: bool) -> int | None:
+def _count_outputs(in_model: Shapes, in_file: Shapes, headless: bool) -> int | None:
     """Return the number of outputs of the weights; None if their shapes do not tell."""
-    missing = [shape for key, shape in own.items() if key not in found]
+    missing = [shape for key, shape in in_model.items() if key not in in_file]
     if headless and missing and all(shape[:1] == (_TRIED,) for shape in missing):
         return 0
     sizes = {
-        found[key][:1] for key, shape in own.items() if shape[:1] == (_TRIED,) and key in found
+        in_file[key][:1]
+        for key, shape in in_model.items()
+        if shape[:1] == (_TRIED,) and key in in_file
     }
     other = sizes - {(), (_TRIED,)}
     return other.pop()[0] if len(other) == 1 else None
-
-
-def _check_outputs(wanted: Wanted, own: Shapes, outputs: int) -> None:
-    """Refuse a head that does not fit into memory: a damaged file may announce any number."""
-    each = sum(prod(shape[1:]) for shape in own.values() if shape[:1] == (_TRIED,))
-    head = f"a head of {wanted.name} with {outputs:,} outputs"
-    fix = "check the file, or name the model that was saved"
-    check_memory(each * outputs * torch.get_default_dtype().itemsize, head, fix)
 
 
 def _shapes(weights: Mapping[str, Tensor]) -> Shapes:

@@ -2,21 +2,23 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from inspect import signature
 from typing import Any
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
 
-from ncscope.models.hooks import caught, in_backward
-from ncscope.models.wrappers import named_modules
+from ncscope.errors import InputError
+from ncscope.models.forward import argument_names
+from ncscope.models.hooks import guard_hook, in_backward
+from ncscope.models.wrappers import walk_modules
 
 _KEEPS = "attention_mask"
 _OF_DECODER = "decoder_attention_mask"
 _OF_TARGET = "tgt_key_padding_mask"
 _HIDES = ("src_key_padding_mask", _OF_TARGET, "key_padding_mask")
 """Arguments of torch's transformer layers: true where a token is padding."""
+_MASKS = (_KEEPS, _OF_DECODER, *_HIDES)
 
 
 class PassMasks:
@@ -40,14 +42,14 @@ class PassMasks:
         ...         return self.layer(x)
         >>> model = Reader()
         >>> masks = PassMasks(model, ["layer"])
-        >>> with masks.recorded():
+        >>> with masks.record():
         ...     _ = model(torch.zeros(1, 3, 2), torch.tensor([[1, 1, 0]]))
-        >>> masks.of("layer").tolist()
+        >>> masks.mask_of("layer").tolist()
         [[True, True, False]]
     """
 
     def __init__(self, model: nn.Module, names: Iterable[str]) -> None:
-        modules = dict(named_modules(model, remove_duplicate=False))
+        modules = dict(walk_modules(model, remove_duplicate=False))
         self._model = modules[""]
         self._around = {
             name: [(path, modules[path]) for path in _ancestors(name) if path in modules]
@@ -56,21 +58,34 @@ class PassMasks:
         self._given: dict[nn.Module, dict[str, Any]] = {}
 
     @contextmanager
-    def recorded(self, on_error: Callable[[Exception], None] | None = None) -> Iterator[None]:
+    def record(self, on_error: Callable[[Exception], None] | None = None) -> Iterator[None]:
         """Record the masks of the passes inside the context."""
         with ExitStack() as hooks:
             around = (module for modules in self._around.values() for _, module in modules)
             for module in dict.fromkeys(around):
-                arguments = _arguments(module)
-                keep = caught(_keeper(self._given, arguments), on_error)
-                handle = module.register_forward_pre_hook(keep, with_kwargs=True)
-                hooks.callback(handle.remove)
+                hook = guard_hook(self._record_hook(argument_names(module)), on_error)
+                hooks.callback(module.register_forward_pre_hook(hook, with_kwargs=True).remove)
             yield
 
     def note(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Record the masks of a call that has just begun, of a module around a layer."""
         if any(module is around for pairs in self._around.values() for _, around in pairs):
-            _keeper(self._given, _arguments(module))(module, args, kwargs)
+            self._record_hook(argument_names(module))(module, args, kwargs)
+
+    def _record_hook(self, arguments: list[str]) -> Any:
+        mask_arguments = [name for name in arguments if name in _MASKS]
+
+        def record(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+            if in_backward():
+                return
+            # An absent mask is recorded as None: the name alone tells that a module is a decoder,
+            # whose `attention_mask` is the encoder's.
+            values = dict.fromkeys(mask_arguments) | dict(zip(arguments, args, strict=False))
+            self._given[module] = {
+                name: value for name, value in {**values, **kwargs}.items() if name in _MASKS
+            }
+
+        return record
 
     def take(self, other: "PassMasks") -> None:
         """Take over the masks that others have recorded of the latest pass."""
@@ -81,48 +96,86 @@ class PassMasks:
         self._given.clear()
 
     @property
-    def any(self) -> bool:
-        """Return whether the model or a part around a layer was given a mask of tokens."""
-        return any(map(_has_mask, self._given.values()))
+    def has_any(self) -> bool:
+        """True if the model or a part around a layer was given a mask of tokens."""
+        return any(_has_mask(masks) for masks in self._given.values())
 
     @property
-    def of_caller(self) -> bool:
-        """Return whether the model itself was given a mask: parts may make masks of ones."""
+    def has_mask_of_caller(self) -> bool:
+        """True if the model itself was given a mask: parts may make masks of ones."""
         return _has_mask(self._given.get(self._model, {}))
 
     @property
-    def hide_nothing(self) -> bool:
-        """Return whether no mask hides a token; reading this waits for an accelerator."""
-        given = [(n, mask) for masks in self._given.values() for n, mask in masks.items()]
+    def hides_nothing(self) -> bool:
+        """True if no mask hides a token; reading this waits for an accelerator."""
         return all(
             bool((~_padding(mask) if name in _HIDES else _real(mask)).all())
-            for name, mask in given
+            for masks in self._given.values()
+            for name, mask in masks.items()
             if isinstance(mask, Tensor) and mask.ndim == 2
         )
 
-    def of(self, name: str) -> Bool[Tensor, "b t"] | None:
+    def mask_of(self, name: str) -> Bool[Tensor, "b t"] | None:
         """Return the mask of a layer, true for real tokens; None if it was given none.
 
         Args:
             name: Name of the layer.
         """
         for path, module in self._around.get(name, ()):
-            given = self._given.get(module, {})
-            mask = given.get(_KEEPS)
-            if _OF_DECODER in given:
-                inside = "encoder" in name.removeprefix(path).split(".")
-                mask = mask if inside else given[_OF_DECODER]
+            masks = self._given.get(module, {})
+            mask = masks.get(_KEEPS)
+            in_its_encoder = "encoder" in name.removeprefix(path).split(".")
+            # A module with arguments of a decoder ends the search, even if it got no mask for the
+            # target: its other masks hide tokens of the source.
+            if _OF_DECODER in masks:
+                mask = mask if in_its_encoder else masks[_OF_DECODER]
                 return _real(mask) if isinstance(mask, Tensor) and mask.ndim == 2 else None
-            if _OF_TARGET in given and "encoder" not in name.removeprefix(path).split("."):
-                mask = given[_OF_TARGET]
+            if _OF_TARGET in masks and not in_its_encoder:
+                mask = masks[_OF_TARGET]
                 return _padding(mask).logical_not() if isinstance(mask, Tensor) else None
             if isinstance(mask, Tensor) and mask.ndim == 2:
                 return _real(mask)
             for hides in _HIDES:
-                mask = given.get(hides)
+                mask = masks.get(hides)
                 if isinstance(mask, Tensor) and mask.ndim == 2:
                     return ~_padding(mask)
         return None
+
+
+def check_mask(
+    masks: PassMasks, name: str, shape: torch.Size, pool: bool | None, *, strict: bool = False
+) -> Tensor | None:
+    """Return the mask of the tokens of a layer, or None for a layer without tokens or masks.
+
+    Args:
+        masks: Masks of the pass.
+        name: Name of the layer, or of a call of the layer.
+        shape: Shape of its output, batch first.
+        pool: Choice of the user, see `Taps`.
+        strict: Refuse a sequence that no mask fits also if the masks that the model was given hide
+            nothing: those of the next pass may.
+
+    Raises:
+        InputError: If masks of the pass hide tokens, and none fits this sequence, and the sequence
+            is not to be flattened whole: its padding is unknown.
+    """
+    if len(shape) != 3 or pool is False:
+        return None
+    mask = masks.mask_of(name.partition("#")[0])
+    if mask is not None and mask.shape == shape[:2]:
+        return mask
+    if mask is None and not masks.has_any:
+        return None
+    # Asked last, because the answer waits for an accelerator.
+    if not (strict and masks.has_mask_of_caller) and masks.hides_nothing:
+        return None
+    covers = "no mask of its own" if mask is None else f"a mask of {mask.shape[1]} tokens"
+    raise InputError(
+        expected=f"a mask that tells the padding in layer {name!r}",
+        found=f"{shape[1]} positions a sample and {covers}",
+        fix="give the batch a mask of these positions (for a decoder, decoder_attention_mask), "
+        "leave the layer out, or pass pool=False to flatten it with its padding",
+    )
 
 
 def in_encoder(model: nn.Module, name: str, head: str) -> bool:
@@ -133,7 +186,7 @@ def in_encoder(model: nn.Module, name: str, head: str) -> bool:
         name: Name of the layer.
         head: Name of the head.
     """
-    modules = dict(named_modules(model, remove_duplicate=False))
+    modules = dict(walk_modules(model, remove_duplicate=False))
     for path in _ancestors(name):
         inside = name.removeprefix(path).strip(".").split(".")
         children = dict(modules[path].named_children()) if path in modules else {}
@@ -142,8 +195,9 @@ def in_encoder(model: nn.Module, name: str, head: str) -> bool:
     return False
 
 
-def _has_mask(given: Mapping[str, Any]) -> bool:
-    return any(isinstance(mask, Tensor) and mask.ndim == 2 for mask in given.values())
+def _has_mask(masks: Mapping[str, Any]) -> bool:
+    # Masks of three or four axes are of pairs of tokens, such as a causal one.
+    return any(isinstance(mask, Tensor) and mask.ndim == 2 for mask in masks.values())
 
 
 def _ancestors(name: str) -> list[str]:
@@ -152,35 +206,13 @@ def _ancestors(name: str) -> list[str]:
     return [".".join(parts[:count]) for count in range(len(parts), -1, -1)]
 
 
-def _arguments(module: nn.Module) -> list[str]:
-    """Return the names of the arguments that a module's forward takes by position."""
-    try:
-        return list(signature(module.forward).parameters)
-    except (TypeError, ValueError):
-        return []
-
-
-def _keeper(kept: dict[nn.Module, dict[str, Any]], arguments: list[str]) -> Any:
-    wanted = [name for name in arguments if name in (_KEEPS, _OF_DECODER, *_HIDES)]
-
-    def keep(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        if in_backward():
-            return
-        given = dict.fromkeys(wanted) | dict(zip(arguments, args, strict=False))
-        kept[module] = {
-            name: value
-            for name, value in {**given, **kwargs}.items()
-            if name in (_KEEPS, _OF_DECODER, *_HIDES)
-        }
-
-    return keep
-
-
 def _real(mask: Tensor) -> Bool[Tensor, "b t"]:
     """Return a mask of ones and zeros, or of summands of attention scores, as a boolean one."""
     if not mask.is_floating_point():
         return mask != 0
-    # Without reading values, which would wait for an accelerator. Summands are 0 for real tokens.
+    # Summands of attention scores are 0 for real tokens and very negative for padding, so that 0
+    # means the opposite of what it means among ones. Decided without reading values, which would
+    # wait for an accelerator.
     binary = ((mask == 0) | (mask == 1)).all() & (mask == 1).any()
     return torch.where(binary, mask == 1, mask >= 0)
 

@@ -1,7 +1,7 @@
 """Processes that run copies of one model: whether the copies are equal, and which share samples."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ncscope.errors import InputError
 from ncscope.models.sharding import is_sharded
-from ncscope.models.wrappers import named_modules
+from ncscope.models.wrappers import walk_modules
 from ncscope.stats.processes import Processes
 
 _groups: dict[tuple[int, ...], tuple[Any, Any]] = {}
@@ -41,9 +41,9 @@ def data_group(model: nn.Module) -> Any:
     import torch.distributed as dist
 
     position = alike.index(dist.get_rank())
-    groups = enumerate(Processes().values(alike))
+    groups = enumerate(Processes().gather(alike))
     ranks = tuple(rank for rank, other in groups if other.index(rank) == position)
-    return _group_of(ranks)
+    return _make_group_once(ranks)
 
 
 def replica_group(model: nn.Module) -> Any:
@@ -55,16 +55,16 @@ def replica_group(model: nn.Module) -> Any:
         model: Any model.
     """
     alike = _ranks_with_the_same_samples(model)
-    return _group_of(tuple(alike)) if len(alike) > 1 else None
+    return _make_group_once(tuple(alike)) if len(alike) > 1 else None
 
 
-def _group_of(ranks: tuple[int, ...]) -> Any:
-    """Return the group of these ranks; a group is made once, as each holds connections."""
+def _make_group_once(ranks: tuple[int, ...]) -> Any:
+    """Return the group of these ranks, made once: each group holds connections."""
     import torch.distributed as dist
 
     world = dist.group.WORLD
-    known, group = _groups.get(ranks, (None, None))
-    if known is not world:
+    world_of_group, group = _groups.get(ranks, (None, None))
+    if world_of_group is not world:  # a group ends with the default group of its time
         group = dist.new_group(list(ranks), use_local_synchronization=True)
         _groups[ranks] = world, group
     return group
@@ -74,39 +74,34 @@ def _ranks_with_the_same_samples(model: nn.Module) -> list[int]:
     """Return the ranks, in order, that run this model on the samples of this process."""
     if "torch.distributed.tensor" not in sys.modules:
         return []
-    by_data = set(_ranks_of_fsdp(model))
-    shared: set[int] = set()
-    for parameter in model.parameters():
-        if is_sharded(parameter):
-            shared.update(_ranks_along_shards(parameter, by_data))
-    return sorted(shared)
-
-
-def _ranks_along_shards(parameter: Any, by_data: set[int]) -> list[int]:
-    """Return the ranks that hold the other shards of a parameter, without those of FSDP."""
-    mesh, position = parameter.device_mesh, parameter.device_mesh.get_coordinate()
-    if position is None:
-        return []
-    index: list[Any] = list(position)
-    for axis, placement in enumerate(parameter.placements):
-        line: list[Any] = list(position)
-        line[axis] = slice(None)
-        if not placement.is_replicate() and not by_data.issuperset(mesh.mesh[tuple(line)].tolist()):
-            index[axis] = slice(None)
-    ranks: list[int] = mesh.mesh[tuple(index)].flatten().tolist()
-    return ranks
-
-
-def _ranks_of_fsdp(model: nn.Module) -> Iterator[int]:
-    """Yield the ranks over which ``fully_shard`` has sharded a model: their samples differ."""
+    # Samples differ along an axis over which FSDP2 shards: there, sharding saves memory only.
+    by_data: set[int] = set()
     kind = getattr(sys.modules.get("torch.distributed.fsdp"), "FSDPModule", ())
     for module in model.modules():
         if isinstance(module, kind):
             state: Any = module._get_fsdp_state()
+            # The name of the attribute changed between versions of torch.
             groups = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
             for group in groups:
                 if group is not None:
-                    yield from group.mesh_info.mesh.mesh.flatten().tolist()
+                    by_data.update(group.mesh_info.mesh.mesh.flatten().tolist())
+    ranks: set[int] = set()
+    for parameter in model.parameters():
+        if not is_sharded(parameter):
+            continue
+        sharded: Any = parameter
+        mesh, position = sharded.device_mesh, sharded.device_mesh.get_coordinate()
+        if position is None:  # this process is not in the mesh
+            continue
+        index: list[Any] = list(position)
+        for axis, placement in enumerate(sharded.placements):
+            line: list[Any] = list(position)
+            line[axis] = slice(None)
+            of_fsdp = by_data.issuperset(mesh.mesh[tuple(line)].tolist())
+            if not placement.is_replicate() and not of_fsdp:
+                index[axis] = slice(None)
+        ranks.update(mesh.mesh[tuple(index)].flatten().tolist())
+    return sorted(ranks)
 
 
 Digests = dict[str, list[Any]]
@@ -115,7 +110,7 @@ Digests = dict[str, list[Any]]
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-def digests(tensors: Mapping[str, Tensor]) -> Digests:
+def digest_tensors(tensors: Mapping[str, Tensor]) -> Digests:
     """Return sums of the bits of tensors, which differ where the tensors do.
 
     Tensors that are sharded differ by design and are left out, and so are tensors without values.
@@ -124,12 +119,13 @@ def digests(tensors: Mapping[str, Tensor]) -> Digests:
         tensors: Tensors by name. Cost: one pass over their memory, and one wait for each device.
 
     Example:
-        >>> digests({"a": torch.zeros(2)}) == digests({"a": torch.zeros(2)})
+        >>> one, other = torch.tensor([1.0, 2.0]), torch.tensor([2.0, 1.0])
+        >>> digest_tensors({"a": one}) == digest_tensors({"a": one.clone()})
         True
-        >>> digests({"a": torch.tensor([1.0, 2.0])}) == digests({"a": torch.tensor([2.0, 1.0])})
+        >>> digest_tensors({"a": one}) == digest_tensors({"a": other})
         False
     """
-    names, sums, found = [], list[Tensor](), Digests()
+    names, sums, result = [], list[Tensor](), Digests()
     for name, tensor in tensors.items():
         whole = not is_sharded(tensor) and not tensor.is_meta and tensor.layout == torch.strided
         of_fsdp = hasattr(tensor, "_param_infos") or getattr(tensor, "_fsdp_flattened", False)
@@ -137,19 +133,20 @@ def digests(tensors: Mapping[str, Tensor]) -> Digests:
             continue
         plain = torch.view_as_real(tensor) if tensor.is_complex() else tensor
         bits = plain.detach().contiguous().view(_INTEGERS[plain.element_size()]).flatten()
-        # The second sum tells permuted entries apart. Integers add up to the same in any order.
+        # Bits and not values: NaN is unlike itself, and floats add up to another sum in another
+        # order, on another device. The second sum tells permuted entries apart.
         both = torch.stack([bits.sum(dtype=torch.int64), bits[::2].sum(dtype=torch.int64)])
         names.append(name)
         sums.append(both)
-        found[name] = [list(tensor.shape), str(tensor.dtype)]
+        result[name] = [list(tensor.shape), str(tensor.dtype)]
     by_device: dict[torch.device, list[int]] = {}
     for index, each in enumerate(sums):
         by_device.setdefault(each.device, []).append(index)
     for indices in by_device.values():
         rows = torch.stack([sums[index] for index in indices]).tolist()
         for index, row in zip(indices, rows, strict=True):
-            found[names[index]] += row
-    return found
+            result[names[index]] += row
+    return result
 
 
 def check_replicas(model: nn.Module, processes: Processes) -> list[str]:
@@ -167,9 +164,10 @@ def check_replicas(model: nn.Module, processes: Processes) -> list[str]:
     """
     if not processes.several:
         return []
-    with processes.ending_together():
-        own = [digests(_named(model, kind)) for kind in ("_parameters", "_buffers")]
-    weights, buffers = zip(*processes.values(own), strict=True)
+    with processes.fail_together():
+        kinds = ("_parameters", "_buffers")
+        digests = [digest_tensors(_tensors_by_name(model, kind)) for kind in kinds]
+    weights, buffers = zip(*processes.gather(digests), strict=True)
     for rank, other in zip(processes.ranks, weights, strict=True):
         if other != weights[0]:
             first = next(n for n in [*weights[0], *other] if weights[0].get(n) != other.get(n))
@@ -194,20 +192,22 @@ def share_buffers(model: nn.Module, names: list[str], processes: Processes) -> N
     Raises:
         InputError: If a process lacks a buffer, or has another shape of it.
     """
-    own = _named(model, "_buffers")
-    with processes.ending_together():
+    buffers = _tensors_by_name(model, "_buffers")
+    with processes.fail_together():
         forms = {
-            name: [list(own[name].shape), str(own[name].dtype)] for name in names if name in own
+            name: [list(buffers[name].shape), str(buffers[name].dtype)]
+            for name in names
+            if name in buffers
         }
-    processes.common_description(processes.values(forms))
-    processes.send([own[name] for name in names], 0)
+    processes.agree_on(forms)
+    processes.send([buffers[name] for name in names], 0)
 
 
-def _named(model: nn.Module, kind: str) -> dict[str, Tensor]:
+def _tensors_by_name(model: nn.Module, kind: str) -> dict[str, Tensor]:
     """Return the parameters or buffers of a model, by names without wrappers."""
     return {
         f"{path}.{name}" if path else name: tensor
-        for path, module in named_modules(model)
+        for path, module in walk_modules(model)
         for name, tensor in getattr(module, kind).items()
         if isinstance(tensor, Tensor)
     }

@@ -9,12 +9,12 @@ from torch import Tensor
 
 
 def is_sharded(tensor: object) -> bool:
-    """Return whether a tensor is a DTensor; the libraries of DTensor are not imported for this."""
-    module = sys.modules.get("torch.distributed.tensor")
-    return module is not None and isinstance(tensor, module.DTensor)
+    """Return whether a tensor is a DTensor, without importing the libraries of DTensor."""
+    library = sys.modules.get("torch.distributed.tensor")
+    return library is not None and isinstance(tensor, library.DTensor)
 
 
-def gathered(tensor: Tensor) -> Tensor:
+def gather_shards(tensor: Tensor) -> Tensor:
     """Return the whole of a DTensor as a plain tensor; a plain tensor is returned as it is.
 
     Every process of the tensor's mesh must call this. A replicated tensor costs no communication.
@@ -22,7 +22,8 @@ def gathered(tensor: Tensor) -> Tensor:
     whole: Any = tensor
     if is_sharded(tensor):
         whole = whole.full_tensor()
-    # Tensor parallelism hands out tensors that still travel; what waits for them has no storage.
+    # Tensor parallelism hands out tensors that still travel, in a wrapper without storage, of which
+    # no address can be read (as `Taps` does to tell copies from views).
     return whole.wait() if type(whole).__name__ == "AsyncCollectiveTensor" else whole
 
 
@@ -34,42 +35,40 @@ def rows_at(tensor: Tensor, index: tuple[Tensor, ...]) -> Tensor:
         index: Index of each row on each axis but the last.
     """
     tensor = tensor.detach()
-    if not is_sharded(tensor):
-        tensor = gathered(tensor)
+    if not is_sharded(tensor) or not _has_whole_rows(tensor):
+        tensor = gather_shards(tensor)
         return tensor[tuple(at.to(tensor.device) for at in index)]
-    if not _whole_rows(tensor):
-        return gathered(tensor)[tuple(at.to(tensor.device) for at in index)]
-    return gathered(_like(tensor, rows_at(local(tensor), index)))
+    from torch.distributed.tensor import DTensor, Replicate, Shard
+
+    sharded: Any = tensor
+    rows = rows_at(local_shard(tensor), index)
+    placements = [Shard(rows.ndim - 1) if p.is_shard() else Replicate() for p in sharded.placements]
+    # The shape must be given: from_local would take shards of unequal width for equal ones.
+    shape = torch.Size([*rows.shape[:-1], tensor.shape[-1]])
+    strides = [shape[axis + 1 :].numel() for axis in range(len(shape))]
+    return gather_shards(
+        DTensor.from_local(
+            rows.contiguous(),
+            sharded.device_mesh,
+            placements,
+            run_check=False,
+            shape=shape,
+            stride=tuple(strides),
+        )
+    )
 
 
-def local(tensor: Tensor) -> Tensor:
+def local_shard(tensor: Tensor) -> Tensor:
     """Return this process's shard of a DTensor; a plain tensor is returned as it is."""
     shard: Any = tensor
-    return gathered(shard.to_local() if is_sharded(tensor) else shard)
+    return gather_shards(shard.to_local() if is_sharded(tensor) else shard)
 
 
-def _whole_rows(tensor: Any) -> bool:
+def _has_whole_rows(tensor: Any) -> bool:
     """Return whether a DTensor is sharded along its last axis at most."""
     last = tensor.ndim - 1
     return all(
         placement.is_replicate() or placement.is_shard(last) for placement in tensor.placements
-    )
-
-
-def _like(tensor: Any, rows: Tensor) -> Tensor:
-    """Return rows of a DTensor's shard as a DTensor whose last axis is sharded in the same way."""
-    from torch.distributed.tensor import DTensor, Replicate, Shard
-
-    placements = [Shard(rows.ndim - 1) if p.is_shard() else Replicate() for p in tensor.placements]
-    shape = torch.Size([*rows.shape[:-1], tensor.shape[-1]])
-    strides = [shape[index + 1 :].numel() for index in range(len(shape))]
-    return DTensor.from_local(
-        rows.contiguous(),
-        tensor.device_mesh,
-        placements,
-        run_check=False,
-        shape=shape,
-        stride=tuple(strides),
     )
 
 
@@ -85,10 +84,10 @@ def true_in_all_shards(values: Bool[Tensor, "..."], tensor: Tensor) -> Bool[Tens
     import torch.distributed as dist
 
     mesh: Any = tensor.device_mesh  # type: ignore[attr-defined]
-    shared = values.to(torch.int32)
+    result = values.to(torch.int32)
     for axis in range(mesh.ndim):
-        dist.all_reduce(shared, dist.ReduceOp.MIN, group=mesh.get_group(axis))
-    return shared.bool()
+        dist.all_reduce(result, dist.ReduceOp.MIN, group=mesh.get_group(axis))
+    return result.bool()
 
 
 def best_in_all_shards(tensor: Tensor) -> Tensor:
@@ -102,29 +101,22 @@ def best_in_all_shards(tensor: Tensor) -> Tensor:
     """
     if not is_sharded(tensor):
         return tensor.argmax(dim=-1)
-    if not _whole_rows(tensor):
-        return gathered(tensor).argmax(dim=-1)
-    score, index = local(tensor).max(dim=-1)
-    index = index + _first_index(tensor)
-    # In order of the shards along the last axis, so the first of equal scores has the least index.
-    scores, indices = (gathered(_stacked(tensor, part)) for part in (score, index))
-    best = scores.argmax(dim=-1, keepdim=True)
-    return indices.gather(-1, best).squeeze(-1)
-
-
-def _stacked(tensor: Any, part: Tensor) -> Tensor:
-    """Return one value for each row and shard as a DTensor, sharded as the tensor is."""
+    if not _has_whole_rows(tensor):
+        return gather_shards(tensor).argmax(dim=-1)
     from torch.distributed.tensor import DTensor, Replicate, Shard
-
-    placements = [Shard(part.ndim) if p.is_shard() else Replicate() for p in tensor.placements]
-    return DTensor.from_local(part[..., None], tensor.device_mesh, placements, run_check=False)
-
-
-def _first_index(tensor: Any) -> int:
-    """Return the index at which this process's shard of the last axis begins."""
     from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
-    _, offset = compute_local_shape_and_global_offset(
-        tensor.shape, tensor.device_mesh, tensor.placements
+    sharded: Any = tensor
+    mesh, placements = sharded.device_mesh, sharded.placements
+    _, first = compute_local_shape_and_global_offset(tensor.shape, mesh, placements)
+    score, index = local_shard(tensor).max(dim=-1)
+    index = index + int(first[-1])
+    # One column for each shard, in the order of the shards along the last axis. Of equal scores
+    # `argmax` takes the first column, so that the least index wins, as in an unsharded tensor.
+    columns = [Shard(score.ndim) if p.is_shard() else Replicate() for p in placements]
+    scores, indices = (
+        gather_shards(DTensor.from_local(part[..., None], mesh, columns, run_check=False))
+        for part in (score, index)
     )
-    return int(offset[-1])
+    best = scores.argmax(dim=-1, keepdim=True)
+    return indices.gather(-1, best).squeeze(-1)

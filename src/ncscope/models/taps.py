@@ -1,7 +1,7 @@
 """Features of named layers, read while a model runs."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from types import MappingProxyType, TracebackType
@@ -12,22 +12,21 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
-from ncscope.models.heads import Head, Rows, chosen_tokens
-from ncscope.models.hooks import caught, in_backward
-from ncscope.models.last_step import LastStep, agrees, find_last_step, leads
-from ncscope.models.layers import named_layer
-from ncscope.models.linear_calls import dequantized
-from ncscope.models.masks import PassMasks
-from ncscope.models.matrix_heads import spread_rows
-from ncscope.models.outputs import first_tensor, possible_logits, tensors_in
-from ncscope.models.sharding import gathered, is_sharded
-from ncscope.models.wrappers import named_modules
+from ncscope.models.forward import first_tensor, possible_logits, tensors_in
+from ncscope.models.heads import Head, Rows, mark_chosen_tokens, spread_rows
+from ncscope.models.hooks import guard_hook, in_backward
+from ncscope.models.last_step import LastStep, find_last_step, step_agrees, step_leads
+from ncscope.models.layers import find_layer
+from ncscope.models.linear_calls import dequantize
+from ncscope.models.masks import PassMasks, check_mask
+from ncscope.models.sharding import gather_shards, is_sharded
+from ncscope.models.wrappers import walk_modules
 
 # Name of the head's input among the features. No module has a space in its name.
 HEAD_INPUT = "head input"
 
 # Rows of a pass by which the head is checked.
-_SHOWN = 64
+_CHECKED_ROWS = 64
 
 
 class BatchAxis(NamedTuple):
@@ -111,20 +110,20 @@ class Taps:
     ) -> None:
         self._model = model
         self._layers = tuple(dict.fromkeys(layers))
-        self._head = head.name if isinstance(head, Head) else head
-        self._found = head if isinstance(head, Head) else None
+        self._head_name = head.name if isinstance(head, Head) else head
+        self._head = head if isinstance(head, Head) else None
         self._pool = pool
         self._rows = rows
         self._axes = axes or {}
         self._whole, self._on_error = whole, on_error
         self._handles = ExitStack()
-        # The head's own input is averaged by no mask; its mask tells which tokens are real.
-        reads = "" if self._found is not None and self._found.after else self._head
-        self._masks = PassMasks(model, [*self._layers, reads])
-        self._reads = reads
-        self._head_now: nn.Module | None = None
+        # The head's own input is never pooled. Its mask tells which tokens of the logits are real.
+        is_matrix = self._head is not None and self._head.is_matrix
+        self._masked_name = "" if is_matrix else self._head_name
+        self._masks = PassMasks(model, [*self._layers, self._masked_name])
+        self._head_module: nn.Module | None = None
         self._place: tuple[nn.Module, str] | None = None
-        self._inside = not whole
+        self._in_pass = not whole
         self._head_is_model = False
         self._calls: Counter[str] = Counter()
         self._running: dict[str, Tensor] = {}
@@ -132,12 +131,12 @@ class Taps:
         self._features: Mapping[str, Tensor] | None = None
         self._logits: Tensor | None = None
         self._agree: Tensor | None = None
-        self._trained: tuple[Tensor, Tensor] | None = None
+        self._training_rows: tuple[Tensor, Tensor] | None = None
         self.token_mask: Tensor | None = None
 
     @property
-    def ran(self) -> bool:
-        """Return whether a forward pass has been read."""
+    def has_pass(self) -> bool:
+        """True if a forward pass has been read."""
         return self._features is not None
 
     @property
@@ -150,7 +149,7 @@ class Taps:
             InputError: If the model has not run.
         """
         if self._features is None:
-            raise self._not_run()
+            raise self._no_pass_error()
         return self._features
 
     @property
@@ -161,16 +160,16 @@ class Taps:
             InputError: If the model has not run.
         """
         if self._logits is None:
-            raise self._not_run()
+            raise self._no_pass_error()
         return self._logits
 
     def release_logits(self) -> None:
         """Forget the logits of the last pass: with many classes they take the most memory."""
         self._logits = self._outputs = None
 
-    def go_on_from(self, other: "Taps") -> None:
+    def continue_from(self, other: "Taps") -> None:
         """Take over the comparisons of other taps on the same model, of earlier passes."""
-        self._agree, self._trained = other._agree, other._trained
+        self._agree, self._training_rows = other._agree, other._training_rows
 
     def check_step(self) -> tuple[LastStep | None, tuple[str, ...]]:
         """Check that the head has made the logits of every pass.
@@ -185,45 +184,56 @@ class Taps:
             InputError: If in evaluation mode the model did not return the outputs of its head,
                 apart from the last step that was found: another layer made logits.
         """
-        if self._found is None:
+        if self._head is None:
             return None, ()
         if self._agree is not None and not bool(self._agree):
             raise InputError(
-                expected=f"logits that head {self._head!r} makes, in all passes of a report",
+                expected=f"logits that head {self._head_name!r} makes, in all passes of a report",
                 found="logits of another layer in some",
                 fix="report before the model uses another head; the next report finds that one",
             )
-        if self._trained is None or leads(self._found.step, *self._trained):
+        if self._training_rows is None or step_leads(self._head.last_step, *self._training_rows):
             return None, ()
-        step, known = find_last_step(*self._trained), self._found.step.kind
+        step, known = find_last_step(*self._training_rows), self._head.last_step.kind
         if step is not None and {step.kind, known} <= {"none", "affine", known}:
             return step, ()
         return None, (
-            f"in training mode the model did not return the outputs of head {self._head!r}, as it "
-            "does in evaluation mode",
+            f"in training mode the model did not return the outputs of head {self._head_name!r}, "
+            "as it does in evaluation mode",
         )
 
     def __enter__(self) -> "Taps":
         """Attach to the model."""
         with ExitStack() as handles:
             self._handles = handles
-            modules = [(name, named_layer(self._model, name)) for name in self._layers]
-            head = self._head_now = self._head_module()
-            handles.enter_context(self._masks.recorded(self._on_error))
+            modules = [(name, find_layer(self._model, name)) for name in self._layers]
+            if self._head is None:
+                head = find_layer(self._model, self._head_name)
+            else:
+                head = self._head.module
+            if not any(module is head for _, module in walk_modules(self._model)):
+                raise self._head_replacement_error()
+            self._head_module = head
+            for parent in self._model.modules():
+                for child_name, child in parent._modules.items():
+                    if child is head:
+                        self._place = parent, child_name
+            handles.enter_context(self._masks.record(self._on_error))
             if self._whole:
                 self._before(self._model, self.begin)
             for name, module in modules:
                 self._after(module, self._output_hook(name))
-            after = self._found is not None and self._found.after
-            if after:
-                self._after(head, self._keep_features)
+            if self._head is not None and self._head.is_matrix:
+                self._after(head, self._keep_matrix_features)
             else:
                 self._head_is_model = self._whole and head is self._model
                 if not self._head_is_model:
                     self._before(head, self._keep_input)
                 self._after(head, self._keep_outputs)
+            # Hooks of one module run in the order in which they were added. The end of the pass
+            # comes last, so that layer and head may be the model itself.
             if self._whole:
-                self._after(self._model, self._end)
+                self._after(self._model, self._end_pass)
             else:
                 self._after(head, self._end_at_head)
             self._handles = handles.pop_all()
@@ -240,73 +250,59 @@ class Taps:
 
     def begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Start a forward pass; to be called by code that attaches when a pass has just begun."""
-        self._check_head()
+        if self._place is not None:  # else the head is the model, or in a list of Keras
+            parent, name = self._place
+            if name not in parent._modules or parent._modules[name] is not self._head_module:
+                raise self._head_replacement_error()  # the weight of the old one would be measured
         self._masks.forget()  # those of a pass that did not end
         self._masks.note(module, args, kwargs)
-        self._inside = True
+        self._in_pass = True
         self._calls.clear()
         self._running, self._outputs = {}, None
         self._features = self._logits = self.token_mask = None
         if self._head_is_model:  # a hook that is added in a pass runs from the next pass on
             self._keep_input(module, args, kwargs)
 
-    def _head_module(self) -> nn.Module:
-        """Return the module of the head, and remember where the model has it."""
-        head = named_layer(self._model, self._head) if self._found is None else self._found.module
-        if not any(module is head for _, module in named_modules(self._model)):
-            raise self._replaced()
-        for parent in self._model.modules():
-            for name, child in parent._modules.items():
-                if child is head:
-                    self._place = parent, name
-        return head
-
-    def _check_head(self) -> None:
-        """Refuse a head that the model does not have any more: its weight would be measured."""
-        if self._place is None:  # the head is the model, or in a list of Keras
-            return
-        parent, name = self._place
-        if name not in parent._modules or parent._modules[name] is not self._head_now:
-            raise self._replaced()
-
-    def _replaced(self) -> InputError:
+    def _head_replacement_error(self) -> InputError:
         return InputError(
-            expected=f"head {self._head!r} in the model for all samples of a report",
+            expected=f"head {self._head_name!r} in the model for all samples of a report",
             found="another module in its place",
             fix="report before the head is replaced; the next report finds the new one",
         )
 
     def _before(self, module: nn.Module, hook: Any) -> None:
         """Call a hook with the arguments of every call of the module."""
-        handle = module.register_forward_pre_hook(caught(hook, self._on_error), with_kwargs=True)
+        handle = module.register_forward_pre_hook(
+            guard_hook(hook, self._on_error), with_kwargs=True
+        )
         self._handles.callback(handle.remove)
 
     def _after(self, module: nn.Module, hook: Any) -> None:
         """Call a hook with the output of every call of the module."""
-        handle = module.register_forward_hook(caught(hook, self._on_error))
+        handle = module.register_forward_hook(guard_hook(hook, self._on_error))
         self._handles.callback(handle.remove)
 
     def _output_hook(self, layer: str) -> Any:
         def keep(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-            if self._inside and not in_backward():
+            if self._in_pass and not in_backward():
                 self._calls[layer] += 1
                 self._keep(call_name(layer, self._calls[layer]), output)
 
         return keep
 
     def _keep_input(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if not self._inside or in_backward():
+        if not self._in_pass or in_backward():
             return
         if HEAD_INPUT in self._running:
             raise InputError(
-                expected=f"head {self._head!r} to run once in a forward pass",
+                expected=f"head {self._head_name!r} to run once in a forward pass",
                 found="a second call",
                 fix="wrap the model so that it calls its head once",
             )
         self._keep(HEAD_INPUT, (args, kwargs))
 
-    def _keep_features(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        if self._inside and not in_backward():
+    def _keep_matrix_features(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if self._in_pass and not in_backward():
             self._keep(HEAD_INPUT, output)
 
     def _keep(self, name: str, value: object) -> None:
@@ -324,81 +320,75 @@ class Taps:
                 found="a nested one, without padding",
                 fix="call torch.backends.mha.set_fastpath_enabled(False) first",
             )
-        rows = gathered(dequantized(tensor.detach())).movedim(at.axis, 0)
-        self._running[name] = self._read(rows, name)
-
-    def _read(self, tensor: Tensor, name: str) -> Tensor:
-        """Return the rows of a tensor, which share no memory with it.
-
-        With a chosen token, sequences stay whole until the logits show which token was chosen.
-        """
-        if self._rows == "token" and tensor.ndim > 2:
-            return _unshared(tensor.flatten(0, 1).flatten(1), tensor)
-        if self._rows == "chosen token" and tensor.ndim > 2:
-            return tensor.clone()
-        if name == HEAD_INPUT:
-            return _flat(tensor)
-        # Without a mask, nothing tells a sequence of tokens from a one-dimensional feature map.
-        mask = check_mask(self._masks, name, tensor.shape, self._pool)
-        if self._pool or (mask is not None and self._pool is None):
-            return _averaged(tensor, name, mask)
-        return _flat(tensor)
+        rows = gather_shards(dequantize(tensor.detach())).movedim(at.axis, 0)
+        if self._rows == "token" and rows.ndim > 2:
+            rows = _copy_if_shared(rows.flatten(0, 1).flatten(1), rows)
+        elif self._rows == "chosen token" and rows.ndim > 2:
+            # Whole sequences, until the logits show which token was chosen.
+            rows = rows.clone()
+        elif name == HEAD_INPUT:
+            rows = _flatten(rows)
+        else:
+            # Without a mask, nothing tells a sequence of tokens from a one-dimensional feature map.
+            mask = check_mask(self._masks, name, rows.shape, self._pool)
+            pool = self._pool or (mask is not None and self._pool is None)
+            rows = _average(rows, name, mask) if pool else _flatten(rows)
+        self._running[name] = rows
 
     def _keep_outputs(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         outputs = first_tensor(output)
-        if self._inside and outputs is not None and not in_backward():
-            self._check_width(outputs)
-            # The model may change the outputs in place before it chooses a token.
-            kept = outputs.clone() if self._rows == "chosen token" else outputs
-            self._outputs = dequantized(kept.detach())
-
-    def _check_width(self, outputs: Tensor) -> None:
-        """Refuse a head that has grown in place since it was found."""
-        if self._found is None:
+        if not self._in_pass or outputs is None or in_backward():
             return
-        classes = 1 if self._found.one_logit else len(self._found.weight)
-        made = outputs.shape[-1] if self._rows != "sample" else outputs[:1].numel()
-        if made != classes and len(outputs):
-            raise InputError(
-                expected=f"{classes} outputs of head {self._head!r} for all samples of a report",
-                found=f"{made} in this pass",
-                fix="report before the head grows; the next report finds the new one",
-            )
+        if self._head is not None:
+            classes = 1 if self._head.one_logit else len(self._head.weight)
+            width = outputs.shape[-1] if self._rows != "sample" else outputs[:1].numel()
+            if width != classes and len(outputs):  # the head has grown in place
+                raise InputError(
+                    expected=f"{classes} outputs of head {self._head_name!r} for all samples of a "
+                    "report",
+                    found=f"{width} in this pass",
+                    fix="report before the head grows; the next report finds the new one",
+                )
+        # The model may change the outputs in place before it chooses a token: no token would equal
+        # the logits. Other heads need no copy, which for a language model takes gigabytes.
+        outputs = outputs.clone() if self._rows == "chosen token" else outputs
+        self._outputs = dequantize(outputs.detach())
 
-    def _end(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        self._inside = False
+    def _end_pass(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        self._in_pass = False
         self._check_all_ran(self._running)
         returned = possible_logits(output)
-        logits = self._logits_in(returned)
-        mask = self._masks.of(self._reads)
+        logits = self._find_logits(returned)
+        mask = self._masks.mask_of(self._masked_name)
         self.token_mask = mask if mask is not None and mask.shape == logits.shape[:-1] else None
         if self._rows == "chosen token":
             assert self._outputs is not None
             axis = self._axes.get(HEAD_INPUT, BatchAxis()).axis
-            outputs = gathered(self._outputs).movedim(axis, 0).flatten(1, -2)
-            self._choose_tokens(outputs, gathered(logits))
+            outputs = gather_shards(self._outputs).movedim(axis, 0).flatten(1, -2)
+            self._choose_tokens(outputs, gather_shards(logits))
         else:
-            self._compare(returned, training=module.training)
+            self._compare_outputs(returned, training=module.training)
         self._outputs = None
         self._check_rows(self._running, len(logits.flatten(0, -2)))
         self._features = _in_order(self._running)
         self._logits = logits
         self._masks.forget()
 
-    def _logits_in(self, returned: Mapping[str, Tensor]) -> Tensor:
+    def _find_logits(self, returned: Mapping[str, Tensor]) -> Tensor:
         """Return the logits of a pass: outputs of the model, or of the head before a last step."""
-        head = self._found
-        place = "" if head is None else head.output
+        head = self._head
+        place = "" if head is None else head.logits_place
         if head is not None and self._outputs is not None and self._rows != "chosen token":
             logits = self._as_logits(returned)
-            # A scale belongs to the logits. Softmax and sigmoid would round the greatest to ties.
-            if head.gives_logits and head.step.kind == "affine" and place in returned:
-                scaled = dequantized(returned[place].detach())
-                logits = scaled if scaled.shape == logits.shape else logits
+            # A scale belongs to the logits. The outputs of a softmax or sigmoid are not taken: they
+            # round large logits to ties, and accuracy would be that of the first class of a tie.
+            if head.gives_logits and head.last_step.kind == "affine" and place in returned:
+                output = dequantize(returned[place].detach())
+                logits = output if output.shape == logits.shape else logits
         elif head is not None and place in returned:
-            logits = dequantized(returned[place].detach())
+            logits = dequantize(returned[place].detach())
         elif head is None and returned:
-            logits = dequantized(next(iter(returned.values())).detach())
+            logits = dequantize(next(iter(returned.values())).detach())
         else:
             logits = self._as_logits(returned)
         if head is not None and head.one_logit:
@@ -409,8 +399,9 @@ class Taps:
         """Return the head's outputs in the form that logits have: B x K, or B x T x K."""
         outputs = self._outputs
         if outputs is None:
+            place = "" if self._head is None else self._head.logits_place
             raise InputError(
-                expected=f"logits at output {getattr(self._found, 'output', '')!r} of the model",
+                expected=f"logits at output {place!r} of the model",
                 found="none in this pass",
                 fix="let the model return the same outputs in every pass",
             )
@@ -422,36 +413,42 @@ class Taps:
         lengths = next((each for each in tokens if each.numel() == len(outputs)), None)
         return outputs if lengths is None else outputs.unflatten(0, lengths)
 
-    def _compare(self, returned: Mapping[str, Tensor], *, training: bool) -> None:
+    def _compare_outputs(self, returned: Mapping[str, Tensor], *, training: bool) -> None:
         """Compare rows of the head's outputs with what the model returned.
 
         On an accelerator nothing is read before the report, so that no pass waits.
         """
-        head = self._found
+        head = self._head
         if head is None or not head.gives_logits:
             return
-        if head.after:
+        if head.is_matrix:
             affine = head.read() if head.read is not None else None
             if affine is None:
                 return
-            features = spread_rows(self._running[HEAD_INPUT], _SHOWN)
+            features = spread_rows(self._running[HEAD_INPUT], _CHECKED_ROWS)
             outputs = (features.double() @ affine[0].double().T).to(features.dtype)
         else:
             whole = self._as_logits(returned)
             if is_sharded(whole):
                 return
-            outputs = spread_rows(whole.flatten(0, -2), _SHOWN)
-        given = [returned[head.output]] if head.output in returned else list(returned.values())
-        for output in given:
+            outputs = spread_rows(whole.flatten(0, -2), _CHECKED_ROWS)
+        possible = (
+            [returned[head.logits_place]]
+            if head.logits_place in returned
+            else list(returned.values())
+        )
+        for output in possible:
             if is_sharded(output) or output.shape[-1] != outputs.shape[1]:
                 continue
-            rows = spread_rows(dequantized(output.detach()).flatten(0, -2), _SHOWN)
+            rows = spread_rows(dequantize(output.detach()).flatten(0, -2), _CHECKED_ROWS)
             if rows.shape != outputs.shape:
                 continue
             if training:
-                self._trained = outputs.clone(), rows.clone()
+                # Only the last pass counts: a learned factor moves from pass to pass.
+                self._training_rows = outputs.clone(), rows.clone()
             else:
-                agree = agrees(head.step, outputs, rows)
+                # A tensor on the device; `check_step` asks for its value, once a report.
+                agree = step_agrees(head.last_step, outputs, rows)
                 self._agree = agree if self._agree is None else self._agree & agree
             return
 
@@ -473,6 +470,7 @@ class Taps:
             self._end_of_parts()
 
     def _end_of_parts(self) -> None:
+        # Nothing else tells where the next pass begins, also if the checks below fail.
         running, self._running = self._running, {}
         self._masks.forget()
         self._calls.clear()
@@ -484,16 +482,18 @@ class Taps:
         calls = dict.fromkeys((*self._layers, *self._axes, HEAD_INPUT))
         missing = [name for name in calls if name not in running]
         if missing:
-            if missing == [HEAD_INPUT] and self._found is not None:
+            if missing == [HEAD_INPUT] and self._head is not None:
                 raise InputError(
-                    expected=f"head {self._head!r} to run in all passes of a report",
+                    expected=f"head {self._head_name!r} to run in all passes of a report",
                     found="a pass without it",
                     fix="report before the model uses another head; the next report finds that one",
                 )
-            names = _listed(self._head if name == HEAD_INPUT else name for name in missing)
+            names = [self._head_name if name == HEAD_INPUT else name for name in missing]
             fix = "leave out modules that the model does not call (in evaluation mode)"
             raise InputError(
-                expected="every tapped layer to run", found=f"no call of {names}", fix=fix
+                expected="every tapped layer to run",
+                found=f"no call of {', '.join(map(repr, names))}",
+                fix=fix,
             )
         more = [name for name in running if self._axes and name not in calls]
         if more:
@@ -505,34 +505,38 @@ class Taps:
 
     def _choose_tokens(self, outputs: Float[Tensor, "b t k"], logits: Float[Tensor, "b k"]) -> None:
         """Reduce every sequence to the token whose outputs are the sample's logits."""
-        same = chosen_tokens(outputs, logits)
-        found = same.any(dim=1).all()
+        same = mark_chosen_tokens(outputs, logits)
+        in_all = same.any(dim=1).all()
         at = torch.arange(len(same), device=same.device), same.int().argmax(dim=1)
         inputs = self._running[HEAD_INPUT]
         differ = (inputs != inputs[at][:, None]).any(dim=2)
-        if not found or (same & differ).any():
+        # Tokens of equal features have equal outputs; either may be taken.
+        if not in_all or (same & differ).any():
             raise InputError(
-                expected=f"logits that are the outputs of head {self._head!r} for one token",
-                found="several such tokens" if found else "no such token in some sample",
+                expected=f"logits that are the outputs of head {self._head_name!r} for one token",
+                found="several such tokens" if in_all else "no such token in some sample",
                 fix="wrap the model so that its head gets that token only",
             )
         for name, tensor in self._running.items():
             sequence = tensor.shape[:2] == same.shape
-            self._running[name] = _flat(tensor[at]) if sequence else _flat(tensor)
+            self._running[name] = _flatten(tensor[at]) if sequence else _flatten(tensor)
 
     def _check_rows(self, running: Mapping[str, Tensor], count: int) -> None:
         for name, rows in running.items():
             if len(rows) != count:
                 one = "token" if self._rows == "token" else "sample"
-                found = f"{len(rows)} rows for a batch of {count}"
-                fix = "tap the block around it, whose output is batch-first"
                 raise InputError(
-                    expected=f"layer {name!r} to return one row a {one}", found=found, fix=fix
+                    expected=f"layer {name!r} to return one row a {one}",
+                    found=f"{len(rows)} rows for a batch of {count}",
+                    fix="tap the block around it, whose output is batch-first",
                 )
 
-    def _not_run(self) -> InputError:
-        fix = "call the model itself inside the context, not a scripted or compiled copy"
-        return InputError(expected="a forward pass to read from", found="none", fix=fix)
+    def _no_pass_error(self) -> InputError:
+        return InputError(
+            expected="a forward pass to read from",
+            found="none",
+            fix="call the model itself inside the context, not a scripted or compiled copy",
+        )
 
 
 def _in_order(running: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
@@ -541,76 +545,35 @@ def _in_order(running: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
     return MappingProxyType({**layers, HEAD_INPUT: running[HEAD_INPUT]})
 
 
-def check_mask(
-    masks: PassMasks, name: str, shape: torch.Size, pool: bool | None, *, strict: bool = False
-) -> Tensor | None:
-    """Return the mask of the tokens of a layer, or None for a layer without tokens or masks.
-
-    Args:
-        masks: Masks of the pass.
-        name: Name of the layer, or of a call of the layer.
-        shape: Shape of its output, batch first.
-        pool: Choice of the user, see `Taps`.
-        strict: Refuse a sequence that no mask fits also if the masks that the model was given hide
-            nothing: those of the next pass may.
-
-    Raises:
-        InputError: If masks of the pass hide tokens, and none fits this sequence, and the sequence
-            is not to be flattened whole: its padding is unknown.
-    """
-    if len(shape) != 3 or pool is False:
-        return None
-    mask = masks.of(name.partition("#")[0])
-    if mask is not None and mask.shape == shape[:2]:
-        return mask
-    if mask is None and not masks.any:
-        return None
-    if not (strict and masks.of_caller) and masks.hide_nothing:
-        return None
-    covers = "no mask of its own" if mask is None else f"a mask of {mask.shape[1]} tokens"
-    raise InputError(
-        expected=f"a mask that tells the padding in layer {name!r}",
-        found=f"{shape[1]} positions a sample and {covers}",
-        fix="give the batch a mask of these positions (for a decoder, decoder_attention_mask), "
-        "leave the layer out, or pass pool=False to flatten it with its padding",
-    )
-
-
-def _averaged(tensor: Tensor, name: str, mask: Tensor | None) -> Float[Tensor, "b d"]:
+def _average(tensor: Tensor, name: str, mask: Tensor | None) -> Float[Tensor, "b d"]:
     """Average maps over space and sequences over their tokens; leave vectors as they are."""
     if tensor.ndim > 3:
-        _check_channels_first(tensor, name)
+        _, first, *middle, last = tensor.shape
+        if all(size == first for size in middle) and last != first:
+            raise InputError(
+                expected=f"a channels-first map from layer {name!r} to pool",
+                found=f"shape {'x'.join(map(str, tensor.shape))}, which looks channels-last",
+                fix="pass pool=False",
+            )
         return tensor.flatten(2).mean(dim=2)
     if tensor.ndim < 3:
-        return _flat(tensor)
+        return _flatten(tensor)
     if mask is None:
         return tensor.mean(dim=1)
-    kept = mask.to(tensor.device)[:, :, None]
+    is_real = mask.to(tensor.device)[:, :, None]
     # Not a product: padding may be infinite or NaN.
-    return torch.where(kept, tensor, 0).sum(dim=1) / kept.sum(dim=1)
+    return torch.where(is_real, tensor, 0).sum(dim=1) / is_real.sum(dim=1)
 
 
-def _flat(tensor: Tensor) -> Float[Tensor, "b d"]:
-    return _unshared(tensor.flatten(1) if tensor.ndim > 1 else tensor[:, None], tensor)
+def _flatten(tensor: Tensor) -> Float[Tensor, "b d"]:
+    return _copy_if_shared(tensor.flatten(1) if tensor.ndim > 1 else tensor[:, None], tensor)
 
 
-def _unshared(rows: Tensor, tensor: Tensor) -> Tensor:
-    """Return rows that share no memory with the tensor from which they were read."""
-    shared = rows.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr()
-    return rows.clone(memory_format=torch.contiguous_format) if shared else rows
+def _copy_if_shared(rows: Tensor, tensor: Tensor) -> Tensor:
+    """Return rows that share no memory with the tensor from which they were read.
 
-
-def _check_channels_first(tensor: Tensor, name: str) -> None:
-    _, first, *middle, last = tensor.shape
-    if all(size == first for size in middle) and last != first:
-        shape = "x".join(map(str, tensor.shape))
-        expected = f"a channels-first map from layer {name!r} to pool"
-        raise InputError(
-            expected=expected,
-            found=f"shape {shape}, which looks channels-last",
-            fix="pass pool=False",
-        )
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(map(repr, names))
+    The next layer may write into the tensor, and a view of a slice would keep all of it alive.
+    """
+    if rows.untyped_storage().data_ptr() != tensor.untyped_storage().data_ptr():
+        return rows
+    return rows.clone(memory_format=torch.contiguous_format)

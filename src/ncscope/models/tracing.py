@@ -4,26 +4,35 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from inspect import signature
+from itertools import product
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from ncscope.errors import InputError
-from ncscope.models.forward import LABEL_ARGUMENTS, forward
-from ncscope.models.heads import Head, Look, Rows, first_look, head_of
-from ncscope.models.layers import match_layers, named_layer, residual_blocks
-from ncscope.models.masks import PassMasks, in_encoder
-from ncscope.models.measuring import kept_buffers, measuring
-from ncscope.models.outputs import first_tensor, possible_logits, tensors_in
-from ncscope.models.resizing import repeated_first_sample
+from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
+from ncscope.models.forward import (
+    LABEL_ARGUMENTS,
+    argument_names,
+    first_tensor,
+    forward,
+    possible_logits,
+    tensors_in,
+)
+from ncscope.models.heads import Head, Rows, find_head_after_pass, record_first_pass
+from ncscope.models.layers import find_layer, find_repeated_blocks, match_layers
+from ncscope.models.masks import PassMasks, check_mask, in_encoder
 from ncscope.models.sharding import rows_at
-from ncscope.models.taps import HEAD_INPUT, BatchAxis, Taps, call_name, check_mask
-from ncscope.models.wrappers import named_modules
+from ncscope.models.taps import HEAD_INPUT, BatchAxis, Taps, call_name
+from ncscope.models.wrappers import walk_modules
 
 # Tokens of each copy that show the order of the rows: 16 rows of two copies.
 _TOKENS = 8
+
+# A tensor; packed sequences; or a list of numbers or words, such as the lengths of sequences.
+Leaf: TypeAlias = Tensor | PackedSequence | list[Any] | tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -70,7 +79,7 @@ class Trace:
     def run(self, model: nn.Module, inputs: object, labels: Tensor) -> None:
         """Run the model on a batch, with the labels if it needs them."""
         if self.label_argument:
-            inputs = with_labels(model, inputs, labels, self.label_argument)
+            inputs = add_labels(model, inputs, labels, self.label_argument)
         forward(model, inputs)
 
 
@@ -98,7 +107,7 @@ def trace(
         model: A classifier, as for `find_head`.
         inputs: First batch, without the labels. If a tensor has several axes as long as the batch,
             the first axis is tried first; the logits show whether it is the batch axis.
-        layers: Names or patterns of layers; None for the repeated blocks, see `residual_blocks`.
+        layers: Names or patterns of layers; None for those that `find_repeated_blocks` returns.
         head: Name of the head, if known.
         labels: Labels of the batch, for a model whose forward pass needs them.
         pool: Choice of the user, see `Taps`.
@@ -123,74 +132,72 @@ def trace(
         >>> trace(Last(), torch.zeros(5, 5, 4), ["recurrent"]).axes["recurrent"]
         BatchAxis(tensor=0, axis=1)
     """
-    with measuring(model):
-        modules = dict(named_modules(model))
+    with evaluation_mode(model):
+        modules = dict(walk_modules(model))
         masks = PassMasks(model, modules)
-        with masks.recorded(), _recorded(modules.values()) as calls:
-            look, argument = _first_look(model, inputs, head, labels)
-        if argument:
-            inputs = with_labels(model, inputs, labels, argument)
-        found, shape = head_of(model, inputs, look, head)
-        del look  # with the logits of the whole batch
-        choice = _Choice(model, found, masks, pool, layers is not None)
+        argument = ""
+        with masks.record(), _record_shapes(modules.values()) as calls:
+            try:
+                record = record_first_pass(model, inputs, head)
+            except InputError:
+                raise
+            except Exception:  # the model may need the labels: run it again with them
+                arguments = inputs_by_name(model, inputs)
+                free = [name for name in argument_names(model) if name in LABEL_ARGUMENTS]
+                if arguments is not None:
+                    argument = next((name for name in free if name not in arguments), "")
+                if labels is None or not argument:
+                    raise
+                inputs = add_labels(model, inputs, labels, argument)
+                # The pass may have failed at its end, in the loss: its calls would count twice.
+                calls.clear()
+                masks.forget()
+                record = record_first_pass(model, inputs, head)
+        head_found, shape = find_head_after_pass(model, inputs, record, head)
+        del record  # with the logits of the whole batch
+        choice = _LayerChoice(model, head_found, masks, pool, layers is not None)
         if layers is None:
-            names = residual_blocks(model, {module: len(made) for module, made in calls.items()})
+            counts = {module: len(of_module) for module, of_module in calls.items()}
+            names = find_repeated_blocks(model, counts)
         else:
             names = match_layers(model, layers)
-        names = choice.without_encoder([name for name in names if name != found.name])
-        modules = {name: named_layer(model, name) for name in names}
-        by_head = found.rows != "token" or found.gives_logits
+        names = choice.drop_encoder_layers([name for name in names if name != head_found.name])
+        modules = {name: find_layer(model, name) for name in names}
+        # The outputs of a named head on tokens may be scaled or masked logits: only a run on copies
+        # shows which axis of its input is the batch.
+        by_head = head_found.rows != "token" or head_found.gives_logits
         axes: dict[str, BatchAxis] = {}
         if names or not by_head:
-            tapped = [*modules.values(), found.module]
-            other = _rerun(model, inputs, found, shape, tapped)
+            layers_and_head = [*modules.values(), head_found.module]
+            copies = _run_on_copies(model, inputs, head_found, shape, layers_and_head)
             for name, module in modules.items():
-                axes |= choice.axes(other, name, module, calls.get(module, []))
+                axes |= choice.find_axes(copies, name, module, calls.get(module, []))
             if not by_head:
-                one, few = (made[found.module][0].given for made in (calls, other.calls))
-                assert one is not None
+                many, few = (run[head_found.module][0].first_input for run in (calls, copies.calls))
+                assert many is not None
                 assert few is not None
-                axes[HEAD_INPUT] = other.axis(HEAD_INPUT, [one], [few])
-    axes = {HEAD_INPUT: BatchAxis(axis=found.axis)} | axes
-    kept = [name for name in names if name in axes]
-    said = (f"the model is given the labels as {argument!r}",) if argument else ()
+                axes[HEAD_INPUT] = copies.find_axis(HEAD_INPUT, [many], [few])
+    axes = {HEAD_INPUT: BatchAxis(axis=head_found.axis)} | axes
+    notes = (f"the model is given the labels as {argument!r}",) if argument else ()
     return Trace(
-        found,
-        tuple(kept),
+        head_found,
+        tuple(name for name in names if name in axes),
         axes,
         label_argument=argument,
-        notes=(*said, *found.notes, *choice.notes),
+        notes=(*notes, *head_found.notes, *choice.notes),
     )
 
 
-def _first_look(
-    model: nn.Module, inputs: object, head: str | None, labels: Tensor | None
-) -> tuple[Look, str]:
-    """Run the model without the labels, or else with them; return the argument that takes them."""
-    try:
-        return first_look(model, inputs, head), ""
-    except InputError:
-        raise
-    except Exception:
-        named = named_inputs(model, inputs)
-        free = [name for name in arguments_of(model) if name in LABEL_ARGUMENTS]
-        argument = next((name for name in free if named is not None and name not in named), "")
-        if labels is None or not argument:
-            raise
-        given = with_labels(model, inputs, labels, argument)
-        return first_look(model, given, head), argument
-
-
-def named_inputs(model: nn.Module, inputs: object) -> dict[str, Any] | None:
+def inputs_by_name(model: nn.Module, inputs: object) -> dict[str, Any] | None:
     """Return inputs as arguments by name; None if the model has too few names."""
     if isinstance(inputs, Mapping):
         return dict(inputs)
-    given = list(inputs) if isinstance(inputs, tuple | list) else [inputs]
-    names = arguments_of(model)
-    return None if len(names) < len(given) else dict(zip(names, given, strict=False))
+    values = list(inputs) if isinstance(inputs, tuple | list) else [inputs]
+    names = argument_names(model)
+    return None if len(names) < len(values) else dict(zip(names, values, strict=False))
 
 
-def with_labels(
+def add_labels(
     model: nn.Module, inputs: object, labels: Tensor | None, argument: str
 ) -> dict[str, Any]:
     """Return inputs by name, with the labels on the device of the first input.
@@ -201,22 +208,14 @@ def with_labels(
         labels: Labels of the batch.
         argument: Name of the argument for the labels.
     """
-    named = named_inputs(model, inputs)
-    assert named is not None
+    arguments = inputs_by_name(model, inputs)
+    assert arguments is not None
     assert labels is not None
     first = first_tensor(inputs)
-    return {**named, argument: labels if first is None else labels.to(first.device)}
+    return {**arguments, argument: labels if first is None else labels.to(first.device)}
 
 
-def arguments_of(model: nn.Module) -> list[str]:
-    """Return the names of the arguments of a model's forward pass; none if they are unknown."""
-    try:
-        return list(signature(model.forward).parameters)
-    except (TypeError, ValueError):
-        return []
-
-
-class _Choice:
+class _LayerChoice:
     """Choice of layers that can be measured, and sentences on it.
 
     Args:
@@ -224,32 +223,32 @@ class _Choice:
         head: Its head.
         masks: Masks of the pass of the first batch.
         pool: Choice of the user, see `Taps`.
-        named: True if the user named the layers: a layer that cannot be measured is then refused.
+        by_name: True if the user named the layers: a layer that cannot be measured is then refused.
     """
 
     def __init__(
-        self, model: nn.Module, head: Head, masks: PassMasks, pool: bool | None, named: bool
+        self, model: nn.Module, head: Head, masks: PassMasks, pool: bool | None, by_name: bool
     ) -> None:
         self._model, self._head, self._masks, self._pool = model, head, masks, pool
-        self._named = named
+        self._by_name = by_name
         self._left_out: dict[str, list[str]] = defaultdict(list)
         self._notes: list[str] = []
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences on layers that were left out, and on outputs that were chosen."""
-        left = [f"layers left out: {', '.join(n)}; {why}" for why, n in self._left_out.items()]
-        return (*left, *self._notes)
+        left_out = [f"layers left out: {', '.join(n)}; {why}" for why, n in self._left_out.items()]
+        return (*left_out, *self._notes)
 
-    def without_encoder(self, names: Sequence[str]) -> list[str]:
-        """Return the names without layers whose tokens are not those of the logits."""
+    def drop_encoder_layers(self, names: Sequence[str]) -> list[str]:
+        """Return the names without layers of an encoder beside the decoder that has the head."""
         if self._head.rows == "sample":
             return list(names)
-        kept = []
+        of_logits = []
         for name in names:
             if not in_encoder(self._model, name, self._head.name):
-                kept.append(name)
-            elif self._named:
+                of_logits.append(name)
+            elif self._by_name:
                 raise InputError(
                     expected=f"layer {name!r} to return one row a token of the logits",
                     found="a layer of the encoder, whose tokens are those of the source",
@@ -258,32 +257,32 @@ class _Choice:
                 )
             else:
                 self._left_out["the encoder's tokens are not those of the logits"].append(name)
-        return kept
+        return of_logits
 
-    def axes(
-        self, other: "_Rerun", layer: str, module: nn.Module, calls: list["_Call"]
+    def find_axes(
+        self, copies: "_RunOnCopies", layer: str, module: nn.Module, calls: list["_CallFacts"]
     ) -> dict[str, BatchAxis]:
         """Return the batch axis of each call of a layer; nothing for a layer that is left out."""
         try:
-            axes = other.axes(layer, module, calls)
+            axes = copies.find_axes(layer, module, calls)
             if self._head.rows == "sample":
                 for (name, at), call in zip(axes.items(), calls, strict=True):
-                    shape = list(call.returned[at.tensor].shape)
+                    shape = list(call.outputs[at.tensor].shape)
                     check_mask(
                         self._masks,
                         name,
                         torch.Size([shape.pop(at.axis), *shape]),
                         self._pool,
-                        strict=not self._named,
+                        strict=not self._by_name,
                     )
         except InputError as error:
-            if self._named:
+            if self._by_name:
                 raise
-            wanted = error.expected.replace(f"layer {layer!r}", "each")
-            self._left_out[f"expected {wanted}, found {error.found}"].append(layer)
+            expected = error.expected.replace(f"layer {layer!r}", "each")
+            self._left_out[f"expected {expected}, found {error.found}"].append(layer)
             return {}
         for name, at in axes.items():
-            if len(also := other.qualified.get(name, [])) > 1:
+            if len(also := copies.qualified.get(name, [])) > 1:
                 rest = " or ".join(str(index) for index in also if index != at.tensor)
                 self._notes.append(
                     f"layer {name!r} returns several tensors with a row a sample: number "
@@ -292,7 +291,7 @@ class _Choice:
         return axes
 
 
-class _Seen(NamedTuple):
+class _TensorFacts(NamedTuple):
     """Shape of a tensor of a call, the order of its rows, and whether it may be features."""
 
     shape: torch.Size
@@ -300,20 +299,20 @@ class _Seen(NamedTuple):
     floating: bool = True
 
 
-class _Call(NamedTuple):
+class _CallFacts(NamedTuple):
     """Record of one call of a module: the first input tensor, and all output tensors."""
 
-    given: _Seen | None
-    returned: list[_Seen]
+    first_input: _TensorFacts | None
+    outputs: list[_TensorFacts]
 
 
-_Calls: TypeAlias = Mapping[nn.Module, list[_Call]]
+_CallsByModule: TypeAlias = dict[nn.Module, list[_CallFacts]]
 
 
 @contextmanager
-def _recorded(
+def _record_shapes(
     modules: Iterable[nn.Module], copies: torch.Size | None = None, batch: int = 0
-) -> Iterator[_Calls]:
+) -> Iterator[_CallsByModule]:
     """Record the calls of modules inside the context; no tensor is kept.
 
     Args:
@@ -321,20 +320,21 @@ def _recorded(
         copies: Shape of the logits of tokens if the pass is one of copies of the first sample.
         batch: Batch axis of these logits.
     """
-    calls: dict[nn.Module, list[_Call]] = defaultdict(list)
+    calls: _CallsByModule = defaultdict(list)
 
-    def seen(tensor: Tensor) -> _Seen:
-        shape, floating = _shape(tensor), tensor.is_floating_point() or tensor.is_quantized
+    def facts(tensor: Tensor) -> _TensorFacts:
+        shape = torch.Size() if tensor.is_nested else tensor.shape  # a nested tensor has no shape
+        floating = tensor.is_floating_point() or tensor.is_quantized
         if copies is None or not floating or shape[:1] != (copies[:-1].numel(),):
-            return _Seen(shape, floating=floating)
-        return _Seen(shape, _is_in_order(tensor, copies, batch))
+            return _TensorFacts(shape, floating=floating)
+        return _TensorFacts(shape, _is_in_order(tensor, copies, batch))
 
     def record(
         module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
     ) -> None:
-        given = first_tensor((args, kwargs))
-        returned = [seen(tensor) for tensor in tensors_in(output)]
-        calls[module].append(_Call(None if given is None else seen(given), returned))
+        first = first_tensor((args, kwargs))
+        outputs = [facts(tensor) for tensor in tensors_in(output)]
+        calls[module].append(_CallFacts(None if first is None else facts(first), outputs))
 
     with ExitStack() as hooks:
         for module in dict.fromkeys(modules):
@@ -343,7 +343,7 @@ def _recorded(
 
 
 @dataclass(frozen=True)
-class _Rerun:
+class _RunOnCopies:
     """A run of the model on copies of the first sample.
 
     Attributes:
@@ -355,14 +355,16 @@ class _Rerun:
         qualified: Indices of the tensors of each call that have a row a sample, once asked for.
     """
 
-    calls: _Calls
+    calls: _CallsByModule
     whole: torch.Size
     copies: torch.Size
     batch: int
     rows: Rows
     qualified: dict[str, list[int]] = field(default_factory=dict)
 
-    def axes(self, layer: str, module: nn.Module, calls: list[_Call]) -> dict[str, BatchAxis]:
+    def find_axes(
+        self, layer: str, module: nn.Module, calls: list[_CallFacts]
+    ) -> dict[str, BatchAxis]:
         """Return the batch axis of each call of a layer in the run on the whole batch."""
         again = self.calls.get(module, [])
         if len(calls) != len(again):
@@ -375,12 +377,12 @@ class _Rerun:
         axes = {}
         for number, (one, other) in enumerate(zip(calls, again, strict=True), start=1):
             name = call_name(layer, number)
-            axes[name] = self.axis(name, one.returned, other.returned)
+            axes[name] = self.find_axis(name, one.outputs, other.outputs)
         return axes
 
-    def axis(self, name: str, many: list[_Seen], few: list[_Seen]) -> BatchAxis:
+    def find_axis(self, name: str, many: list[_TensorFacts], few: list[_TensorFacts]) -> BatchAxis:
         """Find the first floating-point tensor of which one axis changes like the batch size."""
-        found = []
+        axes_of_samples = []
         for index, (one, other) in enumerate(zip(many, few, strict=False)):
             if not (one.floating and other.floating):
                 continue
@@ -390,17 +392,19 @@ class _Rerun:
             if alike and len(axes) == 1 and (self.batch == 0 or axes[0] < 2):
                 # If the logits are T x B x K, their first axis is that of the tokens, which is the
                 # other one of the tensor's first two axes.
-                found.append(BatchAxis(index, abs(axes[0] - self.batch)))
+                axes_of_samples.append(BatchAxis(index, abs(axes[0] - self.batch)))
+            # Samples and tokens in one axis, in the order of the logits.
             elif other.in_order and one.shape[:1] == (self.whole[:-1].numel(),):
-                found.append(BatchAxis(index))
-        if found:
-            self.qualified[name] = [at.tensor for at in found]
-            return found[0]
+                axes_of_samples.append(BatchAxis(index))
+        if axes_of_samples:
+            self.qualified[name] = [at.tensor for at in axes_of_samples]
+            return axes_of_samples[0]
         counts = self._counts
         unit = "token" if self.rows == "token" else "sample"
         shapes = [
             " and ".join(
-                f"{tuple(seen.shape)}{'' if seen.floating else ' of integers'}" for seen in tensors
+                f"{tuple(facts.shape)}{'' if facts.floating else ' of integers'}"
+                for facts in tensors
             )
             or "no tensor"
             for tensors in (many, few)
@@ -417,11 +421,6 @@ class _Rerun:
         return self.whole[self.batch], self.copies[self.batch]
 
 
-def _shape(tensor: Tensor) -> torch.Size:
-    """Return a tensor's shape; the empty shape for a nested tensor, which has none."""
-    return torch.Size() if tensor.is_nested else tensor.shape
-
-
 def _is_in_order(tensor: Tensor, copies: torch.Size, batch: int) -> bool:
     """Return whether the rows of a tensor, one for each token, are in the order of the logits.
 
@@ -433,43 +432,25 @@ def _is_in_order(tensor: Tensor, copies: torch.Size, batch: int) -> bool:
         copies: Shape of the logits.
         batch: Batch axis of the logits.
     """
+
+    def difference(index: Tensor) -> float:
+        """Return the greatest difference of the same tokens of several copies, of an index each."""
+        tokens = index.shape[1]
+        index = index[:, torch.linspace(0, tokens - 1, min(tokens, _TOKENS)).long()]
+        rows = rows_at(tensor, (index.flatten(),)).flatten(1).double().unflatten(0, index.shape)
+        return float((rows - rows[:1]).abs().max())
+
     places = torch.arange(copies[:-1].numel())
-    ordered = places.unflatten(0, copies[:2])
-    turned = places.unflatten(0, copies[:2][::-1])
-    one, other = (
-        _difference_of_copies(tensor, index.movedim(axis, 0))
-        for index, axis in ((ordered, batch), (turned, 1 - batch))
-    )
-    return one < other
+    ordered = places.unflatten(0, copies[:2]).movedim(batch, 0)
+    turned = places.unflatten(0, copies[:2][::-1]).movedim(1 - batch, 0)
+    # Compared and not tested for zero: the copies of a sample differ by rounding, as the products
+    # of a batch are computed in blocks.
+    return difference(ordered) < difference(turned)
 
 
-def _difference_of_copies(tensor: Tensor, index: Tensor) -> float:
-    """Return the greatest difference of the same tokens of several copies.
-
-    Args:
-        tensor: Tensor with a row for each index.
-        index: Index of each token of each copy, copies x tokens.
-    """
-    tokens = index.shape[1]
-    index = index[:, torch.linspace(0, tokens - 1, min(tokens, _TOKENS)).long()]
-    rows = rows_at(tensor, (index.flatten(),)).flatten(1).double().unflatten(0, index.shape)
-    return float((rows - rows[:1]).abs().max())
-
-
-def _shape_in(head: Head, returned: Mapping[str, Tensor], calls: _Calls) -> torch.Size | None:
-    """Return the shape of the logits in a run; that of the head's outputs if they are others."""
-    if head.gives_logits:
-        return returned[head.output].shape if head.output in returned else None
-    tokens = [output.shape for output in returned.values() if output.ndim == 3]
-    made = calls[head.module][0].returned[0].shape if calls[head.module] else torch.Size()
-    if head.rows == "token" and len(made) == 2:
-        return next((shape for shape in tokens if shape[:2].numel() == made[0]), None)
-    return made if head.rows == "token" else torch.Size([*made[:1], made[1:].numel()])
-
-
-def _rerun(
+def _run_on_copies(
     model: nn.Module, inputs: object, head: Head, logits: torch.Size, modules: Iterable[nn.Module]
-) -> _Rerun:
+) -> _RunOnCopies:
     """Run the model on copies of the first sample.
 
     Each guess of the inputs' batch axes is tried; the first that gives logits for each copy counts.
@@ -477,22 +458,107 @@ def _rerun(
     failure: Exception | None = None
     for batch in range(len(logits) - 1):
         count = logits[batch]
-        times = 3 if count == 2 else 2  # not 1: a squeeze could remove the axis
-        wanted = torch.Size([*logits[:batch], times, *logits[batch + 1 :]])
-        for copies in repeated_first_sample(inputs, count, times):
+        # Another number than that of the batch, and not 1: a squeeze could remove the axis.
+        times = 3 if count == 2 else 2
+        expected = torch.Size([*logits[:batch], times, *logits[batch + 1 :]])
+        for copies in repeat_first_sample(inputs, count, times):
             try:
-                tokens = wanted if head.rows == "token" else None
-                with kept_buffers(model), _recorded(modules, tokens, batch) as calls:
+                tokens = expected if head.rows == "token" else None
+                with restore_buffers(model), _record_shapes(modules, tokens, batch) as calls:
                     returned = possible_logits(forward(model, copies))
-                shape = _shape_in(head, returned, calls)
-            except Exception as error:
+                if head.gives_logits:
+                    output = returned.get(head.logits_place)
+                    shape = None if output is None else output.shape
+                else:  # the logits are not known: the shape of the head's outputs
+                    of_head = calls[head.module]
+                    shape = of_head[0].outputs[0].shape if of_head else torch.Size()
+                    if head.rows != "token":
+                        shape = torch.Size([*shape[:1], shape[1:].numel()])
+                    elif len(shape) == 2:  # samples and tokens in one axis
+                        of_tokens = (each.shape for each in returned.values() if each.ndim == 3)
+                        rows = shape[0]
+                        shape = next((s for s in of_tokens if s[:2].numel() == rows), None)
+            except Exception as error:  # an axis that is no batch axis may fail in any way
                 failure = failure or error
                 continue
-            if shape == wanted:
-                return _Rerun(calls, logits, shape, batch, head.rows)
+            if shape == expected:
+                return _RunOnCopies(calls, logits, shape, batch, head.rows)
     raise InputError(
         expected="a model that also runs on copies of the first sample, to find the batch axis of "
         "its layers",
         found="no logits for each copy" if failure is None else str(failure).strip().split("\n")[0],
         fix="pass layers=[] to measure the head's input alone",
     ) from failure
+
+
+def repeat_first_sample(inputs: object, count: int, times: int) -> Iterator[object]:
+    """Yield the inputs with copies of the first sample, for every possible choice of batch axes.
+
+    The batch axis of a tensor is its first or second axis, if that axis is as long as the batch.
+    Tensors of one shape have the same batch axis. A tensor without such an axis is not changed. If
+    only the second axis is as long as the batch, the tensor is also yielded unchanged. The choice
+    of first axes comes first.
+
+    Args:
+        inputs: Batch without the labels, nested in lists, tuples and mappings.
+        count: Number of samples in the batch.
+        times: Number of copies of the first sample that replace the samples.
+
+    Example:
+        >>> x = torch.arange(9).reshape(3, 3)
+        >>> [cut["x"].tolist() for cut in repeat_first_sample({"x": x, "scale": 2}, 3, times=2)]
+        [[[0, 1, 2], [0, 1, 2]], [[0, 0], [3, 3], [6, 6]]]
+    """
+
+    def possible_axes(shape: tuple[int, ...]) -> list[int | None]:
+        axes: list[int | None] = [axis for axis in (0, 1) if shape[axis : axis + 1] == (count,)]
+        # The second axis may be as long as the batch by chance, as of a table of positions.
+        return axes if axes[:1] == [0] else [*axes, None]
+
+    shapes = list(dict.fromkeys(_leaf_shape(leaf) for leaf in _leaves(inputs)))
+    for axes in product(*map(possible_axes, shapes)):
+        if any(axis is not None for axis in axes):
+            yield _repeat_leaves(inputs, dict(zip(shapes, axes, strict=True)), times)
+
+
+def _repeat_leaves(value: Any, axes: Mapping[tuple[int, ...], int | None], times: int) -> Any:
+    if _is_leaf(value):
+        axis = axes[_leaf_shape(value)]
+        if axis is None:
+            return value
+        if isinstance(value, Tensor):
+            return torch.cat([value.narrow(axis, 0, 1)] * times, dim=axis)
+        if isinstance(value, PackedSequence):
+            padded, lengths = pad_packed_sequence(value, batch_first=True)
+            first = padded[:1].expand(times, *padded.shape[1:])
+            return pack_padded_sequence(first, lengths[:1].expand(times), batch_first=True)
+        return value[:1] * times
+    if isinstance(value, Mapping):
+        return {name: _repeat_leaves(item, axes, times) for name, item in value.items()}
+    if isinstance(value, tuple | list):
+        items = [_repeat_leaves(item, axes, times) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return value
+
+
+def _leaves(value: Any) -> Iterator[Leaf]:
+    if _is_leaf(value):
+        yield value
+    elif isinstance(value, Mapping | tuple | list):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _leaves(item)
+
+
+def _is_leaf(value: Any) -> bool:
+    if isinstance(value, Tensor):
+        return not value.is_nested
+    if isinstance(value, PackedSequence):
+        return True
+    scalars = isinstance(value, tuple | list) and len(value) > 0
+    return scalars and all(isinstance(item, int | float | str) for item in value)
+
+
+def _leaf_shape(leaf: Leaf) -> tuple[int, ...]:
+    if isinstance(leaf, PackedSequence):
+        return (int(leaf.batch_sizes[0]),)
+    return tuple(leaf.shape) if isinstance(leaf, Tensor) else (len(leaf),)

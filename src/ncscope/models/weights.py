@@ -14,7 +14,7 @@ Weights = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
-class SavedWeights:
+class FileWeights:
     """Weights that were found in a file.
 
     Attributes:
@@ -31,19 +31,19 @@ class SavedWeights:
 
 
 @dataclass(frozen=True)
-class FittedWeights:
+class ModelWeights:
     """Weights by their names in the model.
 
     Attributes:
         tensors: Weights by name.
         prefix: Text that began every name in the file, such as ``module.``.
-        wrapped: True if names of wrappers inside of the names were removed.
+        had_wrappers: True if names of wrappers inside of the names were removed.
         unused: Names in the file without the prefix, which are no weights of the model.
     """
 
     tensors: Weights
     prefix: str = ""
-    wrapped: bool = False
+    had_wrappers: bool = False
     unused: tuple[str, ...] = ()
 
 
@@ -67,7 +67,7 @@ _DEEPEST = 10
 _MOST_NAMED = 8
 
 
-def find_weights(content: Mapping[str, Any], file: str = "the file", key: str = "") -> SavedWeights:
+def find_weights(content: Mapping[str, Any], file: str = "the file", key: str = "") -> FileWeights:
     """Find the weights of a model in a saved mapping.
 
     A mapping of tensors is a model's weights. In a checkpoint the weights are the entry that holds
@@ -94,21 +94,39 @@ def find_weights(content: Mapping[str, Any], file: str = "the file", key: str = 
     """
     path = [key] if key else []
     if key:
-        content = _entry_at(content, key, file)
+        content = _find_entry(content, key, file)
     for _ in range(_DEEPEST):
-        content = {name: v for name, v in content.items() if not _is_extra_state(name)}
+        # Torch names so what a module's `get_extra_state` returned, which may be anything.
+        content = {
+            name: value
+            for name, value in content.items()
+            if not (isinstance(name, str) and name.endswith("_extra_state"))
+        }
         entries = _entries_with_tensors(content)
-        if not entries or any(map(_is_weight, content, content.values())):
+        # Checkpoints hold tensors of their own, but under names without a dot.
+        holds_weights = any(
+            isinstance(name, str) and "." in name and isinstance(value, Tensor)
+            for name, value in content.items()
+        )
+        if not entries or holds_weights:
             _check_names(content, file)
-            return SavedWeights(dict(content), file, ".".join(path))
-        name = _only_choice(entries, file, path)
+            return FileWeights(dict(content), file, ".".join(path))
+        plain = [name for name in entries if not _AVERAGE.search(name)]
+        choice = [name for name in plain if name in _USUAL] or plain or list(entries)
+        if len(choice) > 1:
+            raise InputError(
+                expected=f"weights of one model in {file}",
+                found=f"weights under {_quote_names('.'.join([*path, name]) for name in choice)}",
+                fix="choose one with --weights-key",
+            )
+        (name,) = choice
         path.append(name)
         content = content[name]
     found, fix = f"more than {_DEEPEST} nested mappings", "save model.state_dict()"
     raise InputError(expected=f"weights by name in {file}", found=found, fix=fix)
 
 
-def _entry_at(content: Mapping[str, Any], key: str, file: str) -> Mapping[str, Any]:
+def _find_entry(content: Mapping[str, Any], key: str, file: str) -> Mapping[str, Any]:
     """Return the entry at a dotted path; names of entries may contain dots themselves."""
     whole, rest = content, key
     while rest:
@@ -116,27 +134,17 @@ def _entry_at(content: Mapping[str, Any], key: str, file: str) -> Mapping[str, A
         starts = [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
         name = next((start for start in starts if isinstance(content.get(start), Mapping)), None)
         if name is None:
-            named = {n: v for n, v in content.items() if isinstance(n, str)}
-            within = {n: v for n, v in named.items() if n.startswith(f"{rest}.")}
-            if not within:
+            entries = {n: v for n, v in content.items() if isinstance(n, str)}
+            beginning = {n: v for n, v in entries.items() if n.startswith(f"{rest}.")}
+            if not beginning:
                 raise InputError(
                     expected=f"weights under {key!r} in {file}",
-                    found=f"weights under {_listed(_entries_with_tensors(whole))}",
+                    found=f"weights under {_quote_names(_entries_with_tensors(whole))}",
                     fix="pass one of these keys, or leave the key out",
                 )
-            return within
+            return beginning
         content, rest = content[name], rest[len(name) + 1 :]
     return content
-
-
-def _is_extra_state(name: Any) -> bool:
-    """Return whether torch gave this name to what a module's ``get_extra_state`` returned."""
-    return isinstance(name, str) and name.endswith("_extra_state")
-
-
-def _is_weight(name: Any, value: Any) -> bool:
-    """Return whether this is a weight inside of a model: checkpoints hold tensors without a dot."""
-    return isinstance(name, str) and "." in name and isinstance(value, Tensor)
 
 
 def _entries_with_tensors(content: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -152,33 +160,15 @@ def _holds_tensors(content: Mapping[str, Any]) -> bool:
     """Return whether a mapping holds a tensor at any depth; mappings may contain themselves."""
     if "param_groups" in content:  # the state of an optimiser
         return False
-    seen, left = {id(content)}, [content]
-    while left:
-        for value in left.pop().values():
+    visited, to_visit = {id(content)}, [content]
+    while to_visit:
+        for value in to_visit.pop().values():
             if isinstance(value, Tensor):
                 return True
-            if isinstance(value, Mapping) and id(value) not in seen:
-                seen.add(id(value))
-                left.append(value)
+            if isinstance(value, Mapping) and id(value) not in visited:
+                visited.add(id(value))
+                to_visit.append(value)
     return False
-
-
-def _only_choice(entries: Collection[str], file: str, path: list[str]) -> str:
-    """Return the entry that holds the weights.
-
-    Raises:
-        InputError: If there are several.
-    """
-    plain = [name for name in entries if not _AVERAGE.search(name)]
-    usual = [name for name in plain if name in _USUAL]
-    choice = usual or plain or list(entries)
-    if len(choice) > 1:
-        raise InputError(
-            expected=f"weights of one model in {file}",
-            found=f"weights under {_listed('.'.join([*path, name]) for name in choice)}",
-            fix="choose one with --weights-key",
-        )
-    return choice[0]
 
 
 def _check_names(content: Mapping[Any, Any], file: str) -> None:
@@ -196,7 +186,7 @@ _WRAPPERS = re.compile(r"(?<=\.)(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrap
 """Names that torch.compile, sharding and checkpointing give to what they wrap, inside of names."""
 
 
-def fit_names(weights: Weights, names: Collection[str]) -> FittedWeights:
+def match_names(weights: Weights, names: Collection[str]) -> ModelWeights:
     """Rename weights to their names in the model, by removing one prefix from all of them.
 
     The prefix is the one under which most names of the model occur: ``module.`` of
@@ -212,24 +202,24 @@ def fit_names(weights: Weights, names: Collection[str]) -> FittedWeights:
 
     Example:
         >>> import torch
-        >>> fitted = fit_names({"module.fc.bias": torch.ones(2)}, ["fc.bias"])
+        >>> fitted = match_names({"module.fc.bias": torch.ones(2)}, ["fc.bias"])
         >>> fitted.prefix, list(fitted.tensors)
         ('module.', ['fc.bias'])
     """
     inner = {_WRAPPERS.sub("", name): value for name, value in weights.items()}
     wrapped = len(inner) == len(weights) and inner.keys() != weights.keys()
     weights = inner if wrapped else weights
-    prefix = _common_prefix(weights, names)
+    prefix = _find_prefix(weights, names)
     tensors = {
         name.removeprefix(prefix): value
         for name, value in weights.items()
         if name.startswith(prefix)
     }
     unused = tuple(name for name in weights if not name.startswith(prefix))
-    return FittedWeights(tensors, prefix, wrapped, unused)
+    return ModelWeights(tensors, prefix, wrapped, unused)
 
 
-def _common_prefix(found: Iterable[str], names: Collection[str]) -> str:
+def _find_prefix(found: Iterable[str], names: Collection[str]) -> str:
     """Return the prefix under which most names of a model occur; empty if none occurs."""
     expected = set(names)
     most_dots = max((name.count(".") for name in expected), default=0)
@@ -250,13 +240,13 @@ def _common_prefix(found: Iterable[str], names: Collection[str]) -> str:
     if len(best) > 1:
         raise InputError(
             expected="weights of one model",
-            found=f"weights under {_listed(prefix.rstrip('.') for prefix in best)}",
+            found=f"weights under {_quote_names(prefix.rstrip('.') for prefix in best)}",
             fix="choose one with --weights-key",
         )
     return best[0]
 
 
-def weights_notes(saved: SavedWeights, fitted: FittedWeights) -> tuple[str, ...]:
+def weights_notes(saved: FileWeights, fitted: ModelWeights) -> tuple[str, ...]:
     """Return sentences on what was done to the weights of a file, for the reader of a measurement.
 
     Args:
@@ -269,14 +259,14 @@ def weights_notes(saved: SavedWeights, fitted: FittedWeights) -> tuple[str, ...]
         notes.append(f"weights: {saved.file} holds a running average (EMA){under}")
     if fitted.prefix:
         notes.append(f"weights: prefix {fitted.prefix!r} removed")
-    if fitted.wrapped:
+    if fitted.had_wrappers:
         notes.append("weights: names of wrappers, such as '_orig_mod.', removed within names")
     if fitted.unused:
-        notes.append(f"weights: without this prefix, and not used: {_listed(fitted.unused)}")
+        notes.append(f"weights: without this prefix, and not used: {_quote_names(fitted.unused)}")
     return tuple(notes)
 
 
-def _listed(names: Iterable[str]) -> str:
+def _quote_names(names: Iterable[str]) -> str:
     """Return names as text; long names and long lists are cut."""
     all_names = [repr(name)[:80] for name in names]
     more = len(all_names) - _MOST_NAMED

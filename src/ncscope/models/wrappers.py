@@ -1,4 +1,4 @@
-"""Modules and parameters inside of wrappers: compilation, several devices, checkpointing."""
+"""Modules and parameters inside of wrappers: torch.compile, DDP, FSDP, checkpointing."""
 
 import sys
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ ORIGINAL = "_orig_mod"
 _SHARDED = ("_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 
 
-def unwrapped(model: nn.Module) -> nn.Module:
+def unwrap(model: nn.Module) -> nn.Module:
     """Return the model inside ``torch.compile``, ``DataParallel`` or ``DistributedDataParallel``.
 
     Args:
@@ -25,44 +25,47 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
     Example:
         >>> plain = nn.Linear(3, 2)
-        >>> unwrapped(nn.DataParallel(plain)) is plain
+        >>> unwrap(nn.DataParallel(plain)) is plain
         True
     """
-    while (inside := _inside_copying(model)) is not None:
+    while (inside := _module_inside(model)) is not None:
         model = inside
     return model
 
 
-def inner(module: nn.Module) -> nn.Module:
-    """Return the module inside of wrappers of any kind.
+def unwrap_fully(module: nn.Module) -> nn.Module:
+    """Return the module inside of wrappers of any kind, to attach hooks to it.
 
-    Hooks of the inner module run while a wrapper of FSDP has the whole parameters together. The
-    wrapper must be called nevertheless.
+    Its hooks run while a wrapper of FSDP has the whole parameters together. The wrapper must be
+    called nevertheless; see `unwrap` for a module to call.
 
     Example:
         >>> plain = nn.Linear(3, 2)
-        >>> inner(plain) is plain
+        >>> unwrap_fully(plain) is plain
         True
     """
     while True:
-        inside = _inside_copying(module)
-        name = next((name for name in _SHARDED if name in module._modules), None)
-        if inside is None and name is not None:
-            inside = module._modules[name]
+        inside = _module_inside(module)
+        if inside is None:
+            inside = next((module._modules[n] for n in _SHARDED if n in module._modules), None)
         if inside is None:
             return module
         module = inside
 
 
-def _inside_copying(module: nn.Module) -> nn.Module | None:
-    """Return the module inside a wrapper that may be left out: one that does not shard it."""
+def _module_inside(module: nn.Module) -> nn.Module | None:
+    """Return the module inside a wrapper that may be skipped: a wrapper that shards nothing.
+
+    FSDP1 puts the parameters together when its wrapper is called. A call of the module inside would
+    run on empty weights, so that `unwrap` must stop at such a wrapper.
+    """
     if isinstance(module, nn.DataParallel | nn.parallel.DistributedDataParallel | AveragedModel):
         return module._modules["module"]
     # The modules of a scripted model are no dictionary with `get`.
     return module._modules[ORIGINAL] if ORIGINAL in module._modules else None  # noqa: SIM401
 
 
-def named_modules(
+def walk_modules(
     model: nn.Module, remove_duplicate: bool = True
 ) -> Iterator[tuple[str, nn.Module]]:
     """Yield the modules of a model under the names that they have without wrappers.
@@ -74,30 +77,30 @@ def named_modules(
 
     Example:
         >>> model = nn.Sequential(nn.DataParallel(nn.Sequential(nn.Linear(3, 2))))
-        >>> [name for name, _ in named_modules(model)]
+        >>> [name for name, _ in walk_modules(model)]
         ['', '0', '0.0']
     """
-    yield from _named(model, "", set() if remove_duplicate else None)
+    visited: set[nn.Module] = set()
+
+    def walk(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
+        module = unwrap_fully(module)
+        if remove_duplicate:
+            if module in visited:
+                return
+            visited.add(module)
+        yield name, module
+        # Keras keeps the layers of a model in a list, where torch does not see them.
+        is_keras = hasattr(module, "_layers") and hasattr(module, "layers")
+        layers: Any = module.layers if is_keras else ()
+        children = [(str(layer.name), layer) for layer in layers if isinstance(layer, nn.Module)]
+        for child_name, child in (*children, *module._modules.items()):
+            if child is not None:
+                yield from walk(child, f"{name}.{child_name}" if name else child_name)
+
+    yield from walk(model, "")
 
 
-def _named(
-    module: nn.Module, name: str, seen: set[nn.Module] | None
-) -> Iterator[tuple[str, nn.Module]]:
-    module = inner(module)
-    if seen is not None:
-        if module in seen:
-            return
-        seen.add(module)
-    yield name, module
-    # Keras keeps the layers of a model in a list, where torch does not see them.
-    listed: Any = module.layers if hasattr(module, "_layers") and hasattr(module, "layers") else ()
-    children = [(str(layer.name), layer) for layer in listed if isinstance(layer, nn.Module)]
-    for child_name, child in (*children, *module._modules.items()):
-        if child is not None:
-            yield from _named(child, f"{name}.{child_name}" if name else child_name, seen)
-
-
-def own_parameters(model: nn.Module) -> dict[nn.Module, dict[object, torch.Size]]:
+def parameter_shapes(model: nn.Module) -> dict[nn.Module, dict[object, torch.Size]]:
     """Return the whole shape of the parameters that each module itself has.
 
     FSDP replaces parameters by one flat parameter, or by shards of it, and keeps their shapes.
@@ -110,23 +113,25 @@ def own_parameters(model: nn.Module) -> dict[nn.Module, dict[object, torch.Size]
 
     Example:
         >>> layer = nn.Linear(3, 2)
-        >>> list(own_parameters(layer)[layer].values())
+        >>> list(parameter_shapes(layer)[layer].values())
         [torch.Size([2, 3]), torch.Size([2])]
     """
-    flattened = {
+    of_flat = {
         (info.module, info.param_name): ((id(flat), index), shape)
         for flat in _flat_parameters(model)
         for index, (info, shape) in enumerate(zip(flat._param_infos, flat._shapes, strict=True))
     }
-    own: dict[nn.Module, dict[object, torch.Size]] = {module: {} for module in model.modules()}
-    for (module, _), (key, shape) in flattened.items():
-        own.setdefault(module, {})[key] = shape
+    shapes: dict[nn.Module, dict[object, torch.Size]] = {module: {} for module in model.modules()}
+    for (module, _), (key, shape) in of_flat.items():
+        shapes.setdefault(module, {})[key] = shape
     for module in model.modules():
         for name, parameter in module._parameters.items():
-            flat = (module, name) in flattened or hasattr(parameter, "_param_infos")
+            # FSDP with `use_orig_params` shows shards under the names of the parameters: they
+            # would count a second time, with the shape of a shard.
+            flat = (module, name) in of_flat or hasattr(parameter, "_param_infos")
             if parameter is not None and not flat:
-                own[module][id(parameter)] = parameter.shape
-    return own
+                shapes[module][id(parameter)] = parameter.shape
+    return shapes
 
 
 def _flat_parameters(model: nn.Module) -> list[Any]:
@@ -186,7 +191,7 @@ def check_callable(model: nn.Module) -> None:
     Raises:
         InputError: If the wrapper of FSDP that would do it is outside of the model.
     """
-    known = {
+    in_units = {
         (info.module, info.param_name)
         for flat in _flat_parameters(model)
         for info in flat._param_infos
@@ -195,7 +200,7 @@ def check_callable(model: nn.Module) -> None:
     for module in model.modules():
         for name, parameter in module._parameters.items():
             sharded = getattr(parameter, "_fsdp_flattened", False)
-            if sharded and (module, name) not in known and id(parameter) not in flats:
+            if sharded and (module, name) not in in_units and id(parameter) not in flats:
                 raise InputError(
                     expected="a model that puts its own parameters together",
                     found=f"{name!r} sharded by an FSDP wrapper around the model",
@@ -204,7 +209,7 @@ def check_callable(model: nn.Module) -> None:
 
 
 @contextmanager
-def assembled(model: nn.Module, module: nn.Module) -> Iterator[None]:
+def assemble_parameters(model: nn.Module, module: nn.Module) -> Iterator[None]:
     """Put the parameters of one module together if FSDP1 has sharded them.
 
     Only the unit of FSDP that holds the module is gathered. Every process must enter.
@@ -222,8 +227,10 @@ def assembled(model: nn.Module, module: nn.Module) -> Iterator[None]:
                 handle = unit._handle
                 infos = [] if handle is None else handle.flat_param._param_infos
                 if not {info.module for info in infos}.isdisjoint(module.modules()):
-                    summoned = unit.summon_full_params(unit, recurse=False, writeback=False)
-                    stack.enter_context(summoned)
+                    # `recurse` would gather every unit inside, the whole model for the outermost
+                    # one; `writeback` would copy the gathered weights back into the shards.
+                    whole = unit.summon_full_params(unit, recurse=False, writeback=False)
+                    stack.enter_context(whole)
             if not _is_whole(module):
                 raise InputError(
                     expected="the whole weight of the head",
@@ -234,7 +241,11 @@ def assembled(model: nn.Module, module: nn.Module) -> Iterator[None]:
 
 
 def _is_whole(module: nn.Module) -> bool:
-    """Return whether a module's weight is there: FSDP1 frees it, or leaves a part of one axis."""
+    """Return whether a module's weight is there.
+
+    FSDP1 frees the memory of the weight between passes but keeps its shape, or leaves a flat shard
+    of one axis. So neither the shape nor the memory alone tells.
+    """
     weight = getattr(module, "weight", None)
     if not isinstance(weight, torch.Tensor) or weight.layout != torch.strided:
         return True

@@ -1,1 +1,1 @@
-"""report."""
+"""Reports as pages, figures, tables for the terminal, LaTeX, and claims."""

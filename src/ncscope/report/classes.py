@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from ncscope.errors import printable
-from ncscope.measurement.records import ClassTable, LayerRecord, ProbeRecord
-from ncscope.report.numbers import compact, typeset
+from ncscope.measurement.records import ClassTable, LayerRecord, ModelRecord
+from ncscope.report.wording import round_for_json, typeset
 
-SHOWN = 50
+MOST_LISTED = 50
 """At most so many classes stand in a table for readers; files hold all."""
 
-CHARTED = 30
+MOST_CHARTED = 30
 """At most so many classes stand in a chart."""
 
-UNKNOWN = "–"
+UNDEFINED = "–"
 """Text of an undefined value, such as the cosine of a zero row."""
 
 
@@ -144,7 +144,7 @@ class ClassView:
     reading: Sequence[str]
 
     @property
-    def left_out(self) -> str:
+    def omission(self) -> str:
         """Sentence on the classes that are not shown; empty if all are."""
         if len(self.rows) == self.classes:
             return ""
@@ -154,17 +154,17 @@ class ClassView:
         )
 
 
-def named(label: int, class_names: Sequence[str]) -> str:
+def name_class(label: int, class_names: Sequence[str]) -> str:
     """Return the name of a class, or its label if the names are unknown."""
     return printable(class_names[label]) if label < len(class_names) else str(label)
 
 
-def class_view(
+def build_class_view(
     table: ClassTable,
     class_names: Sequence[str] = (),
     caption: str = "",
     *,
-    shown: int = SHOWN,
+    most: int = MOST_LISTED,
     write: Callable[[float, int], str] = typeset,
 ) -> ClassView:
     """Write a table of classes as text.
@@ -173,46 +173,31 @@ def class_view(
         table: Values of each class.
         class_names: Names of all classes, in the order of the labels; empty if unknown.
         caption: Measurement that the table belongs to.
-        shown: Largest number of rows.
+        most: Largest number of rows.
         write: Function that writes a number with some significant digits.
     """
     columns = [column for column in COLUMNS if getattr(table, column.key) is not None]
-    order = table.worst_first()[:shown]
+
+    def write_cell(key: str, index: int) -> str:
+        value = getattr(table, key)[index]
+        if key == "nearest":
+            return name_class(value, class_names)
+        if key == "samples":
+            return f"{value:,}"
+        return UNDEFINED if math.isnan(value) else write(value, 3)
+
     rows = [
         (
-            named(table.classes[index], class_names),
-            [cell_text(table, column.key, index, class_names, write) for column in columns],
+            name_class(table.classes[index], class_names),
+            [write_cell(column.key, index) for column in columns],
         )
-        for index in order
+        for index in table.worst_first()[:most]
     ]
-    return ClassView(caption, columns, rows, len(table.classes), reading(table, class_names))
+    sentences = describe_classes(table, class_names)
+    return ClassView(caption, columns, rows, len(table.classes), sentences)
 
 
-def cell_text(
-    table: ClassTable,
-    key: str,
-    index: int,
-    class_names: Sequence[str],
-    write: Callable[[float, int], str],
-) -> str:
-    """Write one value of a class.
-
-    Args:
-        table: Values of each class.
-        key: Key of the column.
-        index: Index of the class in the table.
-        class_names: Names of all classes.
-        write: Function that writes a number with some significant digits.
-    """
-    value = getattr(table, key)[index]
-    if key == "nearest":
-        return named(value, class_names)
-    if key == "samples":
-        return f"{value:,}"
-    return UNKNOWN if math.isnan(value) else write(value, 3)
-
-
-def reading(table: ClassTable, class_names: Sequence[str] = ()) -> list[str]:
+def describe_classes(table: ClassTable, class_names: Sequence[str] = ()) -> list[str]:
     """Name the classes that stand out: by overlap, by variance and by accuracy.
 
     Args:
@@ -221,10 +206,13 @@ def reading(table: ClassTable, class_names: Sequence[str] = ()) -> list[str]:
     """
 
     def name(index: int) -> str:
-        return _in_sentence(table.classes[index], class_names)
+        return name_label(table.classes[index])
+
+    def name_label(label: int) -> str:
+        return name_class(label, class_names) if class_names else f"class {label}"
 
     first = table.worst_first()[0]
-    pair = f"{name(first)} from {_in_sentence(table.nearest[first], class_names)}"
+    pair = f"{name(first)} from {name_label(table.nearest[first])}"
     apart = table.nearest_distance[first]
     how = "whose class means coincide"
     if apart > 0:
@@ -233,34 +221,31 @@ def reading(table: ClassTable, class_names: Sequence[str] = ()) -> list[str]:
             "the typical distance of two class means"
         )
     sentences = [f"Least separated from another class: {pair}, {how}."]
-    known = [index for index, share in enumerate(table.within_share) if math.isfinite(share)]
-    if known:
-        most = max(known, key=lambda index: table.within_share[index])
+    finite = [index for index, share in enumerate(table.within_share) if math.isfinite(share)]
+    if finite:
+        most = max(finite, key=lambda index: table.within_share[index])
         size = table.samples[most] / sum(table.samples)
         sentences.append(
             f"Largest share of the within-class variance: {name(most)} has "
-            f"{_percent(table.within_share[most])} of it with {_percent(size)} of the samples."
+            f"{_write_percent(table.within_share[most])} of it with {_write_percent(size)} of the "
+            "samples."
         )
     for column, rule in ((table.accuracy, "the head"), (table.ncc_accuracy, "the nearest mean")):
         if column is not None:
             least = min(range(len(column)), key=lambda index: column[index])
             if column[least] < 1:
                 sentences.append(
-                    f"Lowest accuracy by {rule}: {name(least)}, {_percent(column[least])}."
+                    f"Lowest accuracy by {rule}: {name(least)}, {_write_percent(column[least])}."
                 )
     return sentences
 
 
-def _in_sentence(label: int, class_names: Sequence[str]) -> str:
-    return named(label, class_names) if class_names else f"class {label}"
-
-
-def _percent(share: float) -> str:
+def _write_percent(share: float) -> str:
     return f"{typeset(100 * share, 3)} %"
 
 
-def class_views(
-    probes: Mapping[str, ProbeRecord], class_names: Sequence[str] = ()
+def build_class_views(
+    probes: Mapping[str, ModelRecord], class_names: Sequence[str] = ()
 ) -> list[ClassView]:
     """Write the tables of classes of some measurements, of the last layer that has one.
 
@@ -276,11 +261,13 @@ def class_views(
         last = layers[-1]
         parts = [caption, "" if last is probe.layers[-1] else last.layer]
         assert last.per_class is not None
-        views.append(class_view(last.per_class, class_names, ", ".join(filter(None, parts))))
+        views.append(build_class_view(last.per_class, class_names, ", ".join(filter(None, parts))))
     return views
 
 
-def class_frame(record: LayerRecord, class_names: Sequence[str] = ()) -> dict[str, Any] | None:
+def build_class_frame(
+    record: LayerRecord, class_names: Sequence[str] = ()
+) -> dict[str, Any] | None:
     """Return what the script draws of the classes of a layer; None without a table.
 
     Args:
@@ -290,29 +277,29 @@ def class_frame(record: LayerRecord, class_names: Sequence[str] = ()) -> dict[st
     table = record.per_class
     if table is None:
         return None
-    order = table.worst_first()[:CHARTED]
+    order = table.worst_first()[:MOST_CHARTED]
 
-    def chosen(column: Sequence[float] | None) -> list[float | None] | None:
-        return None if column is None else [compact(column[index]) for index in order]
+    def select(column: Sequence[float] | None) -> list[float | None] | None:
+        return None if column is None else [round_for_json(column[index]) for index in order]
 
-    sentences = reading(table, class_names)
+    sentences = describe_classes(table, class_names)
     if len(order) < len(table.classes):
         sentences.append(
             f"Drawn: the {len(order)} least separated of {len(table.classes):,} classes."
         )
     return {
-        "names": [named(table.classes[index], class_names) for index in order],
-        "nearest": [named(table.nearest[index], class_names) for index in order],
-        "overlap": chosen(table.nearest_cdnv),
+        "names": [name_class(table.classes[index], class_names) for index in order],
+        "nearest": [name_class(table.nearest[index], class_names) for index in order],
+        "overlap": select(table.nearest_cdnv),
         "coincide": [row for row, i in enumerate(order) if table.nearest_cdnv[i] == math.inf],
-        "spread": chosen(table.nc1_quotient),
-        "ncc": chosen(table.ncc_accuracy),
-        "accuracy": chosen(table.accuracy),
+        "spread": select(table.nc1_quotient),
+        "ncc": select(table.ncc_accuracy),
+        "accuracy": select(table.accuracy),
         "reading": sentences,
     }
 
 
-def plain_text(view: ClassView) -> str:
+def write_aligned_table(view: ClassView) -> str:
     """Write a table of classes for a terminal, in aligned columns.
 
     Args:
@@ -329,11 +316,11 @@ def plain_text(view: ClassView) -> str:
         ).rstrip()
         for line in lines
     ]
-    said = [f"{view.classes:,} classes, the least separated first", *body]
-    return "\n".join([*said, *([view.left_out] if view.left_out else [])])
+    head = f"{view.classes:,} classes, the least separated first"
+    return "\n".join([head, *body, *([view.omission] if view.omission else [])])
 
 
-def distinct_columns(views: Iterable[ClassView]) -> list[Column]:
+def collect_columns(views: Iterable[ClassView]) -> list[Column]:
     """Return the columns that any of the tables has, in their order."""
     present = {column.key for view in views for column in view.columns}
     return [column for column in COLUMNS if column.key in present]

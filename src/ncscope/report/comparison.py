@@ -7,40 +7,52 @@ from itertools import pairwise
 from typing import Any
 
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from ncscope.errors import printable
 from ncscope.measurement.provenance import Provenance
-from ncscope.measurement.records import LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
 from ncscope.metrics.registry import METRICS
+from ncscope.report.curves import group_by_run, group_by_split
 from ncscope.report.labels import (
     Label,
-    by_group,
-    collapsed_at,
-    distinct_labels,
-    key_in,
-    key_metrics,
-    label_of,
-    value_of,
+    choose_key_metrics,
+    find_key,
+    find_label,
+    find_value,
+    group_labels,
+    sort_labels,
+    value_at_collapse,
 )
-from ncscope.report.names import printable_probe
-from ncscope.report.numbers import interval_of, plain, typeset
-from ncscope.report.overview import Write, collapsed_text, details, warnings
-from ncscope.report.page import HistoryView, printable_measurements, rendered_page
-from ncscope.report.payload import history_payload, probe_payload
-from ncscope.report.tables import plain_table
-from ncscope.report.timeline import by_run, by_split, moment
+from ncscope.report.overview import (
+    Cell,
+    MetricRow,
+    Write,
+    build_details,
+    collect_warnings,
+    write_collapse_value,
+)
+from ncscope.report.page import HistoryView, render_page
+from ncscope.report.payload import build_history_payload, build_probe_payload
+from ncscope.report.tables import make_table
+from ncscope.report.wording import (
+    find_interval,
+    make_all_printable,
+    make_printable,
+    name_step,
+    typeset,
+    write_plain,
+)
 
-_ALIKE = 2
+_UNLIKE = 2
 """Factor by which numbers of samples differ too much to compare their metrics."""
 
-_IN_TERMINAL = 6
+_MOST_COLUMNS = 6
 """Most columns of numbers that an 80-column terminal shows."""
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparisonSource:
     """One report or one history of a comparison.
 
     Attributes:
@@ -57,74 +69,11 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class ComparedCell:
-    """A value, its interval and chance level, and whether it is nearer to collapse than the others.
-
-    Attributes:
-        text: Value.
-        best: True if the value is nearer to collapse than the others of its row.
-        interval: 95 % interval; empty if unknown.
-        chance: Value at chance level; empty if unknown.
-    """
-
-    text: str
-    best: bool
-    interval: str = ""
-    chance: str = ""
-
-
-@dataclass(frozen=True)
-class ComparedRow:
-    """A metric of all columns.
-
-    Attributes:
-        metric: Label of the metric.
-        collapsed: Value at collapse; empty if unknown, or not the same for all columns.
-        cells: One cell for each column.
-        differs: True if the texts of the cells differ.
-        difference: Second value minus first, if there are two.
-    """
-
-    metric: Label
-    collapsed: str
-    cells: Sequence[ComparedCell]
-    differs: bool
-    difference: str
-
-
-@dataclass(frozen=True)
-class ComparedFact:
-    """A fact about what was measured, for all columns."""
+class _LastMeasurement:
+    """The last measurement of a report, or of a run and split of a history."""
 
     name: str
-    cells: Sequence[str]
-    differs: bool
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Tables of a comparison, with a column for each report, and for each run and split.
-
-    Attributes:
-        columns: Names of the columns.
-        groups: Rows by the title of their group.
-        facts: Facts about what was measured.
-    """
-
-    columns: Sequence[str]
-    groups: Mapping[str, Sequence[ComparedRow]]
-    facts: Sequence[ComparedFact]
-
-    @property
-    def differences(self) -> bool:
-        """True if the rows state differences: there are two columns."""
-        return len(self.columns) == 2
-
-
-@dataclass(frozen=True)
-class _Column:
-    name: str
-    probe: ProbeRecord
+    probe: ModelRecord
     facts: Mapping[str, str]
 
     @property
@@ -132,214 +81,197 @@ class _Column:
         return self.probe.layers[-1]
 
 
-def comparison_page(
-    title: str, compared: Sequence[Compared], sections: Mapping[str, Any] = {}
+def render_comparison_page(
+    title: str, sources: Sequence[ComparisonSource], sections: Mapping[str, Any] = {}
 ) -> str:
     """Build one self-contained HTML page of several reports and histories.
 
     Args:
         title: Heading of the page.
-        compared: Reports and histories; at least one.
+        sources: Reports and histories; at least one.
         sections: Further variables of ``page.html.j2``, such as claims and figures of runs.
     """
-    shown = [
+    safe = [
         replace(
-            each,
-            name=printable(each.name),
-            measurements=printable_measurements(each.measurements),
+            source,
+            name=printable(source.name),
+            measurements=make_all_printable(source.measurements),
         )
-        for each in compared
+        for source in sources
     ]
-    columns = _columns(shown)
+    columns = _build_columns(safe)
     probes = {column.name: column.probe for column in columns}
+    metrics = sort_labels(key for column in columns for key in column.last.metrics)
+    names = dict.fromkeys(name for column in columns for name in column.facts)
     content: dict[str, Any] = {
         "title": title,
         "facts": [f"{len(columns)} measurements side by side"],
         **sections,
-        "warnings": [*_unlike_samples(columns), *warnings(probes)],
-        "comparison": comparison(columns),
-        "history": _view(shown),
-        "details": [details(probe, name) for name, probe in probes.items()],
+        "warnings": [*_warn_of_unlike_samples(columns), *collect_warnings(probes)],
+        "comparison": {
+            "columns": [column.name for column in columns],
+            "groups": {
+                group: [_build_row(metric, columns, typeset, 4) for metric in labels]
+                for group, labels in group_labels(metrics).items()
+            },
+            "facts": {name: [column.facts.get(name, "") for column in columns] for name in names},
+        },
+        "history": _build_charts(safe),
+        "details": [build_details(probe, name) for name, probe in probes.items()],
     }
-    return rendered_page(**content)
+    return render_page(**content)
 
 
-def comparison_table(compared: Sequence[Compared]) -> Group:
+def build_comparison_table(sources: Sequence[ComparisonSource]) -> Group:
     """Build a table of the key metrics at the last measurements, for the terminal.
 
     Args:
-        compared: Reports and histories; at least one.
+        sources: Reports and histories; at least one.
 
     Returns:
         Warnings, then a table that an 80-column terminal can show, with the names and sizes of its
         columns below.
     """
-    columns = _columns(compared)
-    probes = {printable(column.name): printable_probe(column.probe) for column in columns}
-    said = [*_unlike_samples(columns), *warnings(probes)]
-    lines = [Text(f"warning: {each}", style="yellow") for each in said]
-    return Group(*lines, _comparison_table(columns))
-
-
-def _comparison_table(columns: Sequence[_Column]) -> Table:
-    shown = columns[:_IN_TERMINAL]
-    table = plain_table()
+    columns = _build_columns(sources)
+    probes = {printable(column.name): make_printable(column.probe) for column in columns}
+    warnings = [*_warn_of_unlike_samples(columns), *collect_warnings(probes)]
+    visible = columns[:_MOST_COLUMNS]
+    table = make_table()
     table.add_column("metric", no_wrap=True)
     table.add_column("collapsed\nat", justify="right", no_wrap=True)
-    for number in range(1, len(shown) + 1):
+    for number in range(1, len(visible) + 1):
         table.add_column(f"{number}", justify="right", no_wrap=True)
-    if len(shown) == 2:
+    if len(visible) == 2:
         table.add_column("2 − 1", justify="right", no_wrap=True)
-    measured = {key for column in shown for key in column.last.metrics}
-    for metric in map(label_of, key_metrics(measured)):
-        if any(value_of(column.last.metrics, metric.key) is not None for column in shown):
-            row = _row(metric, shown, plain, 3)
-            cells = [Text(cell.text, style="bold" if cell.best else "") for cell in row.cells]
-            further = [row.difference] if len(shown) == 2 else []
+    keys = {key for column in visible for key in column.last.metrics}
+    for metric in map(find_label, choose_key_metrics(keys)):
+        if any(find_value(column.last.metrics, metric.key) is not None for column in visible):
+            row = _build_row(metric, visible, write_plain, 3)
+            cells = [Text(cell.value, style="bold" if cell.is_best else "") for cell in row.cells]
+            difference = [row.difference] if len(visible) == 2 else []
             style = "" if row.differs else "dim"
-            table.add_row(metric.key, row.collapsed, *cells, *further, style=style)
-    named = [
-        f"{number}: {column.name} (n = {column.last.num_samples:,}, "
-        f"{_classes_of(column.last)}, d = {column.last.dim:,})"
-        for number, column in enumerate(shown, start=1)
-    ]
-    if len(columns) > len(shown):
-        named.append(f"{len(columns) - len(shown)} more are on the page")
-    table.caption = Text("\n".join(map(printable, named)))
-    return table
+            table.add_row(metric.key, row.collapsed, *cells, *difference, style=style)
+    captions = []
+    for number, column in enumerate(visible, start=1):
+        last = column.last
+        classes = f"K = {last.num_classes:,}" if last.num_classes else "no labels"
+        size = f"n = {last.num_samples:,}, {classes}, d = {last.dim:,}"
+        captions.append(f"{number}: {column.name} ({size})")
+    if len(columns) > len(visible):
+        captions.append(f"{len(columns) - len(visible)} more are on the page")
+    table.caption = Text("\n".join(map(printable, captions)))
+    return Group(*(Text(f"warning: {each}", style="yellow") for each in warnings), table)
 
 
-def _classes_of(record: LayerRecord) -> str:
-    return f"K = {record.num_classes:,}" if record.num_classes else "no labels"
-
-
-def comparison(columns: Sequence[_Column]) -> Comparison:
-    """Compare the last layers of all columns, and what was measured in them."""
-    metrics = distinct_labels(key for column in columns for key in column.last.metrics)
-    groups = {
-        title: [_row(metric, columns, typeset, 4) for metric in group]
-        for title, group in by_group(metrics).items()
-    }
-    names = dict.fromkeys(name for column in columns for name in column.facts)
-    cells = {name: [column.facts.get(name, "") for column in columns] for name in names}
-    facts = [ComparedFact(name, own, len(set(own)) > 1) for name, own in cells.items()]
-    return Comparison([column.name for column in columns], groups, facts)
-
-
-def _columns(compared: Sequence[Compared]) -> list[_Column]:
+def _build_columns(sources: Sequence[ComparisonSource]) -> list[_LastMeasurement]:
     """Return the last measurement of every report, and of every run and split."""
     columns = []
-    for each in compared:
-        for run, measured in by_run(each.measurements).items():
-            splits = by_split(measured)
-            for split, own in splits.items():
-                when = moment(own[-1], each.unit) if each.unit else ""
-                parts = [each.name, run, split if each.unit and len(splits) > 1 else ""]
-                sizes = _sizes(own[-1].probe) | ({"measured at": when} if when else {})
-                if each.unit:
-                    sizes["split"] = split
-                facts = each.provenance.facts() | sizes
-                columns.append(_Column(", ".join(filter(None, parts)), own[-1].probe, facts))
+    for source in sources:
+        for run, of_run in group_by_run(source.measurements).items():
+            splits = group_by_split(of_run)
+            for split, of_split in splits.items():
+                probe = of_split[-1].probe
+                last = probe.layers[-1]
+                parts = [source.name, run, split if source.unit and len(splits) > 1 else ""]
+                facts = source.provenance.facts() | {
+                    "samples": f"{last.num_samples:,}",
+                    "number of classes": f"{last.num_classes:,}"
+                    if last.num_classes
+                    else "no labels",
+                    "dimension": f"{last.dim:,}",
+                    "layers": f"{len(probe.layers)}",
+                }
+                if source.unit:
+                    facts["measured at"] = name_step(of_split[-1], source.unit)
+                    facts["split"] = split
+                columns.append(_LastMeasurement(", ".join(filter(None, parts)), probe, facts))
     return columns
 
 
-def _sizes(probe: ProbeRecord) -> dict[str, str]:
-    last = probe.layers[-1]
-    return {
-        "samples": f"{last.num_samples:,}",
-        "number of classes": f"{last.num_classes:,}" if last.num_classes else "no labels",
-        "dimension": f"{last.dim:,}",
-        "layers": f"{len(probe.layers)}",
-    }
-
-
-def _row(metric: Label, columns: Sequence[_Column], write: Write, digits: int) -> ComparedRow:
-    values = [value_of(column.last.metrics, metric.key) for column in columns]
+def _build_row(
+    metric: Label, columns: Sequence[_LastMeasurement], write: Write, digits: int
+) -> MetricRow:
+    """Write a metric of all columns; mark the value nearest to collapse where that is a finding."""
+    values = [find_value(column.last.metrics, metric.key) for column in columns]
+    distances = []
+    for column, value in zip(columns, values, strict=True):
+        target = value_at_collapse(metric.key, column.last.k, column.last.dim)
+        if value is None or target is None or not math.isfinite(value):
+            distances.append(math.inf)
+        else:
+            distances.append(abs(value - target))
+    finite = [distance for distance in distances if distance < math.inf]
     texts = ["" if value is None else write(value, digits) for value in values]
-    collapsed = {collapsed_text(metric, column.last, write) for column in columns}
-    away = [_distance(metric, column, value) for column, value in zip(columns, values, strict=True)]
-    known = [distance for distance in away if distance < math.inf]
-    nearest = min(known, default=math.inf)
-    differs = len(set(texts)) > 1
-    ranked = differs and len(known) > 1 and _comparable(metric, columns)
-    cells = [
-        ComparedCell(text, ranked and distance == nearest, *_trust(metric, column, write))
-        for text, distance, column in zip(texts, away, columns, strict=True)
-    ]
+    differ = len(set(texts)) > 1
+    ranked = differ and len(finite) > 1 and _is_comparable(metric, columns)
+    cells = []
+    for column, text, distance in zip(columns, texts, distances, strict=True):
+        interval = chance = ""
+        key = find_key(column.last.metrics, metric.key)
+        if key is not None:
+            ends, level = find_interval(column.last, key), column.last.baseline.get(key)
+            interval = "" if ends is None else " to ".join(write(end, 3) for end in ends)
+            chance = "" if level is None else write(level, 3)
+        is_best = ranked and distance == min(finite)
+        cells.append(Cell(text, interval, chance, is_best=is_best))
     difference = ""
-    if len(values) == 2 and differs and None not in values:
+    if len(values) == 2 and differ and None not in values:
         gap = float(values[1] or 0.0) - float(values[0] or 0.0)
         difference = f"{'+' if gap > 0 else ''}{write(gap, 3)}"
-    text = collapsed.pop() if len(collapsed) == 1 else ""
-    return ComparedRow(metric, text, cells, differs, difference)
+    # Columns of other numbers of classes collapse elsewhere: no value is everybody's.
+    targets = {write_collapse_value(metric, column.last, write) for column in columns}
+    return MetricRow(metric, targets.pop() if len(targets) == 1 else "", cells, difference)
 
 
-def _comparable(metric: Label, columns: Sequence[_Column]) -> bool:
+def _is_comparable(metric: Label, columns: Sequence[_LastMeasurement]) -> bool:
     """Return whether the nearest to collapse of a row's values means anything.
 
     It does not if the numbers of samples differ by a factor of two, since few samples look more
     collapsed; for a value in the features' unit; or if two 95 % intervals overlap.
     """
     row = METRICS.get(metric.key)
-    if _unlike_samples(columns) or row is None or row.degree or row.group == "mse":
+    if _warn_of_unlike_samples(columns) or row is None or row.degree or row.group == "mse":
         return False
     ends = sorted(
         interval
         for column in columns
-        if (key := key_in(column.last.metrics, metric.key)) is not None
-        and (interval := interval_of(column.last, key)) is not None
+        if (key := find_key(column.last.metrics, metric.key)) is not None
+        and (interval := find_interval(column.last, key)) is not None
     )
     return all(one[1] < other[0] for one, other in pairwise(ends))
 
 
-def _unlike_samples(columns: Sequence[_Column]) -> list[str]:
+def _warn_of_unlike_samples(columns: Sequence[_LastMeasurement]) -> list[str]:
     """Return a sentence on numbers of samples that differ by a factor of two or more, if any do."""
     sizes = sorted(column.last.num_samples for column in columns)
-    if sizes[-1] < _ALIKE * sizes[0]:
+    if sizes[-1] < _UNLIKE * sizes[0]:
         return []
     ends = f"{sizes[0]:,} {'and' if len(sizes) == 2 else 'to'} {sizes[-1]:,}"
     return [f"Samples differ ({ends}): few samples look more collapsed; compare at equal numbers."]
 
 
-def _trust(metric: Label, column: _Column, write: Write) -> tuple[str, str]:
-    """Write the 95 % interval and the chance level of a value."""
-    key = key_in(column.last.metrics, metric.key)
-    if key is None:
-        return "", ""
-    ends, chance = interval_of(column.last, key), column.last.baseline.get(key)
-    interval = "" if ends is None else " to ".join(write(end, 3) for end in ends)
-    return interval, "" if chance is None else write(chance, 3)
-
-
-def _distance(metric: Label, column: _Column, value: float | None) -> float:
-    """Return how far a value is from collapse; infinity if either is unknown."""
-    known = collapsed_at(metric.key, column.last.k, column.last.dim)
-    if value is None or not math.isfinite(value) or known is None:
-        return math.inf
-    return abs(value - known)
-
-
-def _view(compared: Sequence[Compared]) -> HistoryView:
+def _build_charts(sources: Sequence[ComparisonSource]) -> HistoryView:
     """Prepare the charts: a run for each report and each run of a history, and all runs in one."""
     payload: dict[str, Any] = {"runs": {}, "shown": ""}
     everything = list[Measurement]()
-    for unit in dict.fromkeys(each.unit for each in compared if each.unit):
-        of_unit = [each for each in compared if each.unit == unit]
-        named = [
-            replace(measurement, run=", ".join(filter(None, (each.name, measurement.run))))
-            for each in of_unit
-            for measurement in each.measurements
+    # Histories of one unit share an axis; epochs and steps cannot.
+    for unit in dict.fromkeys(source.unit for source in sources if source.unit):
+        of_unit = [source for source in sources if source.unit == unit]
+        measurements = [
+            replace(measurement, run=", ".join(filter(None, (source.name, measurement.run))))
+            for source in of_unit
+            for measurement in source.measurements
         ]
-        names = {each.provenance.class_names for each in of_unit}
-        own = history_payload(named, unit, names.pop() if len(names) == 1 else ())
-        payload["runs"] |= own["runs"]
-        payload["shown"] = payload["shown"] or own["together"] or own["shown"]
-        everything += named
-    for each in compared:
-        if not each.unit:
-            names_of_one = each.provenance.class_names
-            (run,) = probe_payload(each.measurements[0].probe, names_of_one)["runs"].values()
-            payload["runs"][each.name] = run
+        names = {source.provenance.class_names for source in of_unit}
+        part = build_history_payload(measurements, unit, names.pop() if len(names) == 1 else ())
+        payload["runs"] |= part["runs"]
+        payload["shown"] = payload["shown"] or part["together"] or part["shown"]
+        everything += measurements
+    for source in sources:
+        if not source.unit:
+            probe, class_names = source.measurements[0].probe, source.provenance.class_names
+            (run,) = build_probe_payload(probe, class_names)["runs"].values()
+            payload["runs"][source.name] = run
     payload["shown"] = payload["shown"] or next(iter(payload["runs"]))
-    units = [each.unit for each in compared if each.unit]
+    units = [source.unit for source in sources if source.unit]
     return HistoryView(everything, units[0] if units else "step", payload)

@@ -2,9 +2,8 @@
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
-from ncscope.metrics.metric import Metric
 from ncscope.metrics.registry import METRICS
 
 GROUP_TITLES = {
@@ -73,42 +72,30 @@ class Label:
         return directions.get(self.better, "")
 
 
-def key_metrics(metrics: Collection[str]) -> tuple[str, ...]:
+def choose_key_metrics(metrics: Collection[str]) -> tuple[str, ...]:
     """Return the metrics that a summary shows, in its order, measured or not.
 
     Args:
         metrics: Keys or aliases of the metrics that were measured.
 
     Example:
-        >>> key_metrics(["rankme"])[0], key_metrics(["rankme", "accuracy"])[0]
+        >>> choose_key_metrics(["rankme"])[0], choose_key_metrics(["rankme", "accuracy"])[0]
         ('rankme', 'nc1')
     """
-    found = any(name in metrics for key in KEY_METRICS for name in (key, *label_of(key).aliases))
-    return KEY_METRICS if found else SPECTRAL_METRICS
+    any_key = any(find_key(metrics, key) is not None for key in KEY_METRICS)
+    return KEY_METRICS if any_key else SPECTRAL_METRICS
 
 
-def label_of(key: str) -> Label:
+def find_label(key: str) -> Label:
     """Return the label of a key or alias; for an unregistered key, a label with the name alone."""
-    return _LABELS.get(key) or Label(key, "other", capitalised(key.replace("_", " ")))
+    return _LABELS.get(key) or Label(key, "other", capitalise(key.replace("_", " ")))
 
 
 _WITHOUT_A_SIMPLEX = ("nc3_etf", "linear_probe_mse", "mse_loss", "mse_nc23")
 """Metrics besides those of NC2 whose 0 needs the K class means of a simplex."""
 
 
-def collapse_line(key: str, num_classes: int, dim: int) -> float | None:
-    """Return the value at collapse that a chart marks: one that is neither 0 nor 1.
-
-    Args:
-        key: Key or alias of the metric.
-        num_classes: Number of classes.
-        dim: Feature dimension.
-    """
-    value = collapsed_at(key, num_classes, dim)
-    return None if value in (0.0, 1.0) else value
-
-
-def collapsed_at(key: str, num_classes: int, dim: int) -> float | None:
+def value_at_collapse(key: str, num_classes: int, dim: int) -> float | None:
     """Return the value of a metric at collapse to a simplex ETF, whose classifier is the means'.
 
     The class means sum to zero, the classifier is the least-squares one, and there is no weight
@@ -124,10 +111,10 @@ def collapsed_at(key: str, num_classes: int, dim: int) -> float | None:
         the value belongs to a simplex, which does not exist for K > d + 1.
 
     Example:
-        >>> collapsed_at("accuracy", 10, 512), collapsed_at("nc2_etf", 10, 8)
+        >>> value_at_collapse("accuracy", 10, 512), value_at_collapse("nc2_etf", 10, 8)
         (1.0, None)
     """
-    label = label_of(key)
+    label = find_label(key)
     of_simplex = label.at_collapse or label.group == "nc2" or label.key in _WITHOUT_A_SIMPLEX
     if not label.better or num_classes < 2 or (of_simplex and num_classes > dim + 1):
         return None
@@ -139,52 +126,38 @@ def collapsed_at(key: str, num_classes: int, dim: int) -> float | None:
     return None if math.isnan(value) else value
 
 
-def capitalised(text: str) -> str:
+def capitalise(text: str) -> str:
     """Capitalise the first letter of a text and leave the rest unchanged."""
     return text[:1].upper() + text[1:]
 
 
-def _registered(metric: Metric) -> Label:
-    return Label(
-        metric.key,
-        metric.group,
-        capitalised(metric.title),
-        metric.formula,
-        metric.source,
-        metric.zero,
-        metric.better,
-        metric.log_scale,
-        metric.undefined,
-        metric.at_collapse,
-        metric.two_sided,
-        metric.aliases,
-    )
-
-
+_FIELDS = [field.name for field in fields(Label) if field.name != "title"]
 _LABELS = {
-    name: _registered(metric)
+    name: Label(
+        title=capitalise(metric.title), **{field: getattr(metric, field) for field in _FIELDS}
+    )
     for metric in METRICS.values()
     for name in (metric.key, *metric.aliases)
 }
 
 
-def value_of(metrics: Mapping[str, float], key: str) -> float | None:
+def find_value(metrics: Mapping[str, float], key: str) -> float | None:
     """Return the value under the key or any of its aliases; None if there is none."""
-    name = key_in(metrics, key)
+    name = find_key(metrics, key)
     return None if name is None else metrics[name]
 
 
-def key_in(metrics: Mapping[str, float], key: str) -> str | None:
-    """Return the name, the key or an alias of it, under which a value stands; None without."""
-    label = label_of(key)
-    return next((name for name in (key, label.key, *label.aliases) if name in metrics), None)
+def find_key(names: Collection[str], key: str) -> str | None:
+    """Return the key or the alias of it that stands among the names; None if there is none."""
+    label = find_label(key)
+    return next((name for name in (key, label.key, *label.aliases) if name in names), None)
 
 
-def distinct_labels(keys: Iterable[str]) -> list[Label]:
+def sort_labels(keys: Iterable[str]) -> list[Label]:
     """Return the labels of the keys, each metric once, in the registry's order of groups."""
     rows = {key: index for index, key in enumerate(METRICS)}
     groups = {group: index for index, group in enumerate(GROUP_TITLES)}
-    labels = {label.key: label for label in map(label_of, keys)}
+    labels = {label.key: label for label in map(find_label, keys)}
     return sorted(
         labels.values(),
         key=lambda label: (
@@ -195,9 +168,9 @@ def distinct_labels(keys: Iterable[str]) -> list[Label]:
     )
 
 
-def by_group(labels: Iterable[Label]) -> dict[str, list[Label]]:
+def group_labels(labels: Iterable[Label]) -> dict[str, list[Label]]:
     """Group the labels by their group's title, in the order given."""
-    grouped: dict[str, list[Label]] = {}
+    groups: dict[str, list[Label]] = {}
     for label in labels:
-        grouped.setdefault(GROUP_TITLES.get(label.group, label.group), []).append(label)
-    return grouped
+        groups.setdefault(GROUP_TITLES.get(label.group, label.group), []).append(label)
+    return groups

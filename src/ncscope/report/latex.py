@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 from ncscope.errors import printable
-from ncscope.measurement.records import ClassTable, LayerRecord, Measurement, ProbeRecord
-from ncscope.report.classes import class_view
-from ncscope.report.labels import distinct_labels, value_of
-from ncscope.report.numbers import plain
-from ncscope.report.overview import last_probes
+from ncscope.measurement.records import ClassTable, LayerRecord, Measurement, ModelRecord
+from ncscope.report.classes import build_class_view
+from ncscope.report.labels import find_value, sort_labels
+from ncscope.report.overview import select_last
+from ncscope.report.wording import write_plain
 
 _ESCAPES = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "&": r"\&", "%": r"\%", "$": r"\$",
@@ -17,20 +17,20 @@ _ESCAPES = {
 }  # fmt: skip
 
 
-def escaped(text: str) -> str:
+def escape_latex(text: str) -> str:
     r"""Return text that LaTeX sets as it is.
 
     Args:
         text: Any text.
 
     Example:
-        >>> print(escaped("nc2_etf, 95 %"))
+        >>> print(escape_latex("nc2_etf, 95 %"))
         nc2\_etf, 95 \%
     """
     return "".join(_ESCAPES.get(char, char) for char in printable(text))
 
 
-def history_latex(measurements: Sequence[Measurement], unit: str) -> str:
+def write_history_latex(measurements: Sequence[Measurement], unit: str) -> str:
     r"""Write the last measurement of every run and split as a ``tabular``.
 
     Rows are the metrics of the last layer, columns the runs and splits. The rules are those of the
@@ -40,52 +40,53 @@ def history_latex(measurements: Sequence[Measurement], unit: str) -> str:
         measurements: Measurements of one run or several; at least one.
         unit: Unit of their steps.
     """
-    probes = last_probes(measurements, unit)
-    return _tabular({caption: probe.layers[-1] for caption, probe in probes.items()})
+    probes = select_last(measurements, unit)
+    return _write_layers({caption: probe.layers[-1] for caption, probe in probes.items()})
 
 
-def probe_latex(probe: ProbeRecord) -> str:
-    r"""Write a measurement as a ``tabular``, like `history_latex`, with a column for each layer.
+def write_probe_latex(probe: ModelRecord) -> str:
+    r"""Write a measurement as a ``tabular``, a column for each layer; see `write_history_latex`.
 
     Args:
         probe: Measurement of one or more layers.
     """
-    return _tabular({record.layer: record for record in probe.layers})
+    return _write_layers({record.layer: record for record in probe.layers})
 
 
-def classes_latex(table: ClassTable, class_names: Sequence[str] = ()) -> str:
+def write_classes_latex(table: ClassTable, class_names: Sequence[str] = ()) -> str:
     r"""Write a table of classes as a ``tabular``, the least separated class first.
 
     Args:
         table: Values of each class.
         class_names: Names of all classes, in the order of the labels; empty if unknown.
     """
-    view = class_view(table, class_names, shown=len(table.classes), write=plain)
+    view = build_class_view(table, class_names, most=len(table.classes), write=write_plain)
     keys = [column.key for column in view.columns]
     lines = [
-        " & ".join(["class", *(rf"\texttt{{{escaped(key)}}}" for key in keys)]) + r" \\",
+        " & ".join(["class", *(rf"\texttt{{{escape_latex(key)}}}" for key in keys)]) + r" \\",
         r"\midrule",
     ]
     for name, cells in view.rows:
         texts = [
-            escaped(cell) if key in ("nearest", "samples") else _as_number(cell)
+            escape_latex(cell) if key in ("nearest", "samples") else _write_number(cell)
             for key, cell in zip(keys, cells, strict=True)
         ]
-        lines.append(" & ".join([escaped(name), *texts]) + r" \\")
-    return _framed(lines, len(keys))
+        lines.append(" & ".join([escape_latex(name), *texts]) + r" \\")
+    return _frame(lines, len(keys))
 
 
-def _tabular(columns: Mapping[str, LayerRecord]) -> str:
-    labels = distinct_labels(key for record in columns.values() for key in record.metrics)
-    lines = [" & ".join(["metric", *map(escaped, columns)]) + r" \\", r"\midrule"]
+def _write_layers(columns: Mapping[str, LayerRecord]) -> str:
+    """Write the metrics of layers as a ``tabular``, a column for each."""
+    labels = sort_labels(key for record in columns.values() for key in record.metrics)
+    lines = [" & ".join(["metric", *map(escape_latex, columns)]) + r" \\", r"\midrule"]
     for label in labels:
-        values = [value_of(record.metrics, label.key) for record in columns.values()]
-        cells = ["" if value is None else _number(value) for value in values]
-        lines.append(" & ".join([rf"\texttt{{{escaped(label.key)}}}", *cells]) + r" \\")
-    return _framed(lines, len(columns))
+        values = [find_value(record.metrics, label.key) for record in columns.values()]
+        cells = ["" if value is None else _write_number(write_plain(value)) for value in values]
+        lines.append(" & ".join([rf"\texttt{{{escape_latex(label.key)}}}", *cells]) + r" \\")
+    return _frame(lines, len(columns))
 
 
-def _framed(lines: Sequence[str], columns: int) -> str:
+def _frame(lines: Sequence[str], columns: int) -> str:
     """Put a ``tabular`` around lines with a column of names and some of numbers."""
     body, places = "\n".join(lines), "l" + "r" * columns
     return (
@@ -94,12 +95,9 @@ def _framed(lines: Sequence[str], columns: int) -> str:
     )
 
 
-def _number(value: float) -> str:
-    return _as_number(plain(value))
-
-
-def _as_number(text: str) -> str:
+def _write_number(text: str) -> str:
+    """Write a number in mathematics, its exponent as a power of ten; other text as it is."""
     mantissa, _, exponent = text.partition("e")
     if not mantissa[-1].isdigit():
-        return escaped(mantissa)
+        return escape_latex(mantissa)
     return rf"${mantissa} \times 10^{{{int(exponent)}}}$" if exponent else f"${mantissa}$"

@@ -2,69 +2,93 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ncscope.measurement.provenance import Provenance
-from ncscope.measurement.records import LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
+from ncscope.report.curves import group_by_run, group_by_split
 from ncscope.report.labels import (
     Label,
-    by_group,
-    collapsed_at,
-    distinct_labels,
-    key_in,
-    key_metrics,
-    label_of,
-    value_of,
+    choose_key_metrics,
+    find_key,
+    find_label,
+    find_value,
+    group_labels,
+    sort_labels,
+    value_at_collapse,
 )
-from ncscope.report.names import quoted
-from ncscope.report.numbers import classes_text, interval_of, interval_title, listed, typeset
-from ncscope.report.timeline import by_run, by_split, moment, step_text
+from ncscope.report.wording import (
+    find_interval,
+    join_words,
+    name_step,
+    quote_number,
+    typeset,
+    write_class_count,
+    write_interval_title,
+    write_step,
+)
 
+Write = Callable[[float, int], str]
+"""Function that writes a number with some significant digits."""
 
-@dataclass(frozen=True)
-class Change:
-    """A metric of the last layer on one split, at the first and at the last measurement."""
-
-    first: str
-    last: str
-    trend: str
-
-
-@dataclass(frozen=True)
-class SummaryRow:
-    """One metric of the summary: a change for each split, or None if it was not measured."""
-
-    metric: Label
-    collapsed: str
-    changes: list[Change | None]
+Change = tuple[str, str, str]
+"""A metric at the first and at the last measurement, and its trend; empty texts without one."""
 
 
 @dataclass(frozen=True)
 class RunChanges:
-    """First and last values of one run, with a row for each metric and a column for each split."""
+    """First and last values of one run.
+
+    Attributes:
+        run: Name of the run.
+        splits: Names of the splits, one for each column.
+        rows: Metric, its value at collapse, and its change on each split, None if unmeasured.
+    """
 
     run: str
     splits: list[str]
-    rows: list[SummaryRow]
+    rows: list[tuple[Label, str, list[Change | None]]]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A metric at one layer, as text; empty where it is unknown."""
+    """A metric of one column, as text; empty where it is unknown.
+
+    Attributes:
+        value: Value, with its standard error where there is room.
+        interval: 95 % interval.
+        chance: Value at chance level.
+        interval_title: Heading of the interval.
+        is_best: True if the value is nearer to collapse than the others of its row.
+    """
 
     value: str
     interval: str = ""
     chance: str = ""
     interval_title: str = ""
+    is_best: bool = False
 
 
 @dataclass(frozen=True)
-class DetailRow:
-    """One metric of the details table, with its value at collapse and at each layer."""
+class MetricRow:
+    """One metric in all columns of a table: layers, or measurements side by side.
+
+    Attributes:
+        metric: Label of the metric.
+        collapsed: Value at collapse; empty if unknown, or not the same for all columns.
+        cells: One cell for each column.
+        difference: Second value minus first, where two measurements are compared.
+    """
 
     metric: Label
     collapsed: str
-    cells: list[Cell]
+    cells: Sequence[Cell]
+    difference: str = ""
+
+    @property
+    def differs(self) -> bool:
+        """True if the texts of the values differ."""
+        return len({cell.value for cell in self.cells}) > 1
 
 
 @dataclass(frozen=True)
@@ -73,13 +97,13 @@ class Details:
 
     caption: str
     layers: list[LayerRecord]
-    groups: dict[str, list[DetailRow]]
+    groups: dict[str, list[MetricRow]]
     notes: list[str]
 
     @property
     def interval_title(self) -> str:
         """Heading of the intervals."""
-        return interval_title(self.layers[-1])
+        return write_interval_title(self.layers[-1])
 
     def any(self, part: str) -> bool:
         """Return whether a cell has a part: ``interval`` or ``chance``."""
@@ -87,174 +111,160 @@ class Details:
         return any(getattr(cell, part) for cell in cells)
 
 
-def changes_by_run(measurements: Sequence[Measurement]) -> list[RunChanges]:
+def compare_ends(measurements: Sequence[Measurement]) -> list[RunChanges]:
     """Compare the last layer's key metrics at the first and last step, run by run."""
-    return [_run_changes(name, of_run) for name, of_run in by_run(measurements).items()]
+    changes = []
+    for run, of_run in group_by_run(measurements).items():
+        splits = group_by_split(of_run)
+        last = of_run[-1].probe.layers[-1]
+        rows = []
+        keys = {key for each in of_run for key in each.probe.layers[-1].metrics}
+        for metric in map(find_label, choose_key_metrics(keys)):
+            by_split = [
+                _write_change(metric, of_split[0].probe, of_split[-1].probe)
+                for of_split in splits.values()
+            ]
+            if any(by_split):
+                rows.append((metric, write_collapse_value(metric, last), by_split))
+        changes.append(RunChanges(run, list(splits), rows))
+    return changes
 
 
-def _run_changes(name: str, measurements: Sequence[Measurement]) -> RunChanges:
-    splits = by_split(measurements)
-    rows = []
-    measured = {key for each in measurements for key in each.probe.layers[-1].metrics}
-    for metric in map(label_of, key_metrics(measured)):
-        changes = [_change(metric, each[0].probe, each[-1].probe) for each in splits.values()]
-        if any(changes):
-            last = measurements[-1].probe.layers[-1]
-            rows.append(SummaryRow(metric, collapsed_text(metric, last), changes))
-    return RunChanges(name, list(splits), rows)
-
-
-def _change(metric: Label, first: ProbeRecord, last: ProbeRecord) -> Change | None:
-    start = value_of(first.layers[-1].metrics, metric.key)
-    end = value_of(last.layers[-1].metrics, metric.key)
+def _write_change(metric: Label, first: ModelRecord, last: ModelRecord) -> Change | None:
+    start = find_value(first.layers[-1].metrics, metric.key)
+    end = find_value(last.layers[-1].metrics, metric.key)
     if start is None or end is None:
         return None
-    return Change(typeset(start), typeset(end), _trend(metric, start, end))
+    trend = ""
+    # A comparison with NaN is False both ways, so an undefined end has no trend.
+    if metric.better and (start < end or end < start):
+        rose = end > start
+        trend = "↑" if rose else "↓"
+        if not metric.two_sided:
+            towards = rose == (metric.better == "high")
+            trend += f" {'towards' if towards else 'away from'} collapse"
+    return typeset(start), typeset(end), trend
 
 
-def _trend(metric: Label, start: float, end: float) -> str:
-    if start == end or not metric.better:
-        return ""
-    rose = end > start
-    if not rose and not end < start:
-        return ""
-    if metric.two_sided:
-        return "↑" if rose else "↓"
-    towards = rose == (metric.better == "high")
-    arrow = "↑" if rose else "↓"
-    return f"{arrow} {'towards' if towards else 'away from'} collapse"
-
-
-Write = Callable[[float, int], str]
-"""Function that writes a number with some significant digits."""
-
-
-def details(probe: ProbeRecord, caption: str, write: Write = typeset) -> Details:
+def build_details(probe: ModelRecord, caption: str, write: Write = typeset) -> Details:
     """Collect all metrics of one measurement at each layer, and its notes."""
-    metrics = distinct_labels(key for record in probe.layers for key in record.metrics)
+    metrics = sort_labels(key for record in probe.layers for key in record.metrics)
     groups = {
-        title: [_detail_row(probe, metric, write) for metric in group]
-        for title, group in by_group(metrics).items()
+        title: [
+            MetricRow(
+                metric,
+                write_collapse_value(metric, probe.layers[-1], write),
+                [build_cell(record, metric, write) for record in probe.layers],
+            )
+            for metric in group
+        ]
+        for title, group in group_labels(metrics).items()
     }
-    return Details(caption, list(probe.layers), groups, notes(probe))
+    return Details(caption, list(probe.layers), groups, collect_sentences(probe, "notes"))
 
 
-def _detail_row(probe: ProbeRecord, metric: Label, write: Write) -> DetailRow:
-    cells = [cell_of(record, metric, write) for record in probe.layers]
-    return DetailRow(metric, collapsed_text(metric, probe.layers[-1], write), cells)
-
-
-def cell_of(record: LayerRecord, metric: Label, write: Write = typeset) -> Cell:
+def build_cell(record: LayerRecord, metric: Label, write: Write = typeset) -> Cell:
     """Write a metric at one layer with its standard error, interval and value at chance level."""
-    key = key_in(record.metrics, metric.key)
+    key = find_key(record.metrics, metric.key)
     if key is None:
         return Cell("")
-    value, ends = write(record.metrics[key], 4), interval_of(record, key)
+    value, ends = write(record.metrics[key], 4), find_interval(record, key)
     if ends is not None:
         value = f"{value} ± {write(record.standard_errors[key], 2)}"
     interval = "" if ends is None else " to ".join(write(end, 3) for end in ends)
     chance = record.baseline.get(key)
-    title = interval_title(record, key) if interval else ""
+    title = write_interval_title(record, key) if interval else ""
     return Cell(value, interval, "" if chance is None else write(chance, 3), title)
 
 
-def collapsed_text(metric: Label, record: LayerRecord, write: Write = typeset) -> str:
+def write_collapse_value(metric: Label, record: LayerRecord, write: Write = typeset) -> str:
     """Write the value of a metric at collapse, with an arrow towards it; empty if unknown."""
-    value = collapsed_at(metric.key, record.k, record.dim)
+    value = value_at_collapse(metric.key, record.k, record.dim)
     return "" if value is None else f"{write(value, 4)} {metric.arrow}".rstrip()
 
 
-def warnings(probes: Mapping[str, ProbeRecord]) -> list[str]:
+def collect_warnings(probes: Mapping[str, ModelRecord]) -> list[str]:
     """Return each warning once, with the measurements and layers that it concerns.
 
     Args:
         probes: Measurements by caption; with one, the caption is left out.
     """
-    said = [
+    warnings = [
         f"{caption}: {warning}" if len(probes) > 1 else warning
         for caption, probe in probes.items()
-        for warning in _shared(probe, "warnings")
+        for warning in collect_sentences(probe, "warnings")
     ]
-    return list(dict.fromkeys(said))
+    return list(dict.fromkeys(warnings))
 
 
-def notes(probe: ProbeRecord) -> list[str]:
-    """Return each note once, with its layers unless it concerns all layers."""
-    return _shared(probe, "notes")
-
-
-def _shared(probe: ProbeRecord, kind: str) -> list[str]:
-    bearers: dict[str, list[str]] = {}
+def collect_sentences(probe: ModelRecord, kind: Literal["notes", "warnings"]) -> list[str]:
+    """Return each note or warning once, with its layers unless it concerns all layers."""
+    layers: dict[str, list[str]] = {}
     for record in probe.layers:
         for sentence in getattr(record, kind):
-            bearers.setdefault(sentence, []).append(record.layer)
+            layers.setdefault(sentence, []).append(record.layer)
     return [
         sentence
         if len(names) == len(probe.layers)
-        else f"{listed(list(map(quoted, names)))}: {sentence}"
-        for sentence, names in bearers.items()
+        else f"{join_words(list(map(quote_number, names)))}: {sentence}"
+        for sentence, names in layers.items()
     ]
 
 
-def history_facts(measurements: Sequence[Measurement], unit: str) -> list[str]:
+def describe_history(measurements: Sequence[Measurement], unit: str) -> list[str]:
     """Describe the measurements in short phrases; layers and samples are those of the last run."""
-    runs = by_run(measurements)
+    runs = group_by_run(measurements)
     last_run = next(reversed(runs.values()))
     last = last_run[-1].probe
     facts = [
         f"{len(last.layers)} layer{'s' * (len(last.layers) != 1)}",
-        classes_text(last.layers[-1].num_classes, last.layers[-1].num_present),
+        write_class_count(last.layers[-1].num_classes, last.layers[-1].num_present),
     ]
     if len(runs) > 1:
         facts.insert(0, f"{len(runs)} runs")
     facts += [
         f"{at[-1].probe.layers[-1].num_samples:,} {name} samples"
-        for name, at in by_split(last_run).items()
+        for name, at in group_by_split(last_run).items()
     ]
     steps = sorted({measurement.step for measurement in measurements})
-    span = f"{unit} {step_text(steps[0])}"
+    span = f"{unit} {write_step(steps[0])}"
     if len(steps) > 1:
-        span = f"{unit}s {step_text(steps[0])} to {step_text(steps[-1])}"
+        span = f"{unit}s {write_step(steps[0])} to {write_step(steps[-1])}"
     return [*facts, f"{span} ({len(steps)} measured)"]
 
 
-def distinct_rows(tables: Iterable[Details]) -> list[DetailRow]:
+def collect_rows(tables: Iterable[Details]) -> list[MetricRow]:
     """Return a row for each metric that any of the tables holds, in order of first appearance."""
     rows = (row for table in tables for group in table.groups.values() for row in group)
     return list({row.metric.key: row for row in rows}.values())
 
 
-def last_probes(measurements: Sequence[Measurement], unit: str) -> dict[str, ProbeRecord]:
+def select_last(measurements: Sequence[Measurement], unit: str) -> dict[str, ModelRecord]:
     """Return the last measurement of each run and split, by caption."""
     return {
-        ", ".join(filter(None, (run, split, moment(own[-1], unit)))): own[-1].probe
-        for run, measured in by_run(measurements).items()
-        for split, own in by_split(measured).items()
+        ", ".join(filter(None, (run, split, name_step(of_split[-1], unit)))): of_split[-1].probe
+        for run, of_run in group_by_run(measurements).items()
+        for split, of_split in group_by_split(of_run).items()
     }
 
 
-def details_by_run(measurements: Sequence[Measurement], unit: str) -> list[Details]:
-    """Return all metrics of the last measurement of each run and split."""
-    return [details(probe, caption) for caption, probe in last_probes(measurements, unit).items()]
-
-
-def origin_facts(origin: Provenance) -> list[str]:
+def describe_origin(origin: Provenance) -> list[str]:
     """Name model, weights, data and split, as far as they are known."""
     return [text for text in (origin.model, origin.weights, origin.data, origin.split) if text]
 
 
-def probe_facts(probe: ProbeRecord) -> list[str]:
+def describe_probe(probe: ModelRecord) -> list[str]:
     """Describe the measurement in short phrases."""
     last = probe.layers[-1]
     facts = [
         f"{last.num_samples:,} samples",
-        classes_text(last.num_classes, last.num_present),
+        write_class_count(last.num_classes, last.num_present),
         f"{last.dim:,} features",
     ]
     return facts if len(probe.layers) == 1 else [f"{len(probe.layers)} layers", *facts]
 
 
-def shared_config(
+def split_config(
     configs: Sequence[Mapping[str, Any]],
 ) -> tuple[dict[str, str], list[dict[str, str]]]:
     """Split configurations into entries that all share and the other entries of each, as text.
@@ -263,10 +273,10 @@ def shared_config(
         configs: Configurations of one or more runs; with one, all entries are shared.
 
     Example:
-        >>> shared_config([{"seed": 0, "steps": 9}, {"seed": 1, "steps": 9}])
+        >>> split_config([{"seed": 0, "steps": 9}, {"seed": 1, "steps": 9}])
         ({'steps': '9'}, [{'seed': '0'}, {'seed': '1'}])
     """
-    flat = [flat_config(config) for config in configs]
+    flat = [flatten_config(config) for config in configs]
     alike = {
         name: text
         for name, text in (flat[0] if flat else {}).items()
@@ -276,13 +286,13 @@ def shared_config(
     return alike, others
 
 
-def flat_config(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+def flatten_config(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """Flatten a nested configuration to dotted names and text."""
     flat: dict[str, str] = {}
     for name, value in config.items():
         key = f"{prefix}{name}"
         if isinstance(value, Mapping):
-            flat |= flat_config(value, f"{key}.")
+            flat |= flatten_config(value, f"{key}.")
         elif isinstance(value, list | tuple):
             flat[key] = ", ".join(map(str, value))
         else:

@@ -1,9 +1,11 @@
 """Self-contained interactive pages: of a history, and of a single measurement."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
+from html import escape
 from importlib.resources import files
 from typing import Any
 
@@ -13,29 +15,35 @@ from plotly.offline import get_plotlyjs
 
 from ncscope.errors import printable
 from ncscope.measurement.provenance import UNKNOWN, Provenance
-from ncscope.measurement.records import ClassTable, LayerRecord, Measurement, ProbeRecord
-from ncscope.report.classes import class_view, class_views, distinct_columns
+from ncscope.measurement.records import ClassTable, Measurement, ModelRecord
+from ncscope.measurement.similarity import SimilarityRecord
+from ncscope.report.classes import build_class_view, build_class_views, collect_columns
+from ncscope.report.curves import group_by_split
 from ncscope.report.formulas import formula
-from ncscope.report.labels import Label, by_group, distinct_labels, key_metrics, label_of
-from ncscope.report.names import printable_probe, quoted
-from ncscope.report.overview import (
-    DetailRow,
-    cell_of,
-    changes_by_run,
-    collapsed_text,
-    details,
-    details_by_run,
-    distinct_rows,
-    history_facts,
-    last_probes,
-    origin_facts,
-    probe_facts,
-    warnings,
+from ncscope.report.labels import (
+    Label,
+    choose_key_metrics,
+    find_label,
+    group_labels,
+    sort_labels,
 )
-from ncscope.report.payload import as_json, history_payload, probe_payload
-from ncscope.report.timeline import by_split
+from ncscope.report.overview import (
+    MetricRow,
+    build_cell,
+    build_details,
+    collect_rows,
+    collect_warnings,
+    compare_ends,
+    describe_history,
+    describe_origin,
+    describe_probe,
+    select_last,
+    write_collapse_value,
+)
+from ncscope.report.payload import build_history_payload, build_probe_payload, write_json
+from ncscope.report.wording import make_all_printable, make_printable, quote_number
 
-_ABSENT: Mapping[str, Any] = {
+_EMPTY_SECTIONS: Mapping[str, Any] = {
     "lead": "",
     "facts": (),
     "warnings": (),
@@ -66,7 +74,7 @@ _SCRIPTS = (
 )
 
 
-def history_page(
+def render_history_page(
     title: str,
     measurements: Sequence[Measurement],
     *,
@@ -89,29 +97,28 @@ def history_page(
     Raises:
         ValueError: If there is no measurement, or one without a layer.
     """
-    history = history_view(measurements, unit, provenance.class_names)
-    return rendered_page(
+    history = build_history_view(measurements, unit, provenance.class_names)
+    last = select_last(history.measurements, unit)
+    return render_page(
         title=title,
         lead=lead,
-        facts=[*origin_facts(provenance), *history_facts(measurements, unit)],
-        warnings=warnings(last_probes(history.measurements, unit)),
+        facts=[*describe_origin(provenance), *describe_history(measurements, unit)],
+        warnings=collect_warnings(last),
         history=history,
-        changes=changes_by_run(history.measurements),
-        classes=class_views(last_probes(history.measurements, unit), provenance.class_names),
-        details=details_by_run(history.measurements, unit),
+        changes=compare_ends(history.measurements),
+        classes=build_class_views(last, provenance.class_names),
+        details=[build_details(probe, caption) for caption, probe in last.items()],
         provenance=provenance.facts(),
     )
 
 
-def history_fragment(measurements: Sequence[Measurement]) -> str:
+def render_history_fragment(measurements: Sequence[Measurement]) -> str:
     """Build the tables of first against last values, for a notebook.
 
     Args:
         measurements: Measurements of one run or several; at least one.
     """
-    shown = printable_measurements(measurements)
-    changes = changes_by_run(shown)
-    return rendered("fragment.html.j2", changes=changes, warnings=(), details=(), classes=())
+    return _render_fragment(changes=compare_ends(make_all_printable(measurements)))
 
 
 @dataclass(frozen=True)
@@ -132,12 +139,12 @@ class HistoryView:
     def metric_groups(self) -> dict[str, list[Label]]:
         """Metrics to choose from, by the title of their group."""
         entries = (entry for run in self.payload["runs"].values() for entry in run["metrics"])
-        return by_group(distinct_labels(entry["key"] for entry in entries))
+        return group_labels(sort_labels(entry["key"] for entry in entries))
 
     @property
     def splits(self) -> list[str]:
         """Names of all splits, the training split first."""
-        return list(by_split(self.measurements))
+        return list(group_by_split(self.measurements))
 
     def any(self, chart: str) -> bool:
         """Return whether a run has data of a chart: ``series``, ``profiles``, ``grams``, ..."""
@@ -151,16 +158,16 @@ class HistoryView:
     @property
     def geodesic(self) -> bool:
         """True if a geodesic is drawn in any run."""
-        return has_geodesic(self.payload)
+        return _has_geodesic(self.payload)
 
 
-def has_geodesic(payload: Mapping[str, Any]) -> bool:
+def _has_geodesic(payload: Mapping[str, Any]) -> bool:
     """Return whether a frame of any run holds the geodesic's prediction."""
-    frames = (f for r in payload["runs"].values() for own in r["profiles"].values() for f in own)
-    return any(frame["geodesic"] for frame in frames)
+    splits = (split for run in payload["runs"].values() for split in run["profiles"].values())
+    return any(frame["geodesic"] for split in splits for frame in split)
 
 
-def history_view(
+def build_history_view(
     measurements: Sequence[Measurement], unit: str, class_names: Sequence[str] = ()
 ) -> HistoryView:
     """Prepare the interactive part of a page.
@@ -176,29 +183,11 @@ def history_view(
     if not measurements or not all(measurement.probe.layers for measurement in measurements):
         msg = "a page needs at least one measurement, and every measurement at least one layer"
         raise ValueError(msg)
-    shown = printable_measurements(measurements)
-    payload = history_payload(shown, unit, class_names)
-    return HistoryView(shown, unit, payload)
+    safe = make_all_printable(measurements)
+    return HistoryView(safe, unit, build_history_payload(safe, unit, class_names))
 
 
-def printable_measurements(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """Return measurements whose names, notes and warnings are printable.
-
-    Args:
-        measurements: Measurements of one run or several.
-    """
-    return [
-        replace(
-            each,
-            probe=printable_probe(each.probe),
-            split=printable(each.split),
-            run=printable(each.run),
-        )
-        for each in measurements
-    ]
-
-
-def probe_page(title: str, probe: ProbeRecord, provenance: Provenance = UNKNOWN) -> str:
+def render_probe_page(title: str, probe: ModelRecord, provenance: Provenance = UNKNOWN) -> str:
     """Build one self-contained HTML page of a single measurement, of one layer or many.
 
     Args:
@@ -215,60 +204,75 @@ def probe_page(title: str, probe: ProbeRecord, provenance: Provenance = UNKNOWN)
     if not probe.layers:
         msg = "a page needs a measurement of at least one layer, this record has none"
         raise ValueError(msg)
-    probe = printable_probe(probe)
-    payload = probe_payload(probe, provenance.class_names)
-    return rendered_page(
+    probe = make_printable(probe)
+    payload = build_probe_payload(probe, provenance.class_names)
+    last = probe.layers[-1]
+    key_numbers = [
+        MetricRow(metric, write_collapse_value(metric, last), [build_cell(last, metric)])
+        for metric in map(find_label, choose_key_metrics(last.metrics))
+    ]
+    return render_page(
         title=title,
         lead="",
-        facts=[*origin_facts(provenance), *probe_facts(probe)],
-        warnings=warnings({"": probe}),
+        facts=[*describe_origin(provenance), *describe_probe(probe)],
+        warnings=collect_warnings({"": probe}),
         probe=payload["runs"][""],
-        geodesic=has_geodesic(payload),
+        geodesic=_has_geodesic(payload),
         payload=payload,
-        last_layer=probe.layers[-1].layer,
-        key_numbers=_key_numbers(probe.layers[-1]),
-        classes=class_views({"": probe}, provenance.class_names),
-        details=[details(probe, "")],
+        last_layer=last.layer,
+        key_numbers=[row for row in key_numbers if row.cells[0].value],
+        classes=build_class_views({"": probe}, provenance.class_names),
+        details=[build_details(probe, "")],
         provenance=provenance.facts(),
     )
 
 
-def probe_fragment(probe: ProbeRecord) -> str:
+def render_probe_fragment(probe: ModelRecord) -> str:
     """Build the table of a measurement, for a notebook.
 
     Args:
         probe: The measurement.
     """
-    shown = printable_probe(probe)
-    return rendered(
-        "fragment.html.j2",
-        changes=(),
-        warnings=warnings({"": shown}),
-        details=[details(shown, "")],
-        classes=(),
+    safe = make_printable(probe)
+    return _render_fragment(
+        warnings=collect_warnings({"": safe}), details=[build_details(safe, "")]
     )
 
 
-def classes_fragment(table: ClassTable, class_names: Sequence[str] = ()) -> str:
+def render_classes_fragment(table: ClassTable, class_names: Sequence[str] = ()) -> str:
     """Build the table of classes, for a notebook.
 
     Args:
         table: Values of each class.
         class_names: Names of all classes, in the order of the labels; empty if unknown.
     """
-    view = class_view(table, class_names)
-    return rendered("fragment.html.j2", changes=(), warnings=(), details=(), classes=[view])
+    return _render_fragment(classes=[build_class_view(table, class_names)])
 
 
-def _key_numbers(record: LayerRecord) -> list[DetailRow]:
-    rows = (
-        DetailRow(metric, collapsed_text(metric, record), [cell_of(record, metric)])
-        for metric in map(label_of, key_metrics(record.metrics))
+def render_similarity_fragment(record: SimilarityRecord) -> str:
+    """Build an HTML table of the CKA of all pairs of layers, for a notebook.
+
+    Args:
+        record: CKA between layers.
+    """
+
+    def write_cell(value: float) -> str:
+        if math.isnan(value):
+            return "<td>undefined</td>"
+        # The unbiased CKA can be below 0, or above 1 by rounding.
+        share = min(max(value, 0.0), 1.0)
+        return f'<td style="background:rgba(49,104,142,{0.6 * share:.2f})">{value:.3f}</td>'
+
+    columns = "".join(f"<th>{escape(printable(name))}</th>" for name in record.columns)
+    rows = "".join(
+        f"<tr><th>{escape(printable(name))}</th>{''.join(map(write_cell, row))}</tr>"
+        for name, row in zip(record.rows, record.values, strict=True)
     )
-    return [row for row in rows if row.cells[0].value]
+    caption = f"CKA between layers, {record.num_samples:,} samples"
+    return f"<table><caption>{caption}</caption><tr><th></th>{columns}</tr>{rows}</table>"
 
 
-def rendered_page(**sections: Any) -> str:
+def render_page(**sections: Any) -> str:
     """Render the template of all pages; a section for which nothing is given is left out.
 
     Args:
@@ -280,50 +284,57 @@ def rendered_page(**sections: Any) -> str:
     charts: dict[str, Any] = {}
     if payload is not None:
         charts = {
-            "data": Markup(as_json(payload)),
-            "scripts": [_asset(name) for name in _SCRIPTS],
+            "data": Markup(write_json(payload)),
+            "scripts": [_read_asset(name) for name in _SCRIPTS],
             "plotly": Markup(get_plotlyjs()),
             "pfc": next(iter(payload["runs"].values()))["pfc"],
         }
-    sections["defined"] = distinct_rows(sections.get("details", ()))
-    sections["class_columns"] = distinct_columns(sections.get("classes", ()))
-    return rendered("page.html.j2", **{**_ABSENT, **charts, **sections})
+    sections["defined"] = collect_rows(sections.get("details", ()))
+    sections["class_columns"] = collect_columns(sections.get("classes", ()))
+    return render_template("page.html.j2", **{**_EMPTY_SECTIONS, **charts, **sections})
 
 
-def rendered(template: str, **context: Any) -> str:
+def _render_fragment(**sections: Any) -> str:
+    """Render tables for a notebook; a section for which nothing is given is left out."""
+    absent = dict.fromkeys(("changes", "warnings", "details", "classes"), ())
+    return render_template("fragment.html.j2", **{**absent, **sections})
+
+
+def render_template(template: str, **context: Any) -> str:
     """Render a template of this folder with the style sheet inside."""
-    return _environment().get_template(template).render(style=_asset("style.css"), **context)
+    return (
+        _load_environment().get_template(template).render(style=_read_asset("style.css"), **context)
+    )
 
 
 @cache
-def _environment() -> Environment:
+def _load_environment() -> Environment:
     """Return what reads templates; it compiles each template once."""
+
+    def clean(value: Any) -> Any:
+        # Everything that a template puts out passes here, so that no name of a layer, class or
+        # file can bring control characters into a page; markup is our own, and stays.
+        is_plain = isinstance(value, str) and not isinstance(value, Markup)
+        return printable(value, keep="\n") if is_plain else value
+
+    def make_breakable(name: str) -> Markup:
+        """Let a layer's name break after a dot, a slash or an underscore."""
+        return Markup("<wbr>").join(re.split(r"(?<=[._/])", printable(name)))
+
     environment = Environment(
         loader=PackageLoader("ncscope", "report/templates"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_printable,
+        finalize=clean,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters["formula"] = lambda latex: Markup(formula(latex, display=True))
-    environment.filters["breakable"] = _breakable
-    environment.filters["quoted"] = quoted
+    environment.filters["breakable"] = make_breakable
+    environment.filters["quote_number"] = quote_number
     return environment
 
 
-def _printable(value: Any) -> Any:
-    """Return what a template puts out with its text printable; markup is our own, and stays."""
-    plain = isinstance(value, str) and not isinstance(value, Markup)
-    return printable(value, keep="\n") if plain else value
-
-
-def _breakable(name: str) -> Markup:
-    """Let a layer's name break after a dot or an underscore."""
-    pieces = re.split(r"(?<=[._/])", printable(name))
-    return Markup("<wbr>").join(pieces)
-
-
-def _asset(name: str) -> Markup:
+def _read_asset(name: str) -> Markup:
     folder = files("ncscope.report").joinpath("templates")
     return Markup(folder.joinpath(name).read_text(encoding="utf-8"))

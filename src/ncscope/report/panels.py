@@ -16,13 +16,17 @@ from matplotlib.ticker import (
     NullLocator,
 )
 
-from ncscope.measurement.records import LayerRecord, Measurement, ProbeRecord
-from ncscope.report.labels import Label, label_of, value_of
-from ncscope.report.layer_order import geodesic_curves, positions, values_by_layer
-from ncscope.report.names import figure_text
-from ncscope.report.numbers import plain
-from ncscope.report.spectra import CURVES, drawable
-from ncscope.report.timeline import layer_names
+from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
+from ncscope.report.curves import (
+    SPECTRUM_TITLES,
+    collect_layer_values,
+    geodesic_curves,
+    list_layers,
+    relative_positions,
+    select_drawable,
+)
+from ncscope.report.labels import Label, find_label, find_value
+from ncscope.report.wording import write_figure_text, write_plain
 
 ACCENT, SECOND, SOFT, GRID = "#0b6a70", "#c2570c", "#6b747b", "#e4e6e2"
 SERIES = ("#0b6a70", "#c2570c", "#44398a", "#7a8288", "#a8761a")
@@ -46,7 +50,7 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "legend.fontsize": 8,
     "lines.linewidth": 1.4,
-    # Names are never read as TeX; `figure_text` escapes what mathtext would read.
+    # Names are never read as TeX; `write_figure_text` escapes what mathtext would read.
     "text.usetex": False,
     "text.parse_math": True,
 }
@@ -55,59 +59,61 @@ STYLE: dict[Any, Any] = {
 DASHED = (0, (3, 2))
 _MARKERS = ("o", "D", "s", "^", "v")
 # A panel is wide enough for the labels of so many marks.
-_MARKS = 5
+_MOST_MARKS = 5
 
 
-def diverging() -> Colormap:
-    """Orange through paper white to blue, for cosines."""
+def make_cosine_colours() -> Colormap:
+    """Return the colours of cosines: orange through paper white to blue."""
     return LinearSegmentedColormap.from_list("cosine", ["#b8560b", "#f7f7f4", "#0b5d8a"])
 
 
-def on_log_axis(values: Sequence[float], scale: Sequence[float]) -> list[float]:
+def place_on_log_axis(values: Sequence[float], scale: Sequence[float]) -> list[float]:
     """Return values as they stand on a logarithmic axis: 0 below the scale, NaN below 0.
 
     Args:
         values: Values of a curve.
         scale: All values on the axis.
     """
-    zero = _zero_place(scale)
+    zero = _place_zero(scale)
     return [zero if value == 0 else value if value > 0 else math.nan for value in values]
 
 
-def _zero_place(scale: Sequence[float]) -> float:
+def _place_zero(scale: Sequence[float]) -> float:
+    """Return where the mark of 0 stands: below all values, by a share of their range or more."""
     logs = [math.log10(value) for value in scale if 0 < value < math.inf]
     if not logs:
         return 1.0
     return float(10 ** (min(logs) - max(0.15 * (max(logs) - min(logs)), 0.15)))
 
 
-def logarithmic(axes: Axes, way: Literal["x", "y"], scale: Sequence[float]) -> None:
+def make_logarithmic(axes: Axes, way: Literal["x", "y"], scale: Sequence[float]) -> None:
     """Make an axis logarithmic, with round marks and, if a value is 0, a mark for it.
 
     Args:
-        axes: Axes on which everything is drawn, as `on_log_axis` places it.
+        axes: Axes on which everything is drawn, as `place_on_log_axis` places it.
         way: Axis to change.
         scale: All values on the axis.
     """
-    known = [value for value in scale if 0 < value < math.inf]
-    zero = _zero_place(scale) if 0 in scale else None
-    if known or zero:
+    positive = [value for value in scale if 0 < value < math.inf]
+    zero = _place_zero(scale) if 0 in scale else None
+    if positive or zero:
         axes.set(**{f"{way}scale": "log"})
-    _round_marks(axes, way, zero, empty=not known)
+    _mark_round_values(axes, way, zero, empty=not positive)
 
 
-def pfc_values(probe: ProbeRecord, key: str) -> list[float]:
-    """Return all values that `pfc_panel` draws."""
-    places = positions(probe)
-    values = zip(probe.layers, values_by_layer(probe, key), strict=True)
-    drawn = [value for record, value in values if not places or record.layer in places]
-    known = places and probe.geodesic is not None
-    return drawn + (geodesic_curves(probe.geodesic)[key] if known and probe.geodesic else [])
+def collect_pfc_values(probe: ModelRecord, key: str) -> list[float]:
+    """Return all values that `draw_pfc` draws."""
+    places = relative_positions(probe)
+    values = zip(probe.layers, collect_layer_values(probe, key), strict=True)
+    measurements = [value for record, value in values if not places or record.layer in places]
+    if not places or probe.geodesic is None:
+        return measurements
+    return measurements + geodesic_curves(probe.geodesic)[key]
 
 
-def pfc_panel(
+def draw_pfc(
     axes: Axes,
-    probe: ProbeRecord,
+    probe: ModelRecord,
     key: str,
     colour: str = ACCENT,
     prediction_colour: str = SECOND,
@@ -128,41 +134,41 @@ def pfc_panel(
         name: Name in the legend.
         scale: All values on the axes, if several measurements are drawn on them.
     """
-    label, places = label_of(key), positions(probe)
-    scale = scale or pfc_values(probe, key)
+    label, places = find_label(key), relative_positions(probe)
+    scale = scale or collect_pfc_values(probe, key)
     log = label.log_scale and any(value > 0 for value in scale)
 
-    def placed(values: Sequence[float]) -> Sequence[float]:
-        return on_log_axis(values, scale) if log else values
+    def place(values: Sequence[float]) -> Sequence[float]:
+        return place_on_log_axis(values, scale) if log else values
 
-    values = values_by_layer(probe, key)
+    values = collect_layer_values(probe, key)
     records = list(zip(probe.layers, values, strict=True))
     if places:
         points = [(places[r.layer], value) for r, value in records if r.layer in places]
         axes.set_xlabel("relative position")
         if probe.geodesic is not None:
-            predicted = placed(geodesic_curves(probe.geodesic)[key])
+            predicted = place(geodesic_curves(probe.geodesic)[key])
             axes.plot(probe.geodesic.t, predicted, color=prediction_colour, linestyle=DASHED)
     else:
-        points = [(float(place), value) for place, value in enumerate(values)]
-        _name_layers(axes, [record.layer for record, _ in records])
-    x, y = [at for at, _ in points], placed([value for _, value in points])
+        points = [(float(index), value) for index, value in enumerate(values)]
+        names = [record.layer for record in probe.layers]
+        every = max(1, math.ceil(len(names) / 10))
+        # Counted from the end, so that the last layer is named always.
+        ticks = range((len(names) - 1) % every, len(names), every)
+        axes.set_xticks(
+            ticks, [write_figure_text(names[tick]) for tick in ticks], rotation=40, ha="right"
+        )
+        axes.set_xlabel("layer")
+    x, y = [at for at, _ in points], place([value for _, value in points])
     axes.plot(x, y, "o-", color=colour, markersize=4.5, linewidth=0.8, label=name)
     if log:
-        logarithmic(axes, "y", scale)
+        make_logarithmic(axes, "y", scale)
     axes.set_title(f"{key.upper()}: {label.title[:1].lower()}{label.title[1:]}")
 
 
-def _name_layers(axes: Axes, names: Sequence[str]) -> None:
-    every = max(1, math.ceil(len(names) / 10))
-    shown = [place for place in range(len(names)) if (len(names) - 1 - place) % every == 0]
-    axes.set_xticks(shown, [figure_text(names[place]) for place in shown], rotation=40, ha="right")
-    axes.set_xlabel("layer")
-
-
-def gram_panel(axes: Axes, gram: Sequence[Sequence[float]], title: str) -> AxesImage:
-    """Cosines between class means, as a picture."""
-    image = axes.imshow(np.asarray(gram, dtype=float), cmap=diverging(), vmin=-1, vmax=1)
+def draw_gram(axes: Axes, gram: Sequence[Sequence[float]], title: str) -> AxesImage:
+    """Draw the cosines between class means as a picture."""
+    image = axes.imshow(np.asarray(gram, dtype=float), cmap=make_cosine_colours(), vmin=-1, vmax=1)
     axes.set_title(title)
     axes.grid(visible=False)
     axes.set_xticks([])
@@ -172,51 +178,55 @@ def gram_panel(axes: Axes, gram: Sequence[Sequence[float]], title: str) -> AxesI
 
 
 def simplex_cosines(count: int) -> list[list[float]]:
-    """Cosines of the simplex equiangular tight frame."""
+    """Return the cosines of the simplex equiangular tight frame."""
     off = -1 / (count - 1) if count > 1 else 0.0
     return [[1.0 if row == column else off for column in range(count)] for row in range(count)]
 
 
-def spectra_panel(axes: Axes, record: LayerRecord) -> None:
-    """Eigenvalues of the covariances against index, both axes logarithmic."""
-    names = [name for name in ("total", "within", "between") if record.spectra.get(name)]
-    colours = {"between": ACCENT, "within": SECOND, "total": SOFT}
-    curves = {name: drawable(name, record.spectra[name]) for name in names}
-    for name, curve in curves.items():
-        axes.plot(
-            curve.index, curve.values, "o-", color=colours[name], markersize=3, linewidth=0.9,
-            label=CURVES[name],
-        )  # fmt: skip
-    if any(drawn.values for drawn in curves.values()):  # a logarithmic axis refuses to be empty
+def draw_spectra(axes: Axes, record: LayerRecord) -> None:
+    """Draw the eigenvalues of the covariances against index, both axes logarithmic."""
+    colours = {"total": SOFT, "within": SECOND, "between": ACCENT}
+    is_empty = True
+    for name, colour in colours.items():
+        if values := record.spectra.get(name):
+            index, visible, _ = select_drawable(name, values)
+            is_empty = is_empty and not visible
+            axes.plot(
+                index, visible, "o-", color=colour, markersize=3, linewidth=0.9,
+                label=SPECTRUM_TITLES[name],
+            )  # fmt: skip
+    if not is_empty:  # a logarithmic axis refuses to be empty
         axes.set_xscale("log")
         axes.set_yscale("log")
-        _round_marks(axes, "x")
-        _round_marks(axes, "y")
+        _mark_round_values(axes, "x")
+        _mark_round_values(axes, "y")
     axes.set_xlabel("index")
     axes.set_title("Covariance eigenvalues")
     axes.legend()
 
 
-def metrics_panel(axes: Axes, record: LayerRecord, labels: Sequence[Label]) -> None:
-    """Values as dots on one logarithmic axis, the number beside each; NaN as text alone."""
-    values = [value_of(record.metrics, label.key) for label in labels]
+def draw_key_metrics(axes: Axes, record: LayerRecord, labels: Sequence[Label]) -> None:
+    """Draw values as dots on a logarithmic axis, the number beside each; NaN as text alone."""
+    values = [find_value(record.metrics, label.key) for label in labels]
     places = range(len(labels))[::-1]
     scale = [value for value in values if value is not None and math.isfinite(value)]
     for place, value in zip(places, values, strict=True):
         if value is not None and math.isfinite(value):
-            axes.plot(on_log_axis([value], scale), [place], "o", color=ACCENT, markersize=6)
-    logarithmic(axes, "x", scale)
+            axes.plot(place_on_log_axis([value], scale), [place], "o", color=ACCENT, markersize=6)
+    make_logarithmic(axes, "x", scale)
     axes.set_yticks(list(places), [label.title for label in labels])
     axes.set_ylim(-0.6, len(labels) - 0.4)
     beside = axes.secondary_yaxis("right")
-    beside.set_yticks(list(places), ["" if value is None else plain(value) for value in values])
+    beside.set_yticks(
+        list(places), ["" if value is None else write_plain(value) for value in values]
+    )
     beside.spines[:].set_visible(False)
     axes.tick_params(axis="y", length=0)
     beside.tick_params(axis="y", length=0)
     axes.set_title("Key metrics")
 
 
-def _round_marks(
+def _mark_round_values(
     axes: Axes, way: Literal["x", "y"], zero: float | None = None, empty: bool = False
 ) -> None:
     """Mark a logarithmic axis at round values, so few that their labels do not touch.
@@ -234,82 +244,85 @@ def _round_marks(
     low, high = axes.get_xlim() if way == "x" else axes.get_ylim()
     if zero is not None:  # no mark so near to that of 0 that their labels touch
         low = zero * (high / zero) ** 0.14
-    marks = [] if empty else _few_round(low, high)
-    powers_of_ten = bool(marks) and (marks[0] < 1e-3 or marks[-1] >= 1e4)
-    names = [_power(mark) if powers_of_ten else f"{mark:g}" for mark in marks]
-    of_zero = [] if zero is None else [zero]
-    axis.set_major_locator(FixedLocator([*of_zero, *marks]))
-    axis.set_major_formatter(FixedFormatter(["0" for _ in of_zero] + names))
+    marks: list[float] = []
+    if not empty:
+        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        for multiples in ((1, 2, 5), (1, 3), (1,)):
+            # Read from text, since 3 * 10**-1 is not 0.3.
+            marks = [float(f"{many}e{power}") for power in powers for many in multiples]
+            marks = [mark for mark in marks if low <= mark <= high]
+            if len(marks) <= _MOST_MARKS:
+                break
+        else:
+            marks = marks[:: math.ceil(len(marks) / _MOST_MARKS)]
+        if len(marks) < 2:  # the axis spans so little that it has no round values
+            ticks = MaxNLocator(3).tick_values(low, high)
+            marks = [tick for tick in ticks if low <= tick <= high] or [low, high]
+    as_powers = bool(marks) and (marks[0] < 1e-3 or marks[-1] >= 1e4)
+
+    def write_mark(mark: float) -> str:
+        if not as_powers:
+            return f"{mark:g}"
+        factor, _, exponent = f"{mark:.1e}".partition("e")
+        times = "" if factor == "1.0" else rf"{float(factor):g}\times"
+        return rf"${times}10^{{{int(exponent)}}}$"
+
+    zeros = [] if zero is None else [zero]
+    axis.set_major_locator(FixedLocator([*zeros, *marks]))
+    axis.set_major_formatter(FixedFormatter(["0" for _ in zeros] + list(map(write_mark, marks))))
     axis.set_minor_locator(NullLocator())
 
 
-def _few_round(low: float, high: float) -> list[float]:
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    for multiples in ((1, 2, 5), (1, 3), (1,)):
-        marks = [float(f"{many}e{power}") for power in powers for many in multiples]
-        marks = [mark for mark in marks if low <= mark <= high]
-        if len(marks) <= _MARKS:
-            break
-    else:
-        marks = marks[:: math.ceil(len(marks) / _MARKS)]
-    if len(marks) < 2:
-        between = [mark for mark in MaxNLocator(3).tick_values(low, high) if low <= mark <= high]
-        marks = between or [low, high]
-    return marks
-
-
-def _power(value: float) -> str:
-    """Write a number as a power of ten, with its factor unless that is 1."""
-    factor, _, exponent = f"{value:.1e}".partition("e")
-    times = "" if factor == "1.0" else rf"{float(factor):g}\times"
-    return rf"${times}10^{{{int(exponent)}}}$"
-
-
-def history_panel(
+def draw_history(
     axes: Axes, times: Sequence[float], curves: Mapping[str, Sequence[float]], unit: str
 ) -> None:
     """Draw metrics of one layer on a logarithmic axis; a count t of steps stands at log(1 + t)."""
-    counted = unit in ("epoch", "step", "iteration") and min(times) >= 0
-    at = [math.log10(1 + time) for time in times] if counted else times
+    is_count = unit in ("epoch", "step", "iteration") and min(times) >= 0
+    at = [math.log10(1 + time) for time in times] if is_count else times
     scale = [value for values in curves.values() for value in values]
     for place, (key, values) in enumerate(curves.items()):
-        drawn = on_log_axis(values, scale)
-        label = label_of(key).title
+        label = find_label(key).title
         axes.plot(
             at,
-            drawn,
+            place_on_log_axis(values, scale),
             marker=_MARKERS[place % 5],
             color=SERIES[place % 5],
             markersize=4,
             label=label,
         )
-    logarithmic(axes, "y", scale)
-    if counted:
-        _time_ticks(axes, times)
-    label = figure_text(unit)
-    axes.set_xlabel(f"{label} t, spaced as log(1 + t)" if counted else label)
+    make_logarithmic(axes, "y", scale)
+    if is_count:
+        last, marks = max(times), [0]
+        for power in range(len(str(int(last)))):
+            marks += [step * 10**power for step in (1, 2, 5)] if last < 1000 else [10**power]
+        marks = sorted({mark for mark in marks if min(times) <= mark <= last})
+        axes.xaxis.set_major_locator(FixedLocator([math.log10(1 + mark) for mark in marks]))
+        axes.xaxis.set_major_formatter(FixedFormatter([f"{mark:,}" for mark in marks]))
+        axes.xaxis.set_minor_locator(NullLocator())
+    label = write_figure_text(unit)
+    axes.set_xlabel(f"{label} t, spaced as log(1 + t)" if is_count else label)
     if curves:
         axes.legend()
 
 
-def metric_values(measurements: Sequence[Measurement], key: str) -> list[float]:
-    """Return all values that `metric_panel` draws."""
+def collect_metric_values(measurements: Sequence[Measurement], key: str) -> list[float]:
+    """Return all values that `draw_metric` draws."""
     return [
         value
         for each in measurements
         for record in each.probe.layers
-        if math.isfinite(value := _at(each, record.layer, key))
+        if math.isfinite(value := _find_metric(each, record.layer, key))
     ]
 
 
-def metric_panel(
+def draw_metric(
     axes: Axes,
     splits: Mapping[str, Sequence[Measurement]],
     key: str,
     unit: str,
     scale: Sequence[float],
 ) -> None:
-    """One metric of every layer against the step; splits after the first are dashed.
+    """Draw one metric of every layer against the step; splits after the first are dashed.
 
     Args:
         axes: Axes to draw on.
@@ -318,49 +331,36 @@ def metric_panel(
         unit: Unit of the steps.
         scale: All values on the axes, and on those that share their scale.
     """
-    names = layer_names(each.probe for own in splits.values() for each in own)
-    log = label_of(key).log_scale and any(value > 0 for value in scale)
-    for rank, (split, own) in enumerate(splits.items()):
+    names = list_layers(each.probe for of_split in splits.values() for each in of_split)
+    log = find_label(key).log_scale and any(value > 0 for value in scale)
+    for rank, (split, of_split) in enumerate(splits.items()):
         for index, name in enumerate(names):
-            values = [_at(each, name, key) for each in own]
+            values = [_find_metric(each, name, key) for each in of_split]
             if all(map(math.isnan, values)):
                 continue
+            depth = index / (len(names) - 1) if len(names) > 1 else 1.0
             axes.plot(
-                [each.step for each in own],
-                on_log_axis(values, scale) if log else values,
-                color=_depth_colour(index, len(names)),
+                [each.step for each in of_split],
+                place_on_log_axis(values, scale) if log else values,
+                # Darker from the first to the last layer; the first yellows vanish on white.
+                color=colormaps["viridis_r"](0.15 + 0.85 * depth),
                 linestyle=DASHED if rank else "-",
                 marker=_MARKERS[rank % 5],
                 markersize=3,
-                label=figure_text(", ".join(([name] if len(names) > 1 else []) + [split])),
+                label=write_figure_text(", ".join(([name] if len(names) > 1 else []) + [split])),
             )
     if log:
-        logarithmic(axes, "y", scale)
-    axes.set_xlabel(figure_text(unit))
+        make_logarithmic(axes, "y", scale)
+    axes.set_xlabel(write_figure_text(unit))
 
 
-def _depth_colour(index: int, count: int) -> Any:
-    """Return the colour of one of several layers, darker from the first to the last."""
-    return colormaps["viridis_r"](0.15 + 0.85 * (index / (count - 1) if count > 1 else 1.0))
-
-
-def _at(measurement: Measurement, layer: str, key: str) -> float:
+def _find_metric(measurement: Measurement, layer: str, key: str) -> float:
     """Return a metric of one layer, or a further number beside the last one's; NaN without."""
     if key in measurement.values and layer == measurement.probe.layers[-1].layer:
         return measurement.values[key]
     values = (
-        value_of(record.metrics, key)
+        find_value(record.metrics, key)
         for record in measurement.probe.layers
         if record.layer == layer
     )
     return next((value for value in values if value is not None), math.nan)
-
-
-def _time_ticks(axes: Axes, times: Sequence[float]) -> None:
-    last, marks = max(times), [0]
-    for power in range(len(str(int(last)))):
-        marks += [step * 10**power for step in (1, 2, 5)] if last < 1000 else [10**power]
-    marks = sorted({mark for mark in marks if min(times) <= mark <= last})
-    axes.xaxis.set_major_locator(FixedLocator([math.log10(1 + mark) for mark in marks]))
-    axes.xaxis.set_major_formatter(FixedFormatter([f"{mark:,}" for mark in marks]))
-    axes.xaxis.set_minor_locator(NullLocator())

@@ -7,32 +7,41 @@ from dataclasses import replace
 from typing import Any
 
 from ncscope.errors import printable
-from ncscope.measurement.records import LayerRecord, Measurement, ProbeRecord
-from ncscope.report import layer_order, spectra
-from ncscope.report.classes import class_frame
+from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
+from ncscope.report.classes import build_class_frame
+from ncscope.report.curves import (
+    SPECTRUM_TITLES,
+    describe_layers,
+    find_effective_depth,
+    geodesic_curves,
+    group_by_run,
+    group_by_split,
+    list_layers,
+    relative_positions,
+    select_drawable,
+)
 from ncscope.report.formulas import formula
 from ncscope.report.labels import (
     PFC_METRICS,
     Label,
-    collapse_line,
-    distinct_labels,
-    label_of,
-    value_of,
+    find_label,
+    find_value,
+    sort_labels,
+    value_at_collapse,
 )
-from ncscope.report.numbers import compact, typeset
-from ncscope.report.overview import collapsed_text
-from ncscope.report.timeline import by_run, by_split, layer_names, moment
+from ncscope.report.overview import write_collapse_value
+from ncscope.report.wording import name_step, round_for_json, typeset
 
 GRAM_CLASSES = 64
 """At most so many classes of a Gram matrix are drawn."""
 
 
-def as_json(payload: Mapping[str, Any]) -> str:
+def write_json(payload: Mapping[str, Any]) -> str:
     """Write the payload as JSON that cannot end the script element it stands in."""
     return json.dumps(payload, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def history_payload(
+def build_history_payload(
     measurements: Sequence[Measurement], unit: str, class_names: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return everything that the page of a history draws, run by run.
@@ -47,82 +56,130 @@ def history_payload(
         ``shown`` is the run to show first, the one that was measured at the most steps.
         ``together`` is a run with the last layers of several runs; empty if there is one run only.
     """
-    runs = by_run(measurements)
-    payload = {name: _run(own, unit, class_names) for name, own in runs.items()}
+    runs = group_by_run(measurements)
+    payload = {name: _build_run(of_run, unit, class_names) for name, of_run in runs.items()}
     together = f"all runs by {unit}, last layer" if len(runs) > 1 else ""
     if together:
-        payload[together] = _overlaid(runs, unit)
+        # A run whose layers are the last layers of all runs: one chart then compares the runs.
+        by_step: dict[tuple[str, float], list[LayerRecord]] = {}
+        for name, of_run in runs.items():
+            for each in of_run:
+                record = replace(
+                    each.probe.layers[-1],
+                    layer=name or "(no name)",
+                    metrics=merge_values(each),
+                    gram=None,
+                )
+                by_step.setdefault((each.split, each.step), []).append(record)
+        last_layers = [
+            Measurement(ModelRecord(tuple(records)), step, split)
+            for (split, step), records in by_step.items()
+        ]
+        absent: dict[str, Any] = {"profiles": {}, "grams": {}, "spectra": {}, "classes": {}}
+        payload[together] = _build_run(last_layers, unit) | absent
     longest = max(runs, key=lambda name: len(runs[name]))
     return {"runs": payload, "shown": longest, "together": together}
 
 
-def _overlaid(runs: Mapping[str, Sequence[Measurement]], unit: str) -> dict[str, Any]:
-    """Return a run whose layers are the last layers of several runs, to draw them in one chart."""
-    by_step: dict[tuple[str, float], list[LayerRecord]] = {}
-    for name, measurements in runs.items():
-        for each in measurements:
-            last = replace(each.probe.layers[-1], layer=name or "(no name)", metrics=beside(each))
-            by_step.setdefault((each.split, each.step), []).append(replace(last, gram=None))
-    joined = [
-        Measurement(ProbeRecord(tuple(records)), step, split)
-        for (split, step), records in by_step.items()
-    ]
-    nothing: dict[str, Any] = {"profiles": {}, "grams": {}, "spectra": {}, "classes": {}}
-    return _run(joined, unit) | nothing
-
-
-def _run(
+def _build_run(
     measurements: Sequence[Measurement], unit: str, class_names: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return everything that the charts of one run draw."""
-    splits = by_split(measurements)
+    splits = group_by_split(measurements)
     records = [record for measurement in measurements for record in measurement.probe.layers]
     keys = [key for record in records for key in record.metrics]
     keys += [key for measurement in measurements for key in measurement.values]
-    metrics = distinct_labels(keys)
-    layers = layer_names(measurement.probe for measurement in measurements)
+    metrics = sort_labels(keys)
+    layers = list_layers(measurement.probe for measurement in measurements)
+    tables = {
+        name: [
+            {record.layer: record.metrics for record in each.probe.layers}
+            | {each.probe.layers[-1].layer: merge_values(each)}
+            for each in of_split
+        ]
+        for name, of_split in splits.items()
+    }
+
+    def label(each: Measurement, frame: dict[str, Any]) -> dict[str, Any]:
+        return {"label": name_step(each, unit), "step": each.step, **frame}
+
+    def build_frames(
+        build: Callable[[LayerRecord], dict[str, Any] | None],
+    ) -> dict[str, list[dict[str, Any]]]:
+        """Return the frames of the last layer by split, without splits that have none."""
+        frames = {
+            name: [
+                label(each, frame)
+                for each in of_split
+                if (frame := build(each.probe.layers[-1])) is not None
+            ]
+            for name, of_split in splits.items()
+        }
+        return {name: of_split for name, of_split in frames.items() if of_split}
+
     return {
         "unit": unit,
         "layers": layers,
-        "metrics": [_metric_entry(metric, at=records[-1]) for metric in metrics],
-        "series": {name: _series(own, layers, metrics) for name, own in splits.items()},
+        "metrics": [_describe_metric(metric, at=records[-1]) for metric in metrics],
+        "series": {
+            name: {
+                "times": [each.step for each in of_split],
+                "values": {
+                    metric.key: [
+                        [_round_value(table.get(layer, {}), metric.key) for table in tables[name]]
+                        for layer in layers
+                    ]
+                    for metric in metrics
+                },
+            }
+            for name, of_split in splits.items()
+        },
         "profiles": {
-            name: [_labelled(one, unit, profile(one.probe)) for one in own]
-            for name, own in splits.items()
+            name: [label(each, build_profile(each.probe)) for each in of_split]
+            for name, of_split in splits.items()
             if len(layers) > 1
         },
-        "grams": _last_layer_frames(splits, unit, lambda own: gram_frame(own, class_names)),
-        "spectra": _last_layer_frames(splits, unit, _spectra_frame),
-        "classes": _last_layer_frames(splits, unit, lambda own: class_frame(own, class_names)),
-        "pfc": [_metric_entry(label_of(key), key) for key in PFC_METRICS],
+        "grams": build_frames(lambda record: build_gram_frame(record, class_names)),
+        "spectra": build_frames(_build_spectra_frame),
+        "classes": build_frames(lambda record: build_class_frame(record, class_names)),
+        "pfc": [_describe_metric(find_label(key), key) for key in PFC_METRICS],
     }
 
 
-def probe_payload(probe: ProbeRecord, class_names: Sequence[str] = ()) -> dict[str, Any]:
+def build_probe_payload(probe: ModelRecord, class_names: Sequence[str] = ()) -> dict[str, Any]:
     """Return everything that the page of a single measurement draws, one frame a layer."""
-    grams = [(record.layer, gram_frame(record, class_names)) for record in probe.layers]
-    curves = [(record.layer, _spectra_frame(record)) for record in probe.layers]
-    classes = [(record.layer, class_frame(record, class_names)) for record in probe.layers]
+
+    def build_frames(
+        build: Callable[[LayerRecord], dict[str, Any] | None],
+    ) -> dict[str, list[dict[str, Any]]]:
+        frames = [
+            {"label": record.layer, **frame}
+            for record in probe.layers
+            if (frame := build(record)) is not None
+        ]
+        return {"all": frames} if frames else {}
+
     run = {
         "unit": "layer",
         "layers": [record.layer for record in probe.layers],
         "metrics": [],
         "series": {},
-        "profiles": {"all": [{"label": "", **profile(probe)}]} if len(probe.layers) > 1 else {},
-        "grams": _nonempty({"all": [{"label": n, **frame} for n, frame in grams if frame]}),
-        "spectra": _nonempty({"all": [{"label": n, **frame} for n, frame in curves if frame]}),
-        "classes": _nonempty({"all": [{"label": n, **frame} for n, frame in classes if frame]}),
-        "pfc": [_metric_entry(label_of(key), key) for key in PFC_METRICS],
+        "profiles": {"all": [{"label": "", **build_profile(probe)}]} if probe.layers[1:] else {},
+        "grams": build_frames(lambda record: build_gram_frame(record, class_names)),
+        "spectra": build_frames(_build_spectra_frame),
+        "classes": build_frames(lambda record: build_class_frame(record, class_names)),
+        "pfc": [_describe_metric(find_label(key), key) for key in PFC_METRICS],
     }
     return {"runs": {"": run}, "shown": ""}
 
 
-def _metric_entry(metric: Label, key: str = "", at: LayerRecord | None = None) -> dict[str, Any]:
+def _describe_metric(metric: Label, key: str = "", at: LayerRecord | None = None) -> dict[str, Any]:
     """Return the script's data on one metric; with its value at collapse, if a record is given."""
-    line = None if at is None else collapse_line(metric.key, at.k, at.dim)
+    target = None if at is None else value_at_collapse(metric.key, at.k, at.dim)
     return {
-        "collapse": None if line is None else compact(line),
-        "collapsed": "" if at is None else collapsed_text(metric, at),
+        # Charts mark a value at collapse that is neither 0 nor 1.
+        "collapse": None if target is None or target in (0.0, 1.0) else round_for_json(target),
+        "collapsed": "" if at is None else write_collapse_value(metric, at),
         "key": key or metric.key,
         "title": metric.title,
         "formula": formula(metric.formula, display=True),
@@ -133,151 +190,97 @@ def _metric_entry(metric: Label, key: str = "", at: LayerRecord | None = None) -
     }
 
 
-def profile(probe: ProbeRecord) -> dict[str, Any]:
-    """PFC1-3 of every layer, the geodesic's prediction and what they say."""
-    places = layer_order.positions(probe)
-    depth = layer_order.depth_of(probe)
+def build_profile(probe: ModelRecord) -> dict[str, Any]:
+    """Return PFC1-3 of every layer, the geodesic's prediction and what they say."""
+    places = relative_positions(probe)
+    geodesic = None
+    if places and probe.geodesic is not None:
+        curves = geodesic_curves(probe.geodesic)
+        geodesic = {
+            "t": [round_for_json(t) for t in probe.geodesic.t],
+            "values": {
+                key: [round_for_json(value) for value in curve] for key, curve in curves.items()
+            },
+        }
     return {
         "names": [record.layer for record in probe.layers],
-        "positions": [compact(places.get(record.layer, math.nan)) for record in probe.layers],
+        "positions": [
+            round_for_json(places.get(record.layer, math.nan)) for record in probe.layers
+        ],
         "values": {
-            key: [_value(record.metrics, key) for record in probe.layers] for key in PFC_METRICS
+            key: [_round_value(record.metrics, key) for record in probe.layers]
+            for key in PFC_METRICS
         },
-        "geodesic": _geodesic(probe) if places else None,
-        "depth": depth,
-        "reading": layer_order.reading(probe),
+        "geodesic": geodesic,
+        "depth": find_effective_depth(probe),
+        "reading": describe_layers(probe),
     }
 
 
-def gram_frame(record: LayerRecord, class_names: Sequence[str] = ()) -> dict[str, Any] | None:
-    """Cosines between the centred class means, and how far they are from the ETF’s.
+def build_gram_frame(record: LayerRecord, class_names: Sequence[str] = ()) -> dict[str, Any] | None:
+    """Return the cosines between the centred class means, and how far they are from the ETF’s.
 
     Args:
         record: Measurement of the layer.
         class_names: Names of all classes; left out where a class has no samples, and so no row.
     """
-    if not record.gram:
+    gram = record.gram
+    if not gram:
         return None
-    count = len(record.gram)
-    shown = min(count, GRAM_CLASSES)
-    cosines = [[compact(value, 4) for value in row[:shown]] for row in record.gram[:shown]]
-    names = list(map(printable, class_names)) if len(class_names) == count else []
-    reading = _gram_reading(record.gram, shown) + _closest(record.gram, names)
-    return {"classes": count, "cosines": cosines, "names": names[:shown], "reading": reading}
-
-
-def _closest(gram: Sequence[Sequence[float]], names: Sequence[str]) -> list[str]:
-    """Name the two classes with the greatest cosine."""
-    pairs = [
-        (value, names[row], names[column])
-        for row in range(len(names))
-        for column, value in enumerate(gram[row][:row])
-        if math.isfinite(value)
-    ]
-    if len(names) < 3 or not pairs:
-        return []
-    value, first, second = max(pairs)
-    return [f"Closest to each other: {second} and {first}, with cosine {typeset(value, 3)}."]
-
-
-def _spectra_frame(record: LayerRecord) -> dict[str, Any] | None:
-    """Return the drawable part of each spectrum."""
-    found = {
-        name: spectra.drawable(name, record.spectra[name])
-        for name in spectra.CURVES
-        if record.spectra.get(name)
-    }
-    if not found:
-        return None
-    return {
-        "curves": {
-            name: {
-                "index": curve.index,
-                "values": [compact(value) for value in curve.values],
-                "omitted": curve.omitted,
-            }
-            for name, curve in found.items()
-        },
-    }
-
-
-def _series(
-    measurements: Sequence[Measurement], layers: Sequence[str], metrics: Sequence[Label]
-) -> dict[str, Any]:
-    tables = [
-        {record.layer: record.metrics for record in measurement.probe.layers}
-        | {measurement.probe.layers[-1].layer: beside(measurement)}
-        for measurement in measurements
-    ]
-    return {
-        "times": [measurement.step for measurement in measurements],
-        "values": {
-            metric.key: [
-                [_value(table.get(layer, {}), metric.key) for table in tables] for layer in layers
-            ]
-            for metric in metrics
-        },
-    }
-
-
-def beside(measurement: Measurement) -> dict[str, float]:
-    """Return the further numbers of a measurement and the last layer's metrics."""
-    return {**measurement.values, **measurement.probe.layers[-1].metrics}
-
-
-def _value(metrics: Mapping[str, float], key: str) -> float | None:
-    value = value_of(metrics, key)
-    return None if value is None else compact(value)
-
-
-def _labelled(measurement: Measurement, unit: str, frame: dict[str, Any]) -> dict[str, Any]:
-    return {"label": moment(measurement, unit), "step": measurement.step, **frame}
-
-
-def _last_layer_frames(
-    splits: Mapping[str, Sequence[Measurement]],
-    unit: str,
-    build: Callable[[LayerRecord], dict[str, Any] | None],
-) -> dict[str, list[dict[str, Any]]]:
-    frames: dict[str, list[dict[str, Any]]] = {}
-    for name, own in splits.items():
-        built = [(one, build(one.probe.layers[-1])) for one in own]
-        frames[name] = [_labelled(one, unit, frame) for one, frame in built if frame]
-    return _nonempty(frames)
-
-
-def _nonempty(frames: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
-    return {name: own for name, own in frames.items() if own}
-
-
-def _geodesic(probe: ProbeRecord) -> dict[str, Any] | None:
-    if probe.geodesic is None:
-        return None
-    curves = layer_order.geodesic_curves(probe.geodesic)
-    return {
-        "t": [compact(t) for t in probe.geodesic.t],
-        "values": {key: [compact(value) for value in curve] for key, curve in curves.items()},
-    }
-
-
-def _gram_reading(gram: Sequence[Sequence[float]], shown: int) -> list[str]:
     count = len(gram)
-    if count < 2:
-        return []
-    target = -1 / (count - 1)
+    most = min(count, GRAM_CLASSES)
+    names = list(map(printable, class_names)) if len(class_names) == count else []
+    target = -1 / (count - 1) if count > 1 else math.nan
     apart = [
         abs(value - target)
         for row, cosines in enumerate(gram)
         for column, value in enumerate(cosines)
         if row != column and math.isfinite(value)
     ]
-    parts = []
+    sentences = []
     if apart:
-        mean, most = typeset(sum(apart) / len(apart), 3), typeset(max(apart), 3)
-        parts.append(
+        mean, largest = typeset(sum(apart) / len(apart), 3), typeset(max(apart), 3)
+        sentences.append(
             f"Between classes the cosine differs from the ETF’s {typeset(target, 3)} by {mean} on "
-            f"average and {most} at most."
+            f"average and {largest} at most."
         )
-    if shown < count:
-        parts.append(f"Drawn: the first {shown} of {count} classes.")
-    return parts
+    if most < count:
+        sentences.append(f"Drawn: the first {most} of {count} classes.")
+    pairs = [
+        (value, names[row], names[column])
+        for row in range(len(names))
+        for column, value in enumerate(gram[row][:row])
+        if math.isfinite(value)
+    ]
+    if len(names) > 2 and pairs:
+        value, first, second = max(pairs)
+        sentences.append(
+            f"Closest to each other: {second} and {first}, with cosine {typeset(value, 3)}."
+        )
+    return {
+        "classes": count,
+        "cosines": [[round_for_json(value, 4) for value in row[:most]] for row in gram[:most]],
+        "names": names[:most],
+        "reading": sentences,
+    }
+
+
+def _build_spectra_frame(record: LayerRecord) -> dict[str, Any] | None:
+    """Return the drawable part of each spectrum."""
+    curves = {}
+    for name in SPECTRUM_TITLES:
+        if values := record.spectra.get(name):
+            index, drawable, omission = select_drawable(name, values)
+            rounded = [round_for_json(value) for value in drawable]
+            curves[name] = {"index": index, "values": rounded, "omitted": omission}
+    return {"curves": curves} if curves else None
+
+
+def merge_values(measurement: Measurement) -> dict[str, float]:
+    """Return the further numbers of a measurement and the last layer's metrics."""
+    return {**measurement.values, **measurement.probe.layers[-1].metrics}
+
+
+def _round_value(metrics: Mapping[str, float], key: str) -> float | None:
+    value = find_value(metrics, key)
+    return None if value is None else round_for_json(value)

@@ -1,6 +1,7 @@
-"""Tables for the terminal."""
+"""Tables for the terminal: of measurements, of runs, and of whole studies."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from rich import box
 from rich.console import Group
@@ -8,12 +9,17 @@ from rich.table import Table
 from rich.text import Text
 
 from ncscope.errors import printable
-from ncscope.measurement.records import LayerRecord, Measurement, ProbeRecord
-from ncscope.report.labels import key_in, label_of, value_of
-from ncscope.report.names import printable_probe, quoted
-from ncscope.report.numbers import interval_title, plain
-from ncscope.report.overview import collapsed_text, details, warnings
-from ncscope.report.timeline import by_split, moment
+from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
+from ncscope.report.curves import group_by_split
+from ncscope.report.labels import find_key, find_label, find_value
+from ncscope.report.overview import build_details, collect_warnings, write_collapse_value
+from ncscope.report.wording import (
+    make_printable,
+    name_step,
+    quote_number,
+    write_interval_title,
+    write_plain,
+)
 
 COLUMNS = {
     "nc1_quotient": "PFC1",
@@ -26,8 +32,45 @@ COLUMNS = {
 }
 """Metrics that a table of layers shows if they were measured, with their column headings."""
 
+_NAME_WIDTH = 40
+"""Columns of the terminal within which a line's name is not broken."""
 
-def probe_table(probe: ProbeRecord) -> Group:
+
+@dataclass(frozen=True)
+class Summary:
+    """Table of words and numbers in a paper's arrangement.
+
+    Attributes:
+        caption: Description of the cells.
+        columns: Heads of the columns after the first.
+        lines: The cells of a line, by the name in its first column.
+        title: Heading of the table on a page.
+    """
+
+    caption: str
+    columns: Sequence[str]
+    lines: Mapping[str, Sequence[str]]
+    title: str = ""
+
+
+def build_summary_table(summary: Summary) -> Table:
+    """Build the table of a summary.
+
+    Args:
+        summary: Summary to show.
+    """
+    table = make_table()
+    table.caption = summary.caption
+    widest = min(_NAME_WIDTH, max(map(len, summary.lines), default=0))
+    table.add_column("", min_width=widest, overflow="fold")
+    for column in summary.columns:
+        table.add_column(column, justify="right", vertical="bottom")
+    for name, cells in summary.lines.items():
+        table.add_row(Text(printable(name)), *map(Text, cells))
+    return table
+
+
+def build_probe_table(probe: ModelRecord) -> Group:
     """Build a table of a measurement: all metrics of a single layer, or key metrics of several.
 
     Args:
@@ -36,24 +79,25 @@ def probe_table(probe: ProbeRecord) -> Group:
     Returns:
         Warnings, then a table that an 80-column terminal can show.
     """
-    probe = printable_probe(probe)
-    said = [Text(f"warning: {each}", style="yellow") for each in warnings({"": probe})]
-    nothing = len(probe.layers) == 1 and not probe.layers[0].metrics  # a table of classes alone
-    return Group(*said) if nothing else Group(*said, _probe_table(probe))
+    probe = make_printable(probe)
+    parts: list[Text | Table] = [
+        Text(f"warning: {each}", style="yellow") for each in collect_warnings({"": probe})
+    ]
+    last = probe.layers[-1]
+    if len(probe.layers) > 1:
+        keys = _choose_columns(probe)
+        table = _make_layer_table(keys)
+        for record in probe.layers:
+            cells = [_write_cell(record.metrics, key) for key in keys]
+            table.add_row(Text(record.layer), *cells)
+        _add_yardsticks(table, last, keys)
+        parts.append(table)
+    elif last.metrics:  # without any, a table of classes was asked for alone
+        parts.append(_build_metric_table(last))
+    return Group(*parts)
 
 
-def _probe_table(probe: ProbeRecord) -> Table:
-    if len(probe.layers) == 1:
-        return _metric_table(probe.layers[0])
-    keys = _measured(probe.layers)
-    table = _layer_table(keys)
-    for record in probe.layers:
-        table.add_row(Text(record.layer), *_cells(record.metrics, keys))
-    _add_yardsticks(table, probe.layers[-1], keys)
-    return table
-
-
-def run_table(measurements: Sequence[Measurement], unit: str = "epoch") -> Table:
+def build_run_table(measurements: Sequence[Measurement], unit: str = "epoch") -> Table:
     """Build a table of a run's end: key metrics of every layer, and NCC accuracy on test samples.
 
     Args:
@@ -69,50 +113,54 @@ def run_table(measurements: Sequence[Measurement], unit: str = "epoch") -> Table
     if not measurements:
         msg = "a table of a run needs at least one measurement, found none"
         raise ValueError(msg)
-    splits = by_split(measurements)
+    splits = group_by_split(measurements)
     main = next(iter(splits))
     last = splits[main][-1]
-    beside = [name for name in splits if name == "test" and name != main]
-    tested = {name: _by_layer(splits[name][-1].probe) for name in beside}
-    keys = _measured(last.probe.layers)
-    table = _layer_table(keys, [f"{name}\nNCC\nacc." for name in beside])
-    table.title = f"{printable(main)} samples, {printable(moment(last, unit))}"
+    keys = _choose_columns(last.probe)
+    has_test = "test" in splits and main != "test"
+    table = _make_layer_table(keys, ["test\nNCC\nacc."] if has_test else [])
+    table.title = f"{printable(main)} samples, {printable(name_step(last, unit))}"
+    test = splits["test"][-1].probe.layers if has_test else ()
+    test_metrics = {record.layer: record.metrics for record in test}
     for record in last.probe.layers:
-        cells = _cells(record.metrics, keys)
-        cells += [_cell(tested[name].get(record.layer, {}), "ncc_accuracy") for name in beside]
+        cells = [_write_cell(record.metrics, key) for key in keys]
+        if has_test:
+            cells.append(_write_cell(test_metrics.get(record.layer, {}), "ncc_accuracy"))
         table.add_row(Text(printable(record.layer)), *cells)
     _add_yardsticks(table, last.probe.layers[-1], keys)
     return table
 
 
-def _metric_table(record: LayerRecord) -> Table:
-    table = plain_table()
+def _build_metric_table(record: LayerRecord) -> Table:
+    """Build a table of all metrics of one layer, group by group."""
+    table = make_table()
     table.add_column("metric", no_wrap=True)
     for header in ("value", "collapsed\nat"):
         table.add_column(header, justify="right", no_wrap=True)
-    whole = details(ProbeRecord((record,)), "", plain)
-    beside = {"chance": "chance", "interval": "95 % interval,\ncorrected"}
-    known = [part for part in beside if whole.any(part)]
-    for part in known:
-        table.add_column(beside[part], justify="right", overflow="fold")
-    for title, rows in whole.groups.items():
+    details = build_details(ModelRecord((record,)), "", write_plain)
+    headings = {"chance": "chance", "interval": "95 % interval,\ncorrected"}
+    parts = [part for part in headings if details.any(part)]
+    for part in parts:
+        table.add_column(headings[part], justify="right", overflow="fold")
+    for title, rows in details.groups.items():
         table.add_section()
         table.add_row(Text(title.partition(":")[0], style="bold"))
         for row in rows:
             (cell,) = row.cells
-            cells = [cell.value, row.collapsed, *(getattr(cell, part) for part in known)]
+            cells = [cell.value, row.collapsed, *(getattr(cell, part) for part in parts)]
             table.add_row(Text(f"  {row.metric.key}"), *map(Text, cells))
-    if "interval" in known:
-        table.caption = f"{interval_title(record)}."
+    if "interval" in parts:
+        table.caption = f"{write_interval_title(record)}."
     return table
 
 
-def _layer_table(keys: Sequence[str], beside: Sequence[str] = ()) -> Table:
-    table = plain_table()
-    named = [f"{COLUMNS[key]} is {key}" for key in keys if "acc" not in COLUMNS[key]]
-    table.caption = f"{', '.join(named)}."
+def _make_layer_table(keys: Sequence[str], further: Sequence[str] = ()) -> Table:
+    """Return an empty table of layers with a column for each metric, and further columns."""
+    table = make_table()
+    definitions = [f"{COLUMNS[key]} is {key}" for key in keys if "acc" not in COLUMNS[key]]
+    table.caption = f"{', '.join(definitions)}."
     table.add_column("layer", min_width=12, overflow="fold")
-    for header in (*(COLUMNS[key] for key in keys), *beside):
+    for header in (*(COLUMNS[key] for key in keys), *further):
         table.add_column(header, justify="right", no_wrap=True, vertical="top")
     return table
 
@@ -120,19 +168,19 @@ def _layer_table(keys: Sequence[str], beside: Sequence[str] = ()) -> Table:
 def _add_yardsticks(table: Table, record: LayerRecord, keys: Sequence[str]) -> None:
     """Add rows to judge the last layer by: values at collapse and by chance, standard errors."""
     table.add_section()
-    collapsed = (collapsed_text(label_of(key), record, plain) for key in keys)
-    table.add_row("collapsed at", *(text.replace(" ", "") for text in collapsed))
+    targets = (write_collapse_value(find_label(key), record, write_plain) for key in keys)
+    table.add_row("collapsed at", *(text.replace(" ", "") for text in targets))
     for name, values in (("by chance", record.baseline), ("± s.e.", record.standard_errors)):
         if values:
-            known = (key_in(values, key) for key in keys)
-            row = f"{name}, {quoted(record.layer)}"
+            stored = (find_key(values, key) for key in keys)
+            row = f"{name}, {quote_number(record.layer)}"
             table.add_row(
                 Text(printable(row)),
-                *("" if key is None else plain(values[key], 2) for key in known),
+                *("" if key is None else write_plain(values[key], 2) for key in stored),
             )
 
 
-def plain_table() -> Table:
+def make_table() -> Table:
     """Return an empty table in the style of all tables."""
     return Table(
         box=box.SIMPLE_HEAD,
@@ -143,22 +191,14 @@ def plain_table() -> Table:
     )
 
 
-def _measured(records: Sequence[LayerRecord]) -> list[str]:
+def _choose_columns(probe: ModelRecord) -> list[str]:
     return [
         key
         for key in COLUMNS
-        if any(value_of(record.metrics, key) is not None for record in records)
+        if any(find_value(record.metrics, key) is not None for record in probe.layers)
     ]
 
 
-def _cells(metrics: Mapping[str, float], keys: Sequence[str]) -> list[str]:
-    return [_cell(metrics, key) for key in keys]
-
-
-def _cell(metrics: Mapping[str, float], key: str) -> str:
-    value = value_of(metrics, key)
-    return "" if value is None else plain(value)
-
-
-def _by_layer(probe: ProbeRecord) -> dict[str, Mapping[str, float]]:
-    return {record.layer: record.metrics for record in probe.layers}
+def _write_cell(metrics: Mapping[str, float], key: str) -> str:
+    value = find_value(metrics, key)
+    return "" if value is None else write_plain(value)

@@ -1,20 +1,26 @@
-"""Scores of checkpoints and the accuracies of their probes, as tables and a page."""
+"""Scores of checkpoints and the accuracies of their probes, as tables, a figure and a page."""
 
 import io
 import math
+import textwrap
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 
-from rich import box
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import MaxNLocator
 from rich.table import Table
 from rich.text import Text
 
 from ncscope.errors import printable
-from ncscope.report.numbers import in_millions, plain
-from ncscope.report.page import rendered
-from ncscope.report.summary import Summary
-from ncscope.report.transfer_figure import ranking_figure
+from ncscope.report import panels
+from ncscope.report.page import render_template
+from ncscope.report.tables import Summary, make_table
+from ncscope.report.wording import write_figure_text, write_millions, write_plain
 from ncscope.transfer.advice import CONDITIONS
+from ncscope.transfer.baselines import StaticRanking
 from ncscope.transfer.correlations import Correlation
 from ncscope.transfer.quality import RankingQuality
 from ncscope.transfer.records import (
@@ -25,19 +31,85 @@ from ncscope.transfer.records import (
     PRETRAINING_SCORES,
     SCORES,
     VARIABILITY_SCORES,
-    Ranked,
+    CheckpointResult,
     Ranking,
     Score,
 )
-from ncscope.transfer.static import StaticRanking
 
 _MOST_APART = 6  # with more columns, there is no space left between them
 _DIGITS = 3
-_WIDEST = 7  # columns of published scores that a terminal can show
+_MOST_SCORES = 7  # columns of published scores that a terminal can show
 _MOST_CONDITIONS = 3  # columns with intervals that a terminal can show
 
+_MOST_PANELS = 4  # beside each other
+_MOST_NUMBERED = 12  # with more checkpoints, their numbers would cover the points
+_LINE = 150  # characters that fit below four panels
+_UNBROKEN = "\N{NO-BREAK SPACE}"
 
-def _ranking_summaries(ranking: Ranking, static: StaticRanking | None = None) -> list[Summary]:
+
+def plot_ranking(ranking: Ranking) -> Figure:
+    """Draw the probe's accuracy over each score: one panel per score, one point per checkpoint.
+
+    Args:
+        ranking: Ranking on one downstream set.
+    """
+    keys = list(ranking.scores)
+    columns = min(_MOST_PANELS, len(keys))
+    rows = math.ceil(len(keys) / columns)
+    numbered = len(ranking.checkpoints) <= _MOST_NUMBERED
+    lines = []
+    if numbered:
+        # No-break spaces within a name, so that lines are broken between checkpoints only.
+        names = [
+            f"{number}: {write_figure_text(each.name, _LINE)}"
+            for number, each in enumerate(ranking.checkpoints, start=1)
+        ]
+        text = f" {2 * _UNBROKEN}".join(name.replace(" ", _UNBROKEN) for name in names)
+        lines = textwrap.wrap(text, _LINE, break_long_words=False, break_on_hyphens=False)
+    lines += [write_figure_text(note, len(note)) for note in ranking.notes[:1]]
+    with mpl.rc_context(panels.STYLE):
+        height = 2.6 * rows + 0.3 + 0.17 * len(lines)
+        layout = ConstrainedLayoutEngine(h_pad=0.1)
+        figure = Figure(figsize=(2.9 * columns, height), layout=layout)
+        grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
+        for axes, key in zip(grid.flat, keys, strict=False):
+            _draw_score(axes, ranking, key, numbered)
+        for axes in grid.flat[len(keys) :]:
+            axes.set_axis_off()
+        for axes in grid[:, 0]:
+            axes.set_ylabel(f"{ranking.measure} accuracy of the probe")
+        if lines:
+            figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=8.5)
+    return figure
+
+
+def _draw_score(axes: Axes, ranking: Ranking, key: str, numbered: bool) -> None:
+    """Draw the accuracy over one score, with the better direction and the correlation below."""
+    score = ranking.scores[key]
+    caption = "greater is better" if score.better > 0 else "smaller is better"
+    if key in ranking.correlations:
+        value, low, high = ranking.correlations[key]["pearson"]
+        tau = ranking.correlations[key]["kendall"].value
+        text = f"Pearson {value:.2f} [{low:.2f}, {high:.2f}], Kendall {tau:.2f}"
+        text = "the same for all" if math.isnan(value) else text.replace("-", "−")
+        caption = f"{caption}\n{text}"
+    axes.set_title(score.name[:1].upper() + score.name[1:])
+    axes.set_xlabel(caption, fontsize=8)
+    axes.margins(0.14)
+    axes.xaxis.set_major_locator(MaxNLocator(4, integer=key == "parameters"))
+    if key == "parameters":  # otherwise matplotlib writes a power of ten beside the axis
+        axes.xaxis.set_major_formatter(lambda value, _: write_millions(value))
+    for number, each in enumerate(ranking.checkpoints, start=1):
+        x, y = each.scores[key], each.accuracy
+        axes.plot(x, y, "o", color=panels.ACCENT, markersize=5)
+        if numbered and math.isfinite(x):
+            axes.annotate(
+                str(number), (x, y), xytext=(4, 3), textcoords="offset points", fontsize=7.5,
+                color=panels.SOFT,
+            )  # fmt: skip
+
+
+def _summarise_ranking(ranking: Ranking, static: StaticRanking | None = None) -> list[Summary]:
     """Summarise a ranking: scores of the checkpoints, and how well the scores order them.
 
     Args:
@@ -45,72 +117,81 @@ def _ranking_summaries(ranking: Ranking, static: StaticRanking | None = None) ->
         static: Baselines judged on a table of other results, if there is one.
     """
     probed = {
-        each.name: [plain(each.accuracy), plain(each.strength, 2)] for each in ranking.checkpoints
+        each.name: [write_plain(each.accuracy), write_plain(each.strength, 2)]
+        for each in ranking.checkpoints
     }
-    variability = _chosen(ranking, VARIABILITY_SCORES)
+    variability = _select_scores(ranking, VARIABILITY_SCORES)
     accuracy = Summary(
         f"{ranking.measure[:1].upper()}{ranking.measure[1:]} accuracy of a linear probe on "
         "held-out samples, the best first; λ, the strength of its penalty; scores of variability "
         "on the samples to which the probe is fitted.",
-        [ranking.measure, "λ", *_names(variability)],
-        _lines(ranking, variability, probed),
+        [ranking.measure, "λ", *_name_scores(variability)],
+        _build_lines(ranking, variability, probed),
         title="Checkpoints, the best first",
     )
-    judged = _chosen(ranking, {**SCORES, **BASELINES})
-    source = _chosen(ranking, PRETRAINING_SCORES)
-    summaries = [accuracy, *_predictors(ranking), *_correlations(ranking, judged)]
-    summaries += [*_choices(ranking, judged), *_advice(ranking)]
+    judged = _select_scores(ranking, {**SCORES, **BASELINES})
+    source = _select_scores(ranking, PRETRAINING_SCORES)
+    summaries = [
+        accuracy,
+        *_summarise_predictors(ranking),
+        *_summarise_correlations(ranking, judged),
+    ]
+    summaries += [*_summarise_choices(ranking, judged), *_summarise_advice(ranking)]
     if source:
-        caption, lines = "Scores on the pretraining samples.", _lines(ranking, source, {})
+        caption, lines = "Scores on the pretraining samples.", _build_lines(ranking, source, {})
         title = "On the pretraining samples"
-        summaries.append(Summary(caption, _names(source), lines, title=title))
-        summaries += _correlations(ranking, source)
-    return [*summaries, *([] if static is None else [_static_summary(static)])]
+        summaries.append(Summary(caption, _name_scores(source), lines, title=title))
+        summaries += _summarise_correlations(ranking, source)
+    return [*summaries, *([] if static is None else [_summarise_static(static)])]
 
 
-def _predictors(ranking: Ranking) -> list[Summary]:
+def _summarise_predictors(ranking: Ranking) -> list[Summary]:
     """Build tables of the published scores, as wide as a terminal, our own, and the baselines."""
-    chosen = _chosen(ranking, FIELD_SCORES)
-    parts = [chosen[start : start + _WIDEST] for start in range(0, len(chosen), _WIDEST)]
+    published = _select_scores(ranking, FIELD_SCORES)
+    parts = [
+        published[start : start + _MOST_SCORES] for start in range(0, len(published), _MOST_SCORES)
+    ]
     summaries = [
         Summary(
             "Published scores on the same samples; the greater, the better.",
-            _names(part),
-            _lines(ranking, part, {}),
+            _name_scores(part),
+            _build_lines(ranking, part, {}),
             title="Published scores" + ", continued" * (index > 0),
         )
         for index, part in enumerate(parts)
     ]
-    own = _chosen(ranking, OWN_SCORES)
-    if own:
+    ours = _select_scores(ranking, OWN_SCORES)
+    if ours:
+
+        def write_with_error(checkpoint: CheckpointResult, key: str) -> str:
+            text, error = write_plain(checkpoint.scores[key], _DIGITS), checkpoint.errors.get(key)
+            return text if error is None else f"{text} ± {write_plain(error, 2)}"
+
         caption = (
             "Our own score on the same samples: the share of the labels' entropy that a classifier "
             "explains on samples left out, from 0 (chance) to 1; ± its standard error."
         )
-        lines = {each.name: [_with_error(each, key) for key in own] for each in ranking.checkpoints}
-        summaries.append(Summary(caption, _names(own), lines, title="Our own score"))
-    baselines = _chosen(ranking, BASELINES)
+        lines = {
+            each.name: [write_with_error(each, key) for key in ours] for each in ranking.checkpoints
+        }
+        summaries.append(Summary(caption, _name_scores(ours), lines, title="Our own score"))
+    baselines = _select_scores(ranking, BASELINES)
     if baselines:
         caption = (
             "Baselines, which know nothing of the set: number of parameters, accuracy on the "
             "pretraining set, and mean z-score of the accuracy on other sets, as far as known."
         )
-        lines = _lines(ranking, baselines, {})
-        summaries.append(Summary(caption, _names(baselines), lines, title="Baselines"))
+        lines = _build_lines(ranking, baselines, {})
+        summaries.append(Summary(caption, _name_scores(baselines), lines, title="Baselines"))
     return summaries
 
 
-def _with_error(checkpoint: Ranked, key: str) -> str:
-    told, error = plain(checkpoint.scores[key], _DIGITS), checkpoint.errors.get(key)
-    return told if error is None else f"{told} ± {plain(error, 2)}"
-
-
-def _advice(ranking: Ranking) -> list[Summary]:
+def _summarise_advice(ranking: Ranking) -> list[Summary]:
     """Summarise how well each score ordered the zoo's networks under conditions like these."""
-    known = ranking.advice
-    if known is None:
+    advice = ranking.advice
+    if advice is None:
         return []
-    keys = [key for key in known.order if key in ranking.scores]
+    keys = [key for key in advice.order if key in ranking.scores]
     caption = (
         "Which score to trust, the best first: mean weighted Kendall tau with 95 % intervals over "
         "the targets of a zoo of 128 small networks, under conditions near yours. The truth is "
@@ -119,11 +200,11 @@ def _advice(ranking: Ranking) -> list[Summary]:
         "Evidence and limits: the page 'A zoo of networks' of the documentation."
     )
     summaries = []
-    for start in range(0, len(known.conditions), _MOST_CONDITIONS):
-        part = known.conditions[start : start + _MOST_CONDITIONS]
+    for start in range(0, len(advice.conditions), _MOST_CONDITIONS):
+        part = advice.conditions[start : start + _MOST_CONDITIONS]
         lines = {
             ALL_SCORES[key].name: [
-                _interval(known.weighted_tau[condition][key]) for condition in part
+                _write_interval(advice.weighted_tau[condition][key]) for condition in part
             ]
             for key in keys
         }
@@ -134,8 +215,8 @@ def _advice(ranking: Ranking) -> list[Summary]:
     return summaries if keys else []
 
 
-def ranking_tables(ranking: Ranking, static: StaticRanking | None = None) -> list[Table]:
-    """Build the tables of `_ranking_summaries` for the terminal.
+def build_ranking_tables(ranking: Ranking, static: StaticRanking | None = None) -> list[Table]:
+    """Build the tables of `_summarise_ranking` for the terminal.
 
     Args:
         ranking: Ranking on one downstream set.
@@ -144,10 +225,24 @@ def ranking_tables(ranking: Ranking, static: StaticRanking | None = None) -> lis
     Returns:
         Tables that an 80-column terminal can show.
     """
-    return [_table(summary) for summary in _ranking_summaries(ranking, static)]
+    tables = []
+    for summary in _summarise_ranking(ranking, static):
+        is_wide = len(summary.columns) > _MOST_APART
+        table = make_table()
+        table.caption = summary.caption
+        if is_wide:
+            table.padding = (0, 0, 0, 0)
+        table.add_column("", min_width=8, overflow="fold")
+        for column in summary.columns:
+            table.add_column(_NARROW.get(column, column), justify="right", no_wrap=True)
+        for name, cells in summary.lines.items():
+            narrow = [_NARROW.get(cell, cell) if is_wide else cell for cell in cells]
+            table.add_row(Text(printable(name)), *narrow)
+        tables.append(table)
+    return tables
 
 
-def ranking_page(
+def render_ranking_page(
     ranking: Ranking, facts: Mapping[str, str | int], static: StaticRanking | None = None
 ) -> str:
     """Render one self-contained HTML page, which requests nothing from the network.
@@ -157,28 +252,23 @@ def ranking_page(
         facts: Data set and settings of the ranking.
         static: Baselines judged on a table of other results, if there is one.
     """
-    figure = ranking_figure(ranking)
+    figure = plot_ranking(ranking)
     image = io.BytesIO()
     figure.savefig(image, format="svg")
-    return rendered(
+    top = ranking.checkpoints[0].accuracy
+    best = [each.name for each in ranking.checkpoints if each.accuracy == top]
+    names = f"{', '.join(best[:-1])} and {best[-1]} are" if best[1:] else f"{best[0]} is"
+    return render_template(
         "transfer.html.j2",
         title="Which checkpoint transfers",
-        lead=_lead(ranking),
+        lead=f"{names} best: {write_plain(top)} {ranking.measure} accuracy.",
         facts=[_FACTS.get(name, name + " {}").format(value) for name, value in facts.items()],
         figure=f"data:image/svg+xml;base64,{b64encode(image.getvalue()).decode()}",
         inches=figure.get_figwidth(),
         caption=_CAPTION,
-        summaries=_ranking_summaries(ranking, static),
+        summaries=_summarise_ranking(ranking, static),
         notes=ranking.notes,
     )
-
-
-def _lead(ranking: Ranking) -> str:
-    """Name the best checkpoint, or those that share the best accuracy."""
-    top = ranking.checkpoints[0].accuracy
-    best = [each.name for each in ranking.checkpoints if each.accuracy == top]
-    names = f"{', '.join(best[:-1])} and {best[-1]} are" if best[1:] else f"{best[0]} is"
-    return f"{names} best: {plain(top)} {ranking.measure} accuracy."
 
 
 _CAPTION = (
@@ -198,69 +288,69 @@ _FACTS = {
 }
 
 
-def _chosen(ranking: Ranking, scores: Mapping[str, Score]) -> list[str]:
+def _select_scores(ranking: Ranking, scores: Mapping[str, Score]) -> list[str]:
     return [key for key in ranking.scores if key in scores]
 
 
-def _names(keys: Sequence[str]) -> list[str]:
+def _name_scores(keys: Sequence[str]) -> list[str]:
     return [ALL_SCORES[key].name.removesuffix(", pretraining") for key in keys]
 
 
-def _lines(
+def _build_lines(
     ranking: Ranking, keys: Sequence[str], before: Mapping[str, list[str]]
 ) -> dict[str, list[str]]:
     return {
         each.name: [
             *before.get(each.name, []),
-            *(_cell(key, each.scores[key]) for key in keys),
+            *(_write_cell(key, each.scores[key]) for key in keys),
         ]
         for each in ranking.checkpoints
     }
 
 
-def _cell(key: str, value: float) -> str:
+def _write_cell(key: str, value: float) -> str:
     if key == "parameters" and math.isfinite(value):
-        return in_millions(value)
+        return write_millions(value)
     if key in BASELINES and math.isnan(value):
         return "unknown"
-    return plain(value, _DIGITS)
+    return write_plain(value, _DIGITS)
 
 
-def _judged_name(ranking: Ranking, key: str) -> str:
+def _name_with_direction(ranking: Ranking, key: str) -> str:
     """Return the name of a score with its direction; the H-score is marked if it is VCI again."""
     arrow = "↑" if ALL_SCORES[key].better > 0 else "↓"
-    again = " = VCI" if key == "h_score" and ranking.counted_once else ""
-    return f"{_names([key])[0]} {arrow}{again}"
+    again = " = VCI" if key == "h_score" and ranking.has_redundant_h_score else ""
+    return f"{_name_scores([key])[0]} {arrow}{again}"
 
 
-def _correlations(ranking: Ranking, keys: Sequence[str]) -> list[Summary]:
+def _summarise_correlations(ranking: Ranking, keys: Sequence[str]) -> list[Summary]:
     if not any(key in ranking.correlations for key in keys):
         return []
     names = ("pearson", "spearman", "kendall")
     lines = {}
     for key in keys:
         by_name = ranking.correlations.get(key)
-        cells = [_interval(by_name[each]) if by_name else "–" for each in names]
-        lines[_judged_name(ranking, key)] = cells
+        cells = [_write_interval(by_name[each]) if by_name else "–" for each in names]
+        lines[_name_with_direction(ranking, key)] = cells
     caption = (
         "Correlation of each score with the accuracy over the checkpoints, with bootstrap "
         "intervals of 95 %. ↑ greater is said to be better, ↓ smaller."
     )
-    if "h_score" in keys and ranking.counted_once:
+    if "h_score" in keys and ranking.has_redundant_h_score:
         caption += " The H-score is the rank times 1 − VCI: the two count as one score."
     columns = [name.capitalize() for name in names]
     return [Summary(caption, columns, lines, title="Correlation with the accuracy")]
 
 
-def _choices(ranking: Ranking, keys: Sequence[str]) -> list[Summary]:
+def _summarise_choices(ranking: Ranking, keys: Sequence[str]) -> list[Summary]:
     """Build the table of how well each score chooses among the checkpoints."""
     if not ranking.qualities:
         return []
     lines = {}
     for key in keys:
         quality = ranking.qualities[key]
-        cells = [_interval(quality.weighted_kendall), _interval(quality.regret)]
-        lines[_judged_name(ranking, key)] = cells
+        cells = [_write_interval(quality.weighted_kendall), _write_interval(quality.regret)]
+        lines[_name_with_direction(ranking, key)] = cells
     caption = (
         "Weighted Kendall tau, in which pairs with a good checkpoint count more, and the accuracy "
         "lost by taking the checkpoint that the score puts first; with bootstrap intervals of 95 % "
@@ -272,7 +362,7 @@ def _choices(ranking: Ranking, keys: Sequence[str]) -> list[Summary]:
     return [Summary(caption, columns, lines, title="As a way to choose a checkpoint")]
 
 
-def _static_summary(static: StaticRanking) -> Summary:
+def _summarise_static(static: StaticRanking) -> Summary:
     """Build the table of the baselines on the sets of other results."""
     rows = {
         "weighted tau": "weighted_kendall",
@@ -282,7 +372,7 @@ def _static_summary(static: StaticRanking) -> Summary:
     }
 
     def cell(quality: RankingQuality, name: str) -> str:
-        return _interval(getattr(quality, name))
+        return _write_interval(getattr(quality, name))
 
     lines = {
         row: [cell(quality, name) for quality in static.qualities.values()]
@@ -294,10 +384,12 @@ def _static_summary(static: StaticRanking) -> Summary:
         "knows the models' history where a score does not: a bar for usefulness, not a rival with "
         "equal information. Bootstrap intervals of 95 % over models and sets."
     )
-    return Summary(caption, _names(list(static.qualities)), lines, title="Without looking at a set")
+    return Summary(
+        caption, _name_scores(list(static.qualities)), lines, title="Without looking at a set"
+    )
 
 
-def _interval(coefficient: Correlation) -> str:
+def _write_interval(coefficient: Correlation) -> str:
     if math.isnan(coefficient.value):
         return "undefined"
     value, low, high = coefficient
@@ -328,24 +420,3 @@ _NARROW = {
     "unknown": "un-\nknown",
 }
 """Headings and cells broken into lines, so that ten columns fit into 80 characters."""
-
-
-def _narrow(words: str) -> str:
-    return _NARROW.get(words, words)
-
-
-def _table(summary: Summary) -> Table:
-    beside = 0 if len(summary.columns) > _MOST_APART else 1
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, beside, 0, 0),
-        caption=summary.caption,
-        caption_justify="left",
-    )
-    table.add_column("", min_width=8, overflow="fold")
-    for column in summary.columns:
-        table.add_column(_narrow(column), justify="right", no_wrap=True)
-    for name, cells in summary.lines.items():
-        table.add_row(Text(printable(name)), *(cells if beside else map(_narrow, cells)))
-    return table

@@ -7,10 +7,11 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from ncscope.devices import reading_waits
+from ncscope.arrays import refuse_nonfinite
+from ncscope.devices import is_asynchronous
 from ncscope.math.powers import exponent_of
 from ncscope.math.symmetric import without_zeros
-from ncscope.stats.batch import Workspace, refuse_nonfinite, square_norms
+from ncscope.stats.batch import Workspace, square_norms
 from ncscope.stats.classes import BatchClasses
 from ncscope.stats.pooled import PooledScatter
 
@@ -39,7 +40,7 @@ def batch_moments(
     """
     present, counts, labels = classes.present, classes.counts, classes.index
     # Where the means are all that the first read gives, it may give the traces too.
-    alone = scatter is None and not directions and not reading_waits(features.device)
+    alone = scatter is None and not directions and not is_asynchronous(features.device)
     squared = alone and len(features) >= _FEWEST_ROWS * len(present)
     batch = {"counts": counts, **_first_read(features, labels, counts, directions, squared, pilot)}
     means, dim = batch["offsets"], features.shape[1]
@@ -59,13 +60,13 @@ def batch_moments(
     # A chunk suits the cache, a product of so few rows would read and write all of a large scatter.
     panel = None if scatter is None else space.panel(len(features))
     first = 0
-    for chunk, y in space.chunks(features, labels):
+    for chunk, y in space.iterate_chunks(features, labels):
         end = first + len(chunk)
         if panel is None:
-            spread = space.minus(chunk, means, y, pilot)
+            spread = space.subtract_means(chunk, means, y, pilot)
         else:
             low = first % len(panel)
-            spread = space.minus(chunk, means, y, pilot, panel[low : low + len(chunk)])
+            spread = space.subtract_means(chunk, means, y, pilot, panel[low : low + len(chunk)])
         batch["traces"].index_add_(0, y, square_norms(spread))
         if scatter is not None and panel is not None:
             if root is not None:
@@ -75,7 +76,7 @@ def batch_moments(
                 # A row alone in its class is the class mean: its centred row is exactly zero.
                 scatter.add(without_zeros(rows, counts[labels[end - len(rows) : end]] == 1))
         if directions:
-            turned = space.minus(space.directions(chunk)[0], batch["unit_means"], y)
+            turned = space.subtract_means(space.normalise_rows(chunk)[0], batch["unit_means"], y)
             batch["unit_traces"].index_add_(0, y, square_norms(turned))
         first = end
     return batch
@@ -101,13 +102,13 @@ def _first_read(
     if squared:
         first["traces"] = first["offsets"].new_zeros(len(counts))
     space = Workspace(len(features), dim, device)
-    for chunk, y in space.chunks(features, labels):
-        rows = space.about(chunk, pilot)
+    for chunk, y in space.iterate_chunks(features, labels):
+        rows = space.subtract_pilot(chunk, pilot)
         first["offsets"].index_add_(0, y, rows)
         if squared:
             first["traces"].index_add_(0, y, square_norms(rows))
         if directions:
-            unit, length = space.directions(chunk)
+            unit, length = space.normalise_rows(chunk)
             first["unit_means"].index_add_(0, y, unit)
             first["zero_vectors"] += (length == 0).sum()
     for name in ("offsets", "unit_means"):

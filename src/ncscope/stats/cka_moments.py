@@ -2,31 +2,31 @@
 
 import copy
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.arguments import check_arguments
+from ncscope.arrays import as_tensor, check_features, refuse_magnitude, refuse_nonfinite
 from ncscope.devices import chunk_bytes, refuse_without_float64
 from ncscope.errors import InputError
-from ncscope.math.hsic import LEAST_SAMPLES, alignment, rounding_of_hsic, unbiased_hsic
-from ncscope.math.powers import UNSCALED, exponent_beyond, magnitude_of
+from ncscope.math.hsic import LEAST_SAMPLES, alignment, estimate_hsic, rounding_of_hsic
+from ncscope.math.powers import COPY_LIMIT, exponent_beyond, magnitude_of
 from ncscope.memory import check_memory
-from ncscope.stats.batch import as_tensor, check_features, refuse_magnitude, refuse_nonfinite
-from ncscope.stats.locking import Locked
-from ncscope.stats.merging import Shares
+from ncscope.stats.locking import ThreadSafe
+from ncscope.stats.merging import MergeParts
 
 Pair = tuple[int, int]
 
-_CHECKED = 64 * 2**20
+_SMALL_STATE = 64 * 2**20
 """Bytes up to which the memory that is left is not asked for."""
 
 
 @check_arguments
-class CkaMoments(Locked):
+class CkaMoments(ThreadSafe):
     r"""Sums of several sets of features, batch by batch, that determine CKA exactly.
 
     Let $x_i$ and $y_i$ be rows of two sets about a reference point near their mean,
@@ -71,12 +71,12 @@ class CkaMoments(Locked):
         super().__init__()
         self.device = torch.device(device)
         refuse_without_float64(self.device, "moments")
-        self._asked = None if pairs is None else frozenset((min(p), max(p)) for p in pairs)
+        self._choice = None if pairs is None else frozenset((min(p), max(p)) for p in pairs)
         self.dims: tuple[int, ...] = ()
         self.pairs: tuple[Pair, ...] = ()
         self.counts = torch.zeros(1, dtype=torch.int64, device=self.device)
         self.means: Tensor
-        self._begin(())
+        self._allocate(())
 
     def update(self, *features: Any) -> None:
         r"""Add a batch; a batch that is refused changes nothing.
@@ -92,17 +92,31 @@ class CkaMoments(Locked):
 
         Cost: $2n\,d_id_j$ operations in float64 for each pair.
         """
-        sets = [self._checked(value, index) for index, value in enumerate(features)]
+        sets = []
+        for index, value in enumerate(features):
+            rows = as_tensor(value, "features").to(self.device)
+            check_features(rows, self.dims[index] if index < len(self.dims) else None)
+            sets.append(rows)
         dims = tuple(rows.shape[1] for rows in sets)
         self._check_sizes([len(rows) for rows in sets], dims)
         step = max(256, chunk_bytes(self.device) // (8 * sum(dims)))
         with self.lock:
-            known = self._count_if_in_range(sets)
+            # The count and all magnitudes are read together: one wait for an accelerator.
+            numbers = [self.counts.to(torch.float64)]
+            if len(sets[0]):
+                numbers += [magnitude_of(rows).to(torch.float64)[None] for rows in sets]
+            before, *magnitudes = torch.cat(numbers).tolist()
+            for rows, magnitude in zip(sets, magnitudes, strict=False):
+                if not math.isfinite(magnitude):
+                    refuse_nonfinite(rows)
+                refuse_magnitude(
+                    exponent_beyond(magnitude, COPY_LIMIT), COPY_LIMIT, scaled_by="cka"
+                )
             if not self.dims:
-                self._begin(dims)
+                self._allocate(dims)
             for start in range(0, len(sets[0]), step):
                 chunk = [rows[start : start + step].to(torch.float64) for rows in sets]
-                self._add(chunk, known + start)
+                self._add(chunk, int(before) + start)
 
     def merge(self, other: "CkaMoments") -> "CkaMoments":
         """Add the samples of other moments of the same sets, and return these moments.
@@ -112,7 +126,7 @@ class CkaMoments(Locked):
         """
         other = copy.copy(other)
         fits = not self.dims or not other.dims or self._form() == other._form()
-        if not fits or self._asked != other._asked:
+        if not fits or self._choice != other._choice:
             raise InputError(
                 expected=f"moments of {self._form()}",
                 found=f"moments of {other._form()}",
@@ -120,7 +134,7 @@ class CkaMoments(Locked):
             )
         with self.lock:
             if other.dims and not self.dims:
-                self._begin(other.dims)
+                self._allocate(other.dims)
             if int(other.counts):
                 mine, theirs = self.counts, other.counts.to(self.device)
                 old, new = self.means, other.means.to(self.device)
@@ -140,12 +154,15 @@ class CkaMoments(Locked):
         """Return a copy if the other summand is 0, with which `sum` begins."""
         return copy.copy(self) if other == 0 else NotImplemented
 
-    def shares(self) -> Shares:
+    def split_for_merge(self) -> MergeParts:
         """Return the statistics for a merge with those of other processes, not copied."""
         names = [f"products {i} {j}" for i, j in self.pairs] + ["rests", "thirds", "fourths"]
         sums = dict(zip(names, self._sums(), strict=True))
         form = {"moments": self._form()}
-        return Shares(form, self.counts, {"means": self.means}, sums, self._refer_rows)
+        means = {"means": self.means}  # of the whole sample: there are no rows by class to refer
+        return MergeParts(
+            form, self.counts, means, sums, lambda rows, shift: self._refer(shift["means"])
+        )
 
     def hsic(self) -> Float[Tensor, "s s"]:
         r"""Return the unbiased HSIC of every pair, in the squared units of both; NaN if not kept.
@@ -163,22 +180,22 @@ class CkaMoments(Locked):
                     expected="at least 4 samples for the unbiased HSIC", found=f"{count}", fix=fix
                 )
             result = self.means.new_full((len(self.dims),) * 2, torch.nan)
+            rests, traces = self._split(self._rests[0]), self._traces()
             for i, j in self.pairs:
-                result[i, j] = result[j, i] = self._hsic(i, j, count)
+                cross, fourth = self._products[i, j], self._fourths[i, j]
+                first, second = rests[i], rests[j]
+                third = self._split(self._thirds[j])[i], self._split(self._thirds[i])[j]
+                products = torch.linalg.matrix_norm(cross).square()
+                totals = (first @ first - traces[i]) * (second @ second - traces[j])
+                rows = fourth + first @ cross @ second
+                rows -= first @ third[0] + second @ third[1]
+                value = estimate_hsic(products - fourth, totals, rows, count)
+                if i == j:
+                    # Of a constant set the value is rounding error, and CKA would be any number.
+                    least = rounding_of_hsic(products + fourth, totals, rows, count)
+                    value = torch.where(value > least, value, 0.0)
+                result[i, j] = result[j, i] = value
         return result
-
-    def _hsic(self, i: int, j: int, count: int) -> Float[Tensor, ""]:
-        cross, fourth, traces = self._products[i, j], self._fourths[i, j], self._traces()
-        first, second = (self._parts(self._rests[0])[index] for index in (i, j))
-        products = torch.linalg.matrix_norm(cross).square()
-        totals = (first @ first - traces[i]) * (second @ second - traces[j])
-        rows = fourth + first @ cross @ second
-        rows -= first @ self._parts(self._thirds[j])[i] + second @ self._parts(self._thirds[i])[j]
-        value = unbiased_hsic(products - fourth, totals, rows, count)
-        if i != j:
-            return value
-        least = rounding_of_hsic(products + fourth, totals, rows, count)
-        return torch.where(value > least, value, 0.0)
 
     def cka(self) -> Float[Tensor, "s s"]:
         r"""Return the CKA of every pair, in $[-1,1]$; NaN for pairs not kept and constant sets.
@@ -187,28 +204,8 @@ class CkaMoments(Locked):
             InputError: If there are fewer than 4 samples.
         """
         hsic = self.hsic()
-        own = hsic.diagonal()
-        return alignment(hsic, own[:, None].expand_as(hsic), own.expand_as(hsic))
-
-    def _checked(self, value: Any, index: int) -> Shaped[Tensor, "n d"]:
-        rows = as_tensor(value, "features").to(self.device)
-        check_features(rows, self.dims[index] if index < len(self.dims) else None)
-        return rows
-
-    def _count_if_in_range(self, sets: Sequence[Shaped[Tensor, "n _d"]]) -> int:
-        """Return the number of samples added before; refuse sets that are not finite or in range.
-
-        Cost: one wait for an accelerator, whatever the number of sets.
-        """
-        numbers = [self.counts.to(torch.float64)]
-        if len(sets[0]):
-            numbers += [magnitude_of(rows).to(torch.float64)[None] for rows in sets]
-        known, *magnitudes = torch.cat(numbers).tolist()
-        for rows, magnitude in zip(sets, magnitudes, strict=False):
-            if not math.isfinite(magnitude):
-                refuse_nonfinite(rows)
-            refuse_magnitude(exponent_beyond(magnitude, UNSCALED), UNSCALED, scaled_by="cka")
-        return int(known)
+        itself = hsic.diagonal()
+        return alignment(hsic, itself[:, None].expand_as(hsic), itself.expand_as(hsic))
 
     def _check_sizes(self, lengths: Sequence[int], dims: tuple[int, ...]) -> None:
         if len(dims) < 2 or (self.dims and len(dims) != len(self.dims)):
@@ -219,18 +216,18 @@ class CkaMoments(Locked):
             found = f"{', '.join(map(str, lengths))} rows"
             fix = "pass the features of the same samples, in the same order"
             raise InputError(expected="as many rows in every set", found=found, fix=fix)
-        outside = [pair for pair in self._asked or () if not 0 <= pair[0] <= pair[1] < len(dims)]
+        outside = [pair for pair in self._choice or () if not 0 <= pair[0] <= pair[1] < len(dims)]
         if outside:
             fix = f"number the sets from 0 to {len(dims) - 1}"
             raise InputError(expected="pairs of these sets", found=f"{outside[0]}", fix=fix)
 
-    def _begin(self, dims: tuple[int, ...]) -> None:
+    def _allocate(self, dims: tuple[int, ...]) -> None:
         """Make the sums of no samples of sets of these dimensions."""
-        own = {(i, i) for i in range(len(dims))}
+        itself = {(i, i) for i in range(len(dims))}
         every = {(i, j) for i in range(len(dims)) for j in range(i, len(dims))}
-        pairs = tuple(sorted(every if self._asked is None else own | self._asked & every))
+        pairs = tuple(sorted(every if self._choice is None else itself | self._choice & every))
         needed = 8 * (sum(dims[i] * dims[j] for i, j in pairs) + (len(dims) + 2) * sum(dims))
-        if self.device.type == "cpu" and needed > _CHECKED:
+        if self.device.type == "cpu" and needed > _SMALL_STATE:
             widest = f"{len(pairs)} pairs of sets of up to {max(dims):,} features"
             fix = "average feature maps (pool=True), or compare fewer layers"
             check_memory(needed, f"the products of {widest}", fix)
@@ -247,31 +244,33 @@ class CkaMoments(Locked):
     def _sums(self) -> list[Tensor]:
         return [*self._products.values(), self._rests, self._thirds, self._fourths]
 
-    def _parts(self, stacked: Float[Tensor, "... total"]) -> tuple[Tensor, ...]:
+    def _split(self, stacked: Float[Tensor, "... total"]) -> tuple[Tensor, ...]:
         """Split the last axis into the sets."""
         return stacked.split(self.dims, dim=-1)
 
     def _traces(self) -> list[Tensor]:
         return [self._products[i, i].diagonal().sum() for i in range(len(self.dims))]
 
-    def _add(self, sets: Sequence[Float[Tensor, "n _d"]], known: int) -> None:
+    def _add(self, sets: Sequence[Float[Tensor, "n _d"]], before: int) -> None:
         """Add rows about the reference means, after moving these if the mean has drifted.
 
         Args:
             sets: Rows to be added.
-            known: Number of samples that were added before.
+            before: Number of samples that were added before.
         """
         batch = torch.cat([rows.mean(0) for rows in sets])[None]
         count = len(sets[0])
-        mean = self.means + self._rests / max(known, 1)
-        new = mean + count / (known + count) * (batch - mean)
-        if not known or self._drifts(sets, known, batch, mean, new):
+        mean = self.means + self._rests / max(before, 1)
+        new = mean + count / (before + count) * (batch - mean)
+        # About a point far from the rows, the fourth-order sums would be dominated by powers of the
+        # distance, and the differences in which they cancel would lose their digits.
+        if not before or self._has_drifted(sets, before, batch, mean, new):
             self._refer(self.means - new)
             self.means = new
         self.counts += count
-        both = zip(sets, self._parts(self.means[0]), strict=True)
+        both = zip(sets, self._split(self.means[0]), strict=True)
         stacked = torch.cat([rows - part for rows, part in both], dim=1)
-        parts = self._parts(stacked)
+        parts = self._split(stacked)
         squares = torch.stack([part.square().sum(1) for part in parts])
         for (i, j), total in self._products.items():
             total.addmm_(parts[i].mT, parts[j])
@@ -279,10 +278,10 @@ class CkaMoments(Locked):
         self._thirds.addmm_(squares, stacked)
         self._fourths.addmm_(squares, squares.mT)
 
-    def _drifts(
+    def _has_drifted(
         self,
         sets: Sequence[Float[Tensor, "n _d"]],
-        known: int,
+        before: int,
         batch: Float[Tensor, "1 total"],
         mean: Float[Tensor, "1 total"],
         new: Float[Tensor, "1 total"],
@@ -294,41 +293,42 @@ class CkaMoments(Locked):
 
         Args:
             sets: Rows to be added.
-            known: Number of samples that were added before, at least 1.
+            before: Number of samples that were added before, at least 1.
             batch: Means of these rows.
             mean: Means of the rows that were added before.
             new: Means of both.
         """
         count, traces = len(sets[0]), self._traces()
         vectors = (self.means[0], batch[0], mean[0], new[0], self._rests[0])
-        parts = zip(sets, traces, *map(self._parts, vectors), strict=True)
-        ratios = []
-        for rows, trace, reference, own, before, after, rest in parts:
-            spread = trace - rest @ rest / known + (rows - own).square().sum()
-            spread = spread + known * count / (known + count) * (own - before).square().sum()
-            drift = (known + count) * (after - reference).square().sum()
-            ratios.append(drift - spread / 4)
-        return bool(torch.stack(ratios).max() > 0)
-
-    def _refer_rows(self, rows: slice, shift: Mapping[str, Tensor]) -> None:
-        """Refer the sums to other means: see `Shares.refer`."""
-        self._refer(shift["means"])
+        parts = zip(sets, traces, *map(self._split, vectors), strict=True)
+        excesses = []
+        for rows, trace, reference, batch_mean, old_mean, new_mean, rest in parts:
+            # Total squared distance from the mean of all, by the update of Chan, Golub and LeVeque:
+            # of the samples before, of the batch, and between both means.
+            spread = trace - rest @ rest / before + (rows - batch_mean).square().sum()
+            between = (batch_mean - old_mean).square().sum()
+            spread = spread + before * count / (before + count) * between
+            drift = (before + count) * (new_mean - reference).square().sum()
+            excesses.append(drift - spread / 4)
+        return bool(torch.stack(excesses).max() > 0)
 
     def _refer(self, shift: Float[Tensor, "1 total"]) -> None:
-        """Refer the sums to other means.
+        r"""Refer the sums to other means, by expanding every product of rows $x_i+m$.
 
-        Sums of higher order are referred first, because each uses the old sums of lower order.
+        With $m$ and $l$ the shifts of both sets, $\lVert x_i+m\rVert^2=p_i+2m^\top x_i+\lVert
+        m\rVert^2$, and the new $F$, $u$, $v$ and $C$ are sums of products of such terms. Sums of
+        higher order are referred first, because each uses the old sums of lower order.
 
         Args:
-            shift: Old means less new means.
+            shift: Old means less new means, $m$ of all sets side by side.
         """
         count = self.counts[0].to(torch.float64)
-        moves, rests, traces = self._parts(shift[0]), self._parts(self._rests[0]), self._traces()
-        thirds = [self._parts(row) for row in self._thirds]
+        moves, rests, traces = self._split(shift[0]), self._split(self._rests[0]), self._traces()
+        thirds = [self._split(row) for row in self._thirds]
         # Change of the sum of squared lengths, but for the part that is common to all rows.
         lengths = [move.square().sum() for move in moves]
         drifts = [2 * move @ rest for move, rest in zip(moves, rests, strict=True)]
-        images = {}
+        images = {}  # of each shift under the products of its set with another
         for (i, j), cross in self._products.items():
             images[i, j], images[j, i] = moves[i] @ cross, cross @ moves[j]
             added = 2 * thirds[i][j] @ moves[j] + 2 * thirds[j][i] @ moves[i]
@@ -336,6 +336,7 @@ class CkaMoments(Locked):
             added += lengths[j] * (traces[i] + drifts[i]) + lengths[i] * (traces[j] + drifts[j])
             self._fourths[i, j] += added
             self._fourths[j, i] = self._fourths[i, j]
+        # In both orders: the third-order sums of a pair are not symmetric.
         for i, j in images:
             along = traces[i] + drifts[i] + count * lengths[i]
             thirds[i][j].add_(along * moves[j] + 2 * images[i, j] + lengths[i] * rests[j])
@@ -344,5 +345,5 @@ class CkaMoments(Locked):
         self._rests += count * shift
 
     def _form(self) -> str:
-        pairs = "all pairs" if self._asked is None else f"the pairs {sorted(self._asked)}"
+        pairs = "all pairs" if self._choice is None else f"the pairs {sorted(self._choice)}"
         return f"sets of dimensions {list(self.dims)}, {pairs}"

@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Int, Shaped
+from jaxtyping import Int
 from torch import Tensor
 
-from ncscope.devices import moved, reading_waits
+from ncscope.arrays import check_range
+from ncscope.devices import is_asynchronous, move_to
 from ncscope.memory import check_memory
-from ncscope.stats.batch import check_range
 
-_MANY = 2**26  # classes below which nobody asks the system for its free memory
+_MANY = 2**26  # classes up to which the system is not asked for its free memory
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class BatchClasses:
         index: Index into ``present`` of each sample.
 
     Example:
-        >>> classes = BatchClasses.of(torch.tensor([4, 1, 4]), num_classes=5)
+        >>> classes = BatchClasses.from_labels(torch.tensor([4, 1, 4]), num_classes=5)
         >>> classes.present.tolist(), classes.counts.tolist(), classes.index.tolist()
         ([1, 4], [1, 2], [1, 0, 1])
     """
@@ -35,8 +35,13 @@ class BatchClasses:
     index: Int[Tensor, " n"]
 
     @classmethod
-    def of(
-        cls, labels: Int[Tensor, " n"], num_classes: int, *, of_classifier: bool = False
+    def from_labels(
+        cls,
+        labels: Int[Tensor, " n"],
+        num_classes: int,
+        *,
+        of_classifier: bool = False,
+        of_tokens: bool = False,
     ) -> "BatchClasses":
         """Check the range of labels and compact them.
 
@@ -46,12 +51,20 @@ class BatchClasses:
             labels: Class of each sample, int64.
             num_classes: Number of classes.
             of_classifier: True if a classifier's weight fixes the number of classes.
+            of_tokens: True for labels of tokens.
 
         Raises:
             InputError: If a label is out of range, or the classes do not fit into memory.
         """
         if len(labels):
-            _check(labels, num_classes, of_classifier)
+            bad = True
+            if is_asynchronous(labels.device):
+                # A label out of range would end the process on an accelerator, so it is read at
+                # once. Only to name it costs more waits.
+                least, largest = torch.stack(labels.aminmax()).tolist()
+                bad = least < 0 or largest >= num_classes
+            if bad:
+                check_range(labels, num_classes, of_classifier=of_classifier, of_tokens=of_tokens)
         if num_classes > _MANY and labels.device.type == "cpu":
             fix = "check num_classes; a label may be an identifier and no class"
             check_memory(16 * num_classes, f"the counts of {num_classes:,} classes", fix)
@@ -67,18 +80,8 @@ class BatchClasses:
         if self.labels.device == device:
             return self
         parts = (self.labels, self.present, self.counts, self.index)
-        return BatchClasses(*(moved(part, device) for part in parts))
+        return BatchClasses(*(move_to(part, device) for part in parts))
 
     def __len__(self) -> int:
         """Return the number of samples."""
         return len(self.labels)
-
-
-def _check(labels: Shaped[Tensor, " n"], num_classes: int, of_classifier: bool) -> None:
-    if not reading_waits(labels.device):
-        check_range(labels, num_classes, of_classifier=of_classifier)
-        return
-    # A label out of range would end the process on an accelerator, so it is read at once.
-    least, largest = torch.stack(labels.aminmax()).tolist()
-    if least < 0 or largest >= num_classes:
-        check_range(labels, num_classes, of_classifier=of_classifier)

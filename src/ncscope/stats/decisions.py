@@ -2,17 +2,16 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from ncscope.devices import moved
-from ncscope.math.powers import GATHERED, exponent_of, largest_magnitude, times_power
-from ncscope.math.scores import LinearScores, float32_centre, head_scores, nearest_mean_scores
+from ncscope.devices import move_to
+from ncscope.math.powers import STREAM_LIMIT, exponent_of, largest_magnitude, times_power
+from ncscope.math.scores import float32_centre, head_scores, nearest_mean_scores
 from ncscope.stats.processes import ALL, Processes
 
 
@@ -58,21 +57,28 @@ class DecisionCounts:
         """The classifier's hits; None without a classifier."""
         if self.head_hits is None:
             return None
-        own = None if self.by_class is None else self.by_class[1]
-        return Hits(self.samples, self.head_hits, own)
+        by_class = None if self.by_class is None else self.by_class[1]
+        return Hits(self.samples, self.head_hits, by_class)
 
     def __radd__(self, other: int) -> "DecisionCounts":
         """Return the counts if the other summand is 0, with which `sum` begins."""
         return self if other == 0 else NotImplemented
 
     def __add__(self, other: "DecisionCounts") -> "DecisionCounts":
-        """Add the counts of two sets of samples."""
+        """Add the counts of two sets of samples, of which one may have fewer classes."""
+        by_class = None
+        if self.by_class is not None and other.by_class is not None:
+            wide, narrow = self.by_class, other.by_class
+            if wide.shape[1] < narrow.shape[1]:
+                wide, narrow = narrow, wide
+            by_class = wide.clone()
+            by_class[:, : narrow.shape[1]] += narrow
         return DecisionCounts(
             self.samples + other.samples,
             self.nearest_hits + other.nearest_hits,
-            _sum(self.head_hits, other.head_hits),
-            _sum(self.disagreements, other.disagreements),
-            _sum_of_columns(self.by_class, other.by_class),
+            _add(self.head_hits, other.head_hits),
+            _add(self.disagreements, other.disagreements),
+            by_class,
         )
 
 
@@ -99,7 +105,7 @@ class DecisionTally:
         nearest, head, others = [*by_class.sum(1).tolist(), None, None][:3]
         return DecisionCounts(self.samples, nearest, head, others, by_class)
 
-    def over_all_processes(
+    def sum_over_processes(
         self, device: torch.device, processes: Processes = ALL
     ) -> DecisionCounts:
         """Sum the counts over all processes; a single process returns its counts.
@@ -108,6 +114,7 @@ class DecisionTally:
             device: Device on which to add the counts.
             processes: Processes that measure together; by default those of the default group.
         """
+        # One tensor, so that one communication sums everything.
         samples = self.hits.new_full((1,), self.samples)
         total = processes.sum(torch.cat([samples, self.hits.flatten()]).to(device))
         return DecisionTally(int(total[0]), total[1:].view_as(self.hits)).read()
@@ -144,9 +151,9 @@ class Decider:
         self.nearest = nearest_mean_scores(means, centre)
         self.head = None
         if weight is not None:
-            self.head = head_scores(*_in_range(weight, bias, exponent), centre)
+            self.head = head_scores(*_scale_head(weight, bias, exponent), centre)
 
-    def none(self) -> DecisionTally:
+    def start_tally(self) -> DecisionTally:
         """Return the counts before the first batch."""
         return DecisionTally(
             0, self.classes.new_zeros(1 if self.head is None else 3, self.num_classes)
@@ -169,49 +176,34 @@ def decide_layers(
         features: Features of at least these layers.
         labels: Class of each sample.
     """
-    chosen = {name: _first_choices(decide, features[name]) for name, decide in deciders.items()}
-    _settle([choice for choices in chosen.values() for choice in choices])
-    return {
-        name: _tally(deciders[name], moved(labels, deciders[name].classes.device), choices)
-        for name, choices in chosen.items()
-    }
-
-
-class _Choice(NamedTuple):
-    """Classes that one set of scores chooses for a batch, some of them doubtful."""
-
-    scores: LinearScores
-    features: Tensor
-    winner: Int[Tensor, " n"]
-    doubtful: Bool[Tensor, " n"]
-
-
-def _first_choices(decide: Decider, features: Shaped[Tensor, "n d"]) -> list[_Choice]:
-    rows = moved(features, decide.classes.device)
-    scores = [decide.nearest] if decide.head is None else [decide.nearest, decide.head]
-    return [_Choice(each, rows, *each.first_choice(rows)) for each in scores]
-
-
-def _settle(choices: Sequence[_Choice]) -> None:
-    """Score the doubtful features of all choices again; they are read from the device together."""
-    if not choices:
-        return
-    doubtful = torch.nonzero(torch.stack([choice.doubtful for choice in choices]))
-    if not len(doubtful):
-        return
-    which, rows = doubtful.unbind(1)
-    counts = Counter(which.tolist())
-    parts = rows.split([counts[index] for index in range(len(choices))])
-    for choice, part in zip(choices, parts, strict=True):
-        choice.scores.settle_(choice.winner, choice.features, part)
-
-
-def _tally(decide: Decider, labels: Int[Tensor, " n"], choices: Sequence[_Choice]) -> DecisionTally:
-    nearest = decide.classes[choices[0].winner]
-    hits = [nearest == labels]
-    for choice in choices[1:]:
-        hits += [choice.winner == labels, choice.winner != nearest]
-    return DecisionTally(len(labels), count_by_class(torch.stack(hits), labels, decide.num_classes))
+    rows = {name: move_to(features[name], each.classes.device) for name, each in deciders.items()}
+    scorers = [
+        (name, scores)
+        for name, decide in deciders.items()
+        for scores in (decide.nearest, decide.head)
+        if scores is not None
+    ]
+    choices = [scores.choose(rows[name]) for name, scores in scorers]
+    # To read which features are doubtful is to wait for an accelerator. All layers wait once, after
+    # their products have been queued; usually few features or none are left to be scored again.
+    if choices and len(doubtful := torch.nonzero(torch.stack([marks for _, marks in choices]))):
+        which, indices = doubtful.unbind(1)
+        counts = Counter(which.tolist())
+        parts = indices.split([counts[index] for index in range(len(choices))])
+        for (name, scores), (winner, _), part in zip(scorers, choices, parts, strict=True):
+            scores.settle_(winner, rows[name], part)
+    winners = iter(winner for winner, _ in choices)
+    tallies = {}
+    for name, decide in deciders.items():
+        classes = move_to(labels, decide.classes.device)
+        nearest = decide.classes[next(winners)]
+        hits = [nearest == classes]
+        if decide.head is not None:
+            predicted = next(winners)
+            hits += [predicted == classes, predicted != nearest]
+        by_class = count_by_class(torch.stack(hits), classes, decide.num_classes)
+        tallies[name] = DecisionTally(len(classes), by_class)
+    return tallies
 
 
 def count_by_class(
@@ -234,7 +226,7 @@ def count_by_class(
     return counts.index_add_(1, labels.clamp(0, num_classes - 1), marks.to(torch.int64))
 
 
-def _in_range(
+def _scale_head(
     weight: Float[Tensor, "heads d"], bias: Float[Tensor, " heads"] | None, exponent: int
 ) -> tuple[Float[Tensor, "heads d"], Float[Tensor, " heads"] | None]:
     """Divide weight and bias by one power of two, so that products and sums stay in range.
@@ -247,7 +239,7 @@ def _in_range(
         exponent: Exponent of 2 of the features' unit. The bias is divided by this unit, which
             multiplies all scores by the same factor.
     """
-    limit = GATHERED
+    limit = STREAM_LIMIT
     divided = exponent_of(weight, limit)
     if bias is None:
         return times_power(weight, -divided), None
@@ -259,18 +251,5 @@ def _in_range(
     return times_power(weight, -divided), scaled
 
 
-def _sum(a: float | None, b: float | None) -> float | None:
+def _add(a: float | None, b: float | None) -> float | None:
     return None if a is None or b is None else a + b
-
-
-def _sum_of_columns(
-    a: Int[Tensor, "m k"] | None, b: Int[Tensor, "m k2"] | None
-) -> Int[Tensor, "m k3"] | None:
-    """Add counts by class, of which one may have fewer classes."""
-    if a is None or b is None:
-        return None
-    if a.shape[1] < b.shape[1]:
-        a, b = b, a
-    total = a.clone()
-    total[:, : b.shape[1]] += b
-    return total

@@ -14,19 +14,19 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from ncscope.devices import bytes_to_keep, chunk_bytes, moved, reading_waits
-from ncscope.math.powers import moderated
-from ncscope.stats.locking import Locked
+from ncscope.devices import bytes_to_keep, chunk_bytes, is_asynchronous, move_to
+from ncscope.math.powers import rescale_rows
+from ncscope.stats.locking import ThreadSafe
 
 _CHUNK_BYTES = 32 * 2**20
 _BLOCK_BYTES = 256 * 2**20
-_NAMED_ROWS = 10
+_ROWS_IN_MESSAGES = 10
 _ROUNDING = 32.0
 
 Batches: TypeAlias = Iterable[tuple[Shaped[Tensor, "_b _d"], Int[Tensor, " _b"]]]
 
 
-class DirectionMoments(Locked):
+class DirectionMoments(ThreadSafe):
     r"""$S_c=\sum_{y_i=c}\hat h_i\hat h_i^\top$ of a stream; additive over batches.
 
     State: ``counts`` (k), ``second`` (k x d x d). Several threads may call ``update``; the updates
@@ -70,11 +70,17 @@ class DirectionMoments(Locked):
         """Take in a batch. Cost: $2nd^2$ operations in float64."""
         with self.lock:
             labels = labels.cpu()  # one wait, if any; sorted there, they cost none
-            for run in _sorted_chunks(features, labels, self.centre, self.second.device):
-                for c, members in run:
+            for by_class in _split_by_class(features, labels, self.centre, self.second.device):
+                for c, members in by_class:
                     self.second[c].addmm_(members.mT, members)
-            self.counts += moved(labels.bincount(minlength=len(self.counts)), self.counts.device)
-            self._note_zeros(features)
+            self.counts += move_to(labels.bincount(minlength=len(self.counts)), self.counts.device)
+            device = features.device
+            if self.centre is not None and device not in self._centres:
+                self._centres[device] = self.centre.to(device)  # copied there once, not every batch
+            rows = zero_rows(features, self._centres.get(device))
+            self.zeros += len(rows)
+            first = [self._samples + row for row in rows]
+            self.zero_rows = (self.zero_rows + first)[:_ROWS_IN_MESSAGES]
             self._samples += len(features)
 
     def merge(self, other: "DirectionMoments") -> "DirectionMoments":
@@ -85,21 +91,13 @@ class DirectionMoments(Locked):
         # Copied under the other's lock alone, so that two merges cannot wait for each other.
         other = copy.copy(other)
         with self.lock:
-            named = [self._samples + row for row in other.zero_rows]
+            theirs = [self._samples + row for row in other.zero_rows]
             self._samples += other._samples
             self.counts += other.counts.to(self.counts.device)
             self.second += other.second.to(self.second.device)
-            self.zero_rows = (self.zero_rows + named)[:_NAMED_ROWS]
+            self.zero_rows = (self.zero_rows + theirs)[:_ROWS_IN_MESSAGES]
             self.zeros += other.zeros
         return self
-
-    def _note_zeros(self, features: Shaped[Tensor, "n d"]) -> None:
-        device = features.device
-        if self.centre is not None and device not in self._centres:
-            self._centres[device] = self.centre.to(device)
-        rows = zero_rows(features, self._centres.get(device))
-        self.zeros += len(rows)
-        self.zero_rows = (self.zero_rows + [self._samples + row for row in rows])[:_NAMED_ROWS]
 
 
 def unit_rows(
@@ -111,7 +109,7 @@ def unit_rows(
         rows = rows - centre.to(rows)
         apart = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
         rows = torch.where(apart > _rounding_length(centre).to(rows.device), rows, 0.0)
-    rows, length = moderated(rows)
+    rows, length = rescale_rows(rows)
     return rows / torch.where(length > 0, length, 1.0)[:, None]
 
 
@@ -120,16 +118,19 @@ def zero_rows(
 ) -> list[int]:
     """Return the indices of the rows without a direction."""
     if centre is None:
-        none = (features == 0).all(1)
+        zero = (features == 0).all(1)
     else:
         apart = features.to(torch.float64) - centre.to(features.device)
-        none = torch.linalg.vector_norm(apart, dim=1) <= _rounding_length(centre)
-    indices: list[int] = torch.nonzero(none).squeeze(1).tolist()
+        zero = torch.linalg.vector_norm(apart, dim=1) <= _rounding_length(centre)
+    indices: list[int] = torch.nonzero(zero).squeeze(1).tolist()
     return indices
 
 
 def _rounding_length(centre: Float[Tensor, " d"]) -> Float[Tensor, ""]:
-    """Return the length up to which the difference of a row and the centre is rounding error."""
+    """Return the length up to which the difference of a row and the centre is rounding error.
+
+    A row equal to the mean would otherwise get a direction made of rounding.
+    """
     return _ROUNDING * torch.finfo(torch.float64).eps * torch.linalg.vector_norm(centre)
 
 
@@ -149,7 +150,7 @@ class MomentProduct:
 
     def __call__(self, block: Float[Tensor, "m b"]) -> Float[Tensor, "m b"]:
         """Multiply a block of vectors."""
-        return _through_classes(block, self.heads, self.second.shape[1], self.second.matmul)
+        return _multiply_by_class(block, self.heads, self.second.shape[1], self.second.matmul)
 
     def dense(self) -> Float[Tensor, "m m"]:
         """Return the whole matrix, dr x dr."""
@@ -160,7 +161,7 @@ class MomentProduct:
 
 
 class RowProduct:
-    r"""Product of `MomentProduct`, computed from stored features where $kd^2$ is too large.
+    r"""Same product as `MomentProduct`, from stored features where $kd^2$ numbers are too many.
 
     Cost: $4nd$ operations for each vector, and one read of the features for each block of vectors.
     An accelerator keeps the features if they take at most half of its free memory; otherwise they
@@ -181,40 +182,40 @@ class RowProduct:
         centre: Float[Tensor, " d"] | None,
     ) -> None:
         self.batches, self.heads, self.dim, self.centre = batches, heads, dim, centre
-        self._kept: list[list[tuple[int, Tensor]]] | None = None
-        self._may_keep = reading_waits(heads.device)
+        self._cache: list[list[tuple[int, Tensor]]] | None = None
+        self._may_cache = is_asynchronous(heads.device)  # on the CPU, the features are there
 
     def __call__(self, block: Float[Tensor, "m b"]) -> Float[Tensor, "m b"]:
         """Multiply a block of vectors."""
-        return _through_classes(block, self.heads, self.dim, self._within_classes)
+        return _multiply_by_class(block, self.heads, self.dim, self._multiply_within)
 
-    def _within_classes(self, by_class: Float[Tensor, "k d b"]) -> Float[Tensor, "k d b"]:
-        image = torch.zeros_like(by_class)
-        for runs in self._chunks(by_class.device):
-            for c, members in runs:
-                image[c] += members.mT @ (members @ by_class[c])
+    def _multiply_within(self, columns: Float[Tensor, "k d b"]) -> Float[Tensor, "k d b"]:
+        image = torch.zeros_like(columns)
+        for by_class in self._unit_rows(columns.device):
+            for c, members in by_class:
+                image[c] += members.mT @ (members @ columns[c])
         return image
 
-    def _chunks(self, device: torch.device) -> Iterator[list[tuple[int, Tensor]]]:
+    def _unit_rows(self, device: torch.device) -> Iterator[list[tuple[int, Tensor]]]:
         """Yield unit rows by class, and keep them on the device if all of them fit there."""
-        if self._kept is not None:
-            yield from self._kept
+        if self._cache is not None:
+            yield from self._cache
             return
-        kept: list[list[tuple[int, Tensor]]] = []
-        left = bytes_to_keep(device) if self._may_keep else 0
+        cache: list[list[tuple[int, Tensor]]] = []
+        left = bytes_to_keep(device) if self._may_cache else 0
         for features, labels in self.batches:
-            for runs in _sorted_chunks(features, labels.cpu(), self.centre, device):
-                left -= sum(members.nbytes for _, members in runs)
+            for by_class in _split_by_class(features, labels.cpu(), self.centre, device):
+                left -= sum(members.nbytes for _, members in by_class)
                 if left >= 0:
-                    kept.append(runs)
-                elif kept:
-                    kept.clear()
-                yield runs
-        self._may_keep = left >= 0
-        self._kept = kept if left >= 0 and kept else None
+                    cache.append(by_class)
+                else:  # a part would not save the next upload, and takes memory from the products
+                    cache.clear()
+                yield by_class
+        self._may_cache = left >= 0
+        self._cache = cache if left >= 0 and cache else None
 
 
-def _through_classes(
+def _multiply_by_class(
     block: Float[Tensor, "m b"],
     heads: Float[Tensor, "k r"],
     dim: int,
@@ -225,15 +226,16 @@ def _through_classes(
     The r index of a vector varies slowest, so that both products are plain matrix products.
     """
     (k, r), width = heads.shape, block.shape[1]
+    # The columns are taken apart by class, which makes them K/r times as large.
     at_once = max(1, _BLOCK_BYTES // (8 * k * dim))
     if width > at_once:
         parts = block.split(at_once, dim=1)
-        return torch.cat([_through_classes(part, heads, dim, within) for part in parts], 1)
+        return torch.cat([_multiply_by_class(part, heads, dim, within) for part in parts], 1)
     by_class = (heads @ block.reshape(r, dim * width)).reshape(k, dim, width)
     return (heads.mT @ within(by_class).reshape(k, dim * width)).reshape(r * dim, width)
 
 
-def _sorted_chunks(
+def _split_by_class(
     features: Shaped[Tensor, "n d"],
     labels: Int[Tensor, " n"],
     centre: Float[Tensor, " d"] | None,
@@ -251,5 +253,5 @@ def _sorted_chunks(
     for rows, y in zip(features.split(step), labels.split(step), strict=True):
         order = torch.argsort(y)
         classes, counts = torch.unique_consecutive(y[order], return_counts=True)
-        unit = unit_rows(moved(rows[moved(order, rows.device)], device), centre)
+        unit = unit_rows(move_to(rows[move_to(order, rows.device)], device), centre)
         yield list(zip(classes.tolist(), unit.split(counts.tolist()), strict=True))

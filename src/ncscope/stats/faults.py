@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ncscope.arrays import refuse_magnitude
 from ncscope.errors import InputError
-from ncscope.stats.batch import refuse_magnitude
 
 
 class BatchFaults:
@@ -29,7 +29,8 @@ class BatchFaults:
 
     def __init__(self, device: torch.device) -> None:
         self._batches = 0
-        # Number of the batch, 0 for none, and its magnitude.
+        # Number of the batch, 0 for none, and its magnitude. On the device: to read it at every
+        # batch would make the host wait for the work that is queued there.
         self._first = torch.zeros(2, dtype=torch.float64, device=device)
 
     def note(self, magnitude: Float[Tensor, ""], limit: int) -> None:
@@ -40,13 +41,14 @@ class BatchFaults:
             limit: Largest exponent of 2 of the magnitude, of either sign; zero is allowed.
         """
         self._batches += 1
+        # NaN compares as False, and so is a fault.
         allowed = (magnitude >= 2.0**-limit) & (magnitude <= 2.0**limit) | (magnitude == 0)
         batch = torch.full_like(magnitude, self._batches)
         fault = torch.where(allowed, 0.0, torch.stack([batch, magnitude]))
         self._first = torch.where(self._first[0] > 0, self._first, fault)
 
     @property
-    def noted(self) -> Float[Tensor, "2"]:
+    def first(self) -> Float[Tensor, "2"]:
         """Number of the first faulty batch, counted from 1, and its magnitude; zeros for none."""
         return self._first
 
@@ -61,11 +63,11 @@ def refuse_faults(faults: Mapping[str, BatchFaults], limit: int = 470) -> None:
     Raises:
         InputError: If a batch was faulty; the message names the first such layer and its batch.
     """
-    device = next(iter(faults.values())).noted.device
-    noted = torch.stack([each.noted.to(device) for each in faults.values()]).tolist()
-    for name, (batch, magnitude) in zip(faults, noted, strict=True):
+    device = next(iter(faults.values())).first.device
+    firsts = torch.stack([each.first.to(device) for each in faults.values()]).tolist()
+    for name, (batch, magnitude) in zip(faults, firsts, strict=True):
         if batch:
-            with naming_batch(name, int(batch)):
+            with name_batch(name, int(batch)):
                 if not math.isfinite(magnitude):
                     fix = "drop those rows, or look for the overflow that made them"
                     raise InputError(expected="finite features", found="NaN or Inf", fix=fix)
@@ -73,7 +75,7 @@ def refuse_faults(faults: Mapping[str, BatchFaults], limit: int = 470) -> None:
 
 
 @contextmanager
-def naming_batch(layer: str, batch: int) -> Iterator[None]:
+def name_batch(layer: str, batch: int) -> Iterator[None]:
     """Add the layer and the number of the batch to an InputError raised inside.
 
     Args:

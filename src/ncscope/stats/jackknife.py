@@ -14,7 +14,7 @@ the bias of $\theta$ (Efron and Stein, Annals of Statistics 1981).
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -58,25 +58,26 @@ def jackknife(value: float, replicates: Sequence[float]) -> Estimate:
     """
     count = len(replicates)
     mean = sum(each / count for each in replicates)
-    # Not a sum of squares: a value near the largest number would overflow.
+    # hypot, and not a sum of squares: a value near the largest number would overflow. The mean is
+    # made of quotients for the same reason.
     spread = math.hypot(*(each - mean for each in replicates))
     return Estimate(math.sqrt(0.5) * spread, value + count / 2 * (value - mean))
 
 
 class Dealer:
-    r"""Dealing of a stream of samples to the replicates that leave them out and count them twice.
+    r"""Assignment of each sample of a stream to two replicates: one without it, one with it twice.
 
     The samples of a class are dealt in blocks of G, one sample to each group. Within block b of
     class c, the replicate that leaves out position a counts position $a+1+b+c$ twice, with both
-    counted round the block and never equal. Every sample is left out once and counted twice once,
-    but for a sample that is alone in its block, which is always there.
+    counted round the block and never equal. One replicate leaves a sample out and one counts it
+    twice; a sample that is alone in its block is in every replicate, once.
 
     Args:
         counts: Number of samples of each class, in all processes.
         before: Number of samples of each class in the processes whose samples come before.
         groups: Number of groups G.
-        random_sizes: Deal all samples, in random order, as if they were of one class: the class
-            sizes of the replicates then vary as those of samples drawn with their classes.
+        random_sizes: True to deal all samples in random order, as if they were of one class: the
+            class sizes of the replicates then vary as if samples were drawn with their classes.
 
     Example:
         >>> deal = Dealer(torch.tensor([3, 2]), groups=3)
@@ -103,11 +104,12 @@ class Dealer:
         self._counts, self._next = counts, start.clone()
 
     def __call__(self, labels: Int[Tensor, " n"]) -> tuple[Int[Tensor, " n"], Int[Tensor, " n"]]:
-        """Return the replicates that leave each sample out and count it twice, and go on."""
+        """Return the replicate that leaves out each sample, and the one that counts it twice."""
         labels = labels.cpu() if self._order is None else torch.zeros_like(labels, device="cpu")
         order = torch.argsort(labels, stable=True)
         counts = torch.bincount(labels, minlength=len(self._next))
         starts = counts.cumsum(0) - counts
+        # Position of each sample among those of its class, counted from the first of all processes.
         position = torch.empty_like(labels)
         position[order] = torch.arange(len(labels)) - starts[labels[order]]
         position += self._next[labels]
@@ -115,6 +117,7 @@ class Dealer:
         if self._order is not None:
             position = self._order[position]
         block, place = position // self.groups, position % self.groups
+        # The last block of a class may have fewer samples than groups: a smaller circle.
         size = (self._counts[labels] - block * self.groups).clamp(max=self.groups)
         # Another shift for each block and class: if each replicate counted its neighbour's group
         # twice, the errors would have the spread of 13 degrees of freedom, and not of 19.
@@ -139,8 +142,8 @@ class Replicate:
         deal = self.deal()
         for features, labels in self.batches:
             left_out, twice = deal(labels)
-            kept = [torch.nonzero(left_out != self.group), torch.nonzero(twice == self.group)]
-            yield take_rows(features, labels, torch.cat(kept).squeeze(1))
+            rows = [torch.nonzero(left_out != self.group), torch.nonzero(twice == self.group)]
+            yield take_rows(features, labels, torch.cat(rows).squeeze(1))
 
     def doubles(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the samples that the replicate counts twice, once."""
@@ -162,8 +165,9 @@ def leave_one_out(
 ) -> Iterator[ClassMoments]:
     """Yield the moments without each part, in order.
 
-    Halves are merged into what is left out of the other half, so that each part is merged
-    log2(G) times and log2(G) sums are alive. To subtract a part from the total would cancel digits.
+    All results of one half share the sum of the other half, and so on within each half: each part
+    is merged log2(G) times, and log2(G) sums are alive. To subtract a part from the total would
+    cancel digits.
 
     Args:
         parts: Moments of the groups, under the empirical prior.
@@ -174,14 +178,10 @@ def leave_one_out(
         yield rest
         return
     half = len(parts) // 2
-    left, right = parts[:half], parts[half:]
-    yield from leave_one_out(left, _merged(right, rest))
-    yield from leave_one_out(right, _merged(left, rest))
-
-
-def _merged(parts: Iterable[ClassMoments], rest: ClassMoments | None) -> ClassMoments:
-    given = [*([] if rest is None else [rest]), *parts]
-    total = given[0].like()
-    for each in given:
-        total.merge(each)
-    return total
+    for inside, outside in ((parts[:half], parts[half:]), (parts[half:], parts[:half])):
+        others = [*([] if rest is None else [rest]), *outside]
+        total = others[0].like()
+        for each in others:
+            total.merge(each)
+        yield from leave_one_out(inside, total)
+        del total  # before the other half allocates its own

@@ -5,7 +5,7 @@ import threading
 from typing import Any
 
 
-class Locked:
+class ThreadSafe:
     """Base of accumulators that several threads may update at once.
 
     A method that reads or writes the state holds ``lock``. While it does, it calls no method that
@@ -16,7 +16,7 @@ class Locked:
         lock: Held by the thread that reads or writes the state.
 
     Example:
-        >>> class Total(Locked):
+        >>> class Total(ThreadSafe):
         ...     def __init__(self) -> None:
         ...         super().__init__()
         ...         self.value = 0
@@ -42,6 +42,6 @@ class Locked:
         vars(self).update(state)
         self.lock = threading.Lock()
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Locked":
+    def __deepcopy__(self, memo: dict[int, Any]) -> "ThreadSafe":
         """Return `copy.copy`, which is deep already because of `__getstate__`."""
         return copy.copy(self)

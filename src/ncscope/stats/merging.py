@@ -11,15 +11,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ncscope.stats.batch_moments import pilot_between
-from ncscope.stats.processes import Processes, uninterrupted
+from ncscope.stats.processes import Processes, delay_interrupts
 
 _BLOCK_BYTES = 64 * 2**20
 """Bytes that travel at once. A block per tensor of means is the memory that merging takes."""
 
 
 @dataclass(frozen=True)
-class Shares:
-    """Statistics of one process, by how the processes' shares add up.
+class MergeParts:
+    """Statistics of one process, by how those of several processes add up.
 
     The tensors are the accumulator's tensors themselves: merging changes them in place.
 
@@ -51,7 +51,7 @@ class Shares:
 class Mergeable(Protocol):
     """An accumulator of class statistics that several processes can merge."""
 
-    def shares(self) -> Shares:
+    def split_for_merge(self) -> MergeParts:
         """Return the accumulator's statistics, not copied."""
 
 
@@ -79,7 +79,7 @@ def merge_across_processes(moments: Accumulator, group: Any = None) -> Accumulat
         0
     """
     processes = Processes(group)
-    with processes.ending_together():
+    with processes.fail_together():
         merged = copy.deepcopy(moments)
         merge_in_place(merged, processes)
     return merged
@@ -104,55 +104,64 @@ def merge_in_place(moments: Mergeable, processes: Processes) -> None:
     """
     if not processes.several:
         return
-    with processes.ending_together():
-        shares = moments.shares()
-        reduction = _Reduction(shares, processes)
-        with uninterrupted():
+    with processes.fail_together():
+        parts = moments.split_for_merge()
+        reduction = _Reduction(parts, processes)
+        with delay_interrupts():
             # The last communication that reports a process which has failed before.
-            processes.common_description(processes.values(shares.form))
-            reduction.run()
+            processes.agree_on(parts.form)
+            reduction.merge()
         if reduction.error is not None:
             raise reduction.error
 
 
 class _Reduction:
-    """Reduction of the shares of several processes.
+    """Reduction of the statistics of several processes.
 
-    No process may leave in between, because the others would wait. A process keeps the error of a
-    step of its own, and goes on communicating without meaning until the end.
+    No process may leave in between, because the others would wait. A process whose own step fails
+    keeps the error, and goes on communicating numbers without meaning until the end.
 
     Args:
-        shares: Statistics of this process.
+        parts: Statistics of this process.
         processes: Processes that merge.
 
     Attributes:
         error: First error of this process.
     """
 
-    def __init__(self, shares: Shares, processes: Processes) -> None:
-        self.shares, self.processes = shares, processes
-        self.total = shares.counts.clone()
-        self.space = {name: _space(means, shares) for name, means in shares.means.items()}
+    def __init__(self, parts: MergeParts, processes: Processes) -> None:
+        self.parts, self.processes = parts, processes
+        self.total = parts.counts.clone()
+        # Space for the means of as many classes as may travel at once.
+        widest = max(each.shape[1] * each.element_size() for each in parts.means.values())
+        at_once = max(1, _BLOCK_BYTES // widest)
+        self.space = {
+            name: means.new_empty(min(len(means), at_once), means.shape[1])
+            for name, means in parts.means.items()
+        }
         self.origins = {
             name: means.new_full((2, means.shape[1]), -math.inf)
-            for name, means in shares.means.items()
+            for name, means in parts.means.items()
         }
         self.sums = [
             part
-            for value in shares.sums.values()
+            for value in parts.sums.values()
             for part in value.view(-1).split(_BLOCK_BYTES // value.element_size())
         ]
-        self.pilot = None if shares.pilot is None else shares.pilot.clone()
+        self.pilot = None if parts.pilot is None else parts.pilot.clone()
         self.error: BaseException | None = None
 
-    def run(self) -> None:
+    def merge(self) -> None:
         """Merge counts, means and sums."""
+        # The same order in every process, and each step needs the results of those before: weights
+        # need the total counts, and sums add up about the same means only.
         self.processes.reduce_(self.total)
         if self.pilot is not None:
+            # The largest of a value and of its negative give both ends of the processes' pilots.
             self.processes.reduce_(self.pilot, largest=True)
             self._locally(self._move_pilot)
         for name in self.space:
-            self._locally(self._bound, name)
+            self._locally(self._note_extremes, name)
             self.processes.reduce_(self.origins[name], largest=True)
             self._locally(self._choose_origin, name)
         for rows in self._blocks():
@@ -162,14 +171,14 @@ class _Reduction:
             self._locally(self._refer, rows)
         for part in self.sums:
             self.processes.reduce_(part)
-        self._locally(self.shares.counts.copy_, self.total)
+        self._locally(self.parts.counts.copy_, self.total)
 
     def _locally(self, step: Callable[..., object], *arguments: Any) -> None:
         """Run a step that does not communicate, unless one has failed; keep its error."""
         if self.error is None:
             try:
                 step(*arguments)
-            except BaseException as error:
+            except BaseException as error:  # even of an interrupt: the others would wait
                 self.error = error
 
     def _blocks(self) -> Iterator[slice]:
@@ -183,18 +192,18 @@ class _Reduction:
     def _move_pilot(self) -> None:
         """Refer the means to a pilot of all processes."""
         assert self.pilot is not None
-        assert self.shares.move_pilot is not None
+        assert self.parts.move_pilot is not None
         high, low = self.pilot[0], -self.pilot[1]  # infinite, and so no pilot, without samples
-        self.shares.move_pilot(pilot_between(low, high))
+        self.parts.move_pilot(pilot_between(low, high))
 
-    def _bound(self, name: str) -> None:
+    def _note_extremes(self, name: str) -> None:
         """Note the largest and the negative smallest coordinates of the means of this process."""
-        means, bounds = self.shares.means[name], self.origins[name]
+        means, bounds = self.parts.means[name], self.origins[name]
         for rows in self._blocks():
-            present = self.shares.counts[rows] > 0
-            own = means[rows] if bool(present.all()) else means[rows][present]
-            if len(own):
-                least, largest = torch.aminmax(own, dim=0)
+            present = self.parts.counts[rows] > 0
+            block = means[rows] if bool(present.all()) else means[rows][present]
+            if len(block):
+                least, largest = torch.aminmax(block, dim=0)
                 bounds.copy_(bounds.maximum(torch.stack([largest, -least])))
 
     def _choose_origin(self, name: str) -> None:
@@ -210,24 +219,21 @@ class _Reduction:
 
     def _weigh(self, name: str, rows: slice) -> None:
         """Compute the part that this process has in the means of some classes."""
-        means, part = self.shares.means[name][rows], self._part(name, rows)
-        known = self.total[rows].clamp(min=1).to(means.dtype)
+        # Means travel as weighted differences from an origin; their sum over the processes is the
+        # merged mean less the origin. A class without samples anywhere would divide by 0.
+        means, part = self.parts.means[name][rows], self._part(name, rows)
+        total = self.total[rows].clamp(min=1).to(means.dtype)
         torch.sub(means, self.origins[name], out=part)
-        part *= (self.shares.counts[rows].to(means.dtype) / known)[:, None]
+        part *= (self.parts.counts[rows].to(means.dtype) / total)[:, None]
 
     def _refer(self, rows: slice) -> None:
         """Refer the sums to the means of all processes, which have arrived, and store the means."""
         absent = (self.total[rows] == 0)[:, None]
-        moved = {name: means[rows] for name, means in self.shares.means.items()}
-        for name, own in moved.items():
-            own -= self._part(name, rows).add_(self.origins[name]).masked_fill_(absent, 0.0)
-        self.shares.refer(rows, moved)
-        for name, own in moved.items():
-            own.copy_(self._part(name, rows))
-
-
-def _space(means: Float[Tensor, "k d"], shares: Shares) -> Float[Tensor, "b d"]:
-    """Return space for the means of as many classes as may travel at once."""
-    widest = max(each.shape[1] * each.element_size() for each in shares.means.values())
-    size = min(len(means), max(1, _BLOCK_BYTES // widest))
-    return means.new_empty(size, means.shape[1])
+        # Views of the accumulator's own means: the differences take their place for a moment, which
+        # needs no further memory, and the merged means overwrite them at the end.
+        shifts = {name: means[rows] for name, means in self.parts.means.items()}
+        for name, shift in shifts.items():
+            shift -= self._part(name, rows).add_(self.origins[name]).masked_fill_(absent, 0.0)
+        self.parts.refer(rows, shifts)
+        for name, shift in shifts.items():
+            shift.copy_(self._part(name, rows))

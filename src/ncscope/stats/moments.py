@@ -11,17 +11,12 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from ncscope.arguments import Size, check_arguments
-from ncscope.devices import moved, refuse_without_float64
+from ncscope.arrays import as_tensor, check_features, check_labels, refuse_magnitude
+from ncscope.devices import move_to, refuse_without_float64
 from ncscope.errors import InputError
-from ncscope.math.powers import GATHERED, goes_beyond
+from ncscope.math.powers import STREAM_LIMIT, goes_beyond
 from ncscope.math.symmetric import Gram, mirror_upper, without_zeros
 from ncscope.memory import check_memory
-from ncscope.stats.batch import (
-    as_tensor,
-    check_features,
-    check_labels,
-    refuse_magnitude,
-)
 from ncscope.stats.batch_moments import (
     approximate_magnitude,
     batch_moments,
@@ -30,8 +25,8 @@ from ncscope.stats.batch_moments import (
     exponent_out_of_range,
 )
 from ncscope.stats.classes import BatchClasses
-from ncscope.stats.locking import Locked
-from ncscope.stats.merging import Shares
+from ncscope.stats.locking import ThreadSafe
+from ncscope.stats.merging import MergeParts
 from ncscope.stats.options import (
     ALL_STATISTICS,
     Precision,
@@ -45,7 +40,7 @@ _POOLED = frozenset({"pilot", "scatter", "scatter_weights", "zero_vectors"})
 
 
 @check_arguments
-class ClassMoments(Locked):
+class ClassMoments(ThreadSafe):
     r"""Counts, class means, class traces and, on request, scatter and directions of a stream.
 
     Each batch is centred by the class means of the batch and merged by the update of Chan, Golub
@@ -155,8 +150,8 @@ class ClassMoments(Locked):
             batch._grows = self._grows  # else the merged number of classes would be fixed
             self.merge(batch)
             return
-        classes = BatchClasses.of(checked, k)
-        refuse_magnitude(self.take_checked(rows, classes, GATHERED), GATHERED)
+        classes = BatchClasses.from_labels(checked, k)
+        refuse_magnitude(self.take_checked(rows, classes, STREAM_LIMIT), STREAM_LIMIT)
 
     def take_checked(
         self, features: Shaped[Tensor, "n d"], classes: BatchClasses, limit: int
@@ -179,7 +174,7 @@ class ClassMoments(Locked):
             return 0
         classes, scatter = classes.to(self.device), self._no_rows()
         # Outside the lock, so that threads wait for each other only while one of them merges.
-        features = moved(features, self.device)
+        features = move_to(features, self.device)
         pilot = self._pilot_for(features)
         batch = self._of_batch(features, classes, scatter, pilot)
         exponent = exponent_out_of_range(features, batch, limit, pilot)
@@ -202,7 +197,7 @@ class ClassMoments(Locked):
             A magnitude of the batch, float64: NaN or infinite if a feature is. If it is beyond the
             limit, the moments are spoiled, and the caller must refuse them.
         """
-        classes, features = classes.to(self.device), moved(features, self.device)
+        classes, features = classes.to(self.device), move_to(features, self.device)
         scatter, pilot = self._no_rows(), self._pilot_for(features)
         batch = self._of_batch(features, classes, scatter, pilot)
         with self.lock:
@@ -290,7 +285,7 @@ class ClassMoments(Locked):
                 self._merge_rows(present.to(self.device), moved, scatter, moved["pilot"])
         return self
 
-    def shares(self) -> Shares:
+    def split_for_merge(self) -> MergeParts:
         """Return the statistics for a merge with those of other processes, not copied."""
         form = {"moments": f"{self._size()}, {self._form()}"}
         if self._weights is not None and self.class_counts is not None:
@@ -304,7 +299,7 @@ class ClassMoments(Locked):
         pilot = torch.stack([self.pilot, -self.pilot])
         if not self._has_pilot:
             pilot.fill_(-math.inf)
-        return Shares(form, self.counts, means, sums, self._refer, pilot, self._move_pilot)
+        return MergeParts(form, self.counts, means, sums, self._refer, pilot, self._move_pilot)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the statistics as named tensors, to save, send or merge them."""
@@ -417,7 +412,7 @@ class ClassMoments(Locked):
             self.zero_vectors += other["zero_vectors"]
 
     def _refer(self, rows: slice, shift: Mapping[str, Tensor]) -> None:
-        """Refer traces and scatter to other means: see `Shares.refer`."""
+        """Refer traces and scatter to other means: see `MergeParts.refer`."""
         counts, moved = self.counts[rows].to(torch.float64), shift["offsets"]
         self.traces[rows] += counts * torch.linalg.vector_norm(moved, dim=1).square()
         if self._pooled is not None:

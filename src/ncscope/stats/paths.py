@@ -7,13 +7,13 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from ncscope.devices import moved
+from ncscope.devices import move_to
 from ncscope.stats.classes import BatchClasses
-from ncscope.stats.locking import Locked
-from ncscope.stats.merging import Shares
+from ncscope.stats.locking import ThreadSafe
+from ncscope.stats.merging import MergeParts
 
 
-class CrossMoments(Locked):
+class CrossMoments(ThreadSafe):
     r"""Per class $\sum_i\langle h^0_i-\mu^0_c,h^1_i-\mu^1_c\rangle$ of two layers, in one pass.
 
     State: ``counts`` (k), ``first`` and ``last`` class means (k x d), ``cross`` (k). Several
@@ -46,7 +46,7 @@ class CrossMoments(Locked):
         labels: Int[Tensor, " n"],
     ) -> None:
         """Add a batch: features of the same samples in both layers, and their labels."""
-        self.take(first, last, BatchClasses.of(labels, len(self.counts)))
+        self.take(first, last, BatchClasses.from_labels(labels, len(self.counts)))
 
     def take(
         self, first: Shaped[Tensor, "n d"], last: Shaped[Tensor, "n d"], classes: BatchClasses
@@ -60,7 +60,7 @@ class CrossMoments(Locked):
         """
         classes = classes.to(self.cross.device)
         present, counts, index = classes.present, classes.counts, classes.index
-        ends = (moved(h, self.cross.device).to(torch.float64) for h in (first, last))
+        ends = (move_to(h, self.cross.device).to(torch.float64) for h in (first, last))
         means, centred = zip(*(_centre(h, index, counts) for h in ends), strict=True)
         cross = torch.zeros(len(present), dtype=self.cross.dtype, device=self.cross.device)
         cross.index_add_(0, index, (centred[0] * centred[1]).sum(1))
@@ -83,11 +83,11 @@ class CrossMoments(Locked):
             self._merge_rows(present.to(self.cross.device), counts, first, last, cross)
         return self
 
-    def shares(self) -> Shares:
+    def split_for_merge(self) -> MergeParts:
         """Return the statistics for a merge with those of other processes, not copied."""
         form = {"classes": len(self.counts), "dimension": self.first.shape[1]}
         means = {"first": self.first, "last": self.last}
-        return Shares(form, self.counts, means, {"cross": self.cross}, self._refer)
+        return MergeParts(form, self.counts, means, {"cross": self.cross}, self._refer)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the accumulated statistics as named tensors."""
@@ -102,7 +102,8 @@ class CrossMoments(Locked):
                 getattr(self, name).copy_(value)
 
     def _refer(self, rows: slice, shift: Mapping[str, Tensor]) -> None:
-        """Refer the cross moments to other means: see `Shares.refer`."""
+        """Refer the cross moments to other means: see `MergeParts.refer`."""
+        # The terms of first order vanish, because deviations from a mean sum to zero.
         products = shift["first"].mul_(shift["last"]).sum(1)
         self.cross[rows] += self.counts[rows] * products
 
@@ -114,6 +115,8 @@ class CrossMoments(Locked):
         last: Float[Tensor, "p d"],
         cross: Float[Tensor, " p"],
     ) -> None:
+        # By the update of Chan, Golub and LeVeque, for a product of two layers. A class has either
+        # the samples before, or these, or both: the share is 1 for a class that is new.
         mine = self.counts[present]
         share = counts.to(self.cross.dtype) / (mine + counts)
         shift = (first - self.first[present], last - self.last[present])
@@ -167,9 +170,11 @@ def nearest_hits_on_line(
         Hits at each position; additive over batches. Cost: four $2ndK$ products, T passes of nK.
     """
     present, m0, m1 = ends
+    # About the centre of the means, so that an offset common to all samples costs no digits.
     o0, o1 = m0.mean(0), m1.mean(0)
     m0, m1 = m0 - o0, m1 - o1
     h0, h1 = first.to(m0) - o0, last.to(m1) - o1
+    # The squared length of the sample itself is left out: it is the same for all classes.
     at_first = torch.addmm(m0.square().sum(1), h0, m0.mT, alpha=-2)
     at_last = torch.addmm(m1.square().sum(1), h1, m1.mT, alpha=-2)
     mixed = (m0 * m1).sum(1) - h0 @ m1.mT - h1 @ m0.mT

@@ -32,7 +32,7 @@ class Processes:
 
     Example:
         >>> alone = Processes()
-        >>> alone.several, alone.count, alone.values("own")
+        >>> alone.several, alone.count, alone.gather("own")
         (False, 1, ['own'])
     """
 
@@ -58,44 +58,44 @@ class Processes:
 
     @property
     def several(self) -> bool:
-        """Return whether there are at least two processes."""
+        """True if there are at least two processes."""
         return self.count > 1
 
     @property
     def count(self) -> int:
-        """Return the number of processes."""
+        """Number of processes."""
         if not dist.is_available() or not dist.is_initialized():
             return 1
         return dist.get_world_size(self.group)
 
     @property
     def index(self) -> int:
-        """Return the rank of this process within the group, 0 in a single process."""
+        """Rank of this process within the group, 0 in a single process."""
         return dist.get_rank(self.group) if self.several else 0
 
     @property
     def ranks(self) -> list[int]:
-        """Return the ranks that the members have among all processes of the launch."""
+        """Ranks that the members have among all processes of the launch."""
         return dist.get_process_group_ranks(self.group) if self.several else [0]
 
     @property
     def device(self) -> torch.device:
-        """Return a device on which the processes can communicate, the CPU if they can there."""
-        kinds = self._devices() if self.several else ["cpu"]
+        """Device on which the processes can communicate, the CPU if they can there."""
+        kinds = self._device_types if self.several else ["cpu"]
         if "cpu" in kinds:
             return torch.device("cpu")
         return torch.device(kinds[0], torch.get_device_module(kinds[0]).current_device())
 
-    def reachable(self, device: torch.device) -> torch.device:
+    def choose_device(self, device: torch.device) -> torch.device:
         """Return the given device if the processes can communicate on it, else one where they can.
 
         Args:
             device: Device of a tensor.
         """
-        return device if device.type in self._devices() else self.device
+        return device if device.type in self._device_types else self.device
 
     @contextmanager
-    def ending_together(self) -> Iterator[None]:
+    def fail_together(self) -> Iterator[None]:
         """Make a step fail in every process if it fails in one.
 
         A process that fails says so in place of its next communication, whatever that would have
@@ -106,19 +106,24 @@ class Processes:
         Raises:
             InputError: In each process that did not fail, with the message of the first that did.
         """
-        start = next(_MOMENTS)
+        start = next(_CLOCK)
         try:
             yield
         except BaseException as error:
-            if self.several and not self._knows(error, start):
-                _mark(error, self)
+            if self.several and not self._is_known(error, start):
+                _add_audience(error, self)
+                message = " ".join(str(error).split())
+                if not isinstance(error, InputError):
+                    kind = type(error).__name__
+                    message = f"{kind}: {message}" if message else kind
                 # The other processes may have ended, and their errors say less than this one.
                 with suppress(RuntimeError, InputError):
-                    self._announce(0, _message(error))
+                    self._announce(0, message)
             raise
+        # A process that has reached the end waits here for those that may still fail.
         self._announce(0)
 
-    def values(self, value: Any) -> list[Any]:
+    def gather(self, value: Any) -> list[Any]:
         """Return the value of every process, in order of rank.
 
         Args:
@@ -126,24 +131,22 @@ class Processes:
         """
         if not self.several:
             return [value]
-        written = _written(json.dumps(value)).to(self.device)
-        with uninterrupted():
-            texts = self._texts(written, self._announce(len(written)))
-        return [json.loads(text) for text in texts]
+        text = _encode(json.dumps(value)).to(self.device)
+        with delay_interrupts():
+            texts = self._gather_texts(text, self._announce(len(text)))
+        return [json.loads(each) for each in texts]
 
-    def common_description(
-        self, descriptions: Sequence[dict[str, Any] | None]
-    ) -> dict[str, Any] | None:
+    def agree_on(self, description: dict[str, Any] | None) -> dict[str, Any] | None:
         """Return the description that all processes with samples share; None if none has samples.
 
         Args:
-            descriptions: Description of each process's measurement, from `values`; None for a
-                process without samples.
+            description: Description of this process's measurement, of the types that JSON has; None
+                without samples.
 
         Raises:
             InputError: If two processes differ; the message names the first difference.
         """
-        return common_description(descriptions, self.ranks)
+        return compare_descriptions(self.gather(description), self.ranks)
 
     def sum(self, values: Shaped[Tensor, "..."], *, guarded: bool = True) -> Shaped[Tensor, "..."]:
         """Sum values over all processes, with the same result on each; one process returns them.
@@ -151,11 +154,11 @@ class Processes:
         Args:
             values: Numbers of this process, of the same shape and type in every process.
             guarded: True if a process that has failed can say so here. False saves a communication
-                outside of `ending_together`.
+                outside of `fail_together`.
         """
         if not self.several:
             return values
-        with uninterrupted():
+        with delay_interrupts():
             total = values.clone()
             if guarded:
                 self._announce(0)
@@ -174,10 +177,10 @@ class Processes:
         if not self.several:
             return
         operation = dist.ReduceOp.MAX if largest else dist.ReduceOp.SUM
-        sent = values.to(self.reachable(values.device))
-        with self._losing_none():
+        sent = values.to(self.choose_device(values.device))
+        with self._explain_loss():
             dist.all_reduce(sent, operation, group=self.group)
-        if sent is not values:
+        if sent is not values:  # `to` returns the tensor itself if it is on that device already
             values.copy_(sent)
 
     def send(self, tensors: Iterable[Tensor], source: int = 0) -> None:
@@ -189,15 +192,15 @@ class Processes:
         """
         if not self.several:
             return
-        with uninterrupted():
+        with delay_interrupts():
             for tensor in tensors:
-                sent = tensor.to(self.reachable(tensor.device))
-                with self._losing_none():
+                sent = tensor.to(self.choose_device(tensor.device))
+                with self._explain_loss():
                     dist.broadcast(sent, self.ranks[source], group=self.group)
                 if sent is not tensor:
                     tensor.copy_(sent)
 
-    def batches(
+    def gather_batches(
         self, batches: Iterable[tuple[Tensor, Int[Tensor, " _n"]]], device: torch.device
     ) -> list[tuple[Tensor, Tensor]]:
         """Return the batches of all processes, with the rows of each process in one batch.
@@ -212,60 +215,61 @@ class Processes:
         """
         if not self.several:
             return list(batches)
-        with self.ending_together():
+        with self.fail_together():
             local = list(batches)
             rows = [torch.cat([batch[part] for batch in local]) for part in (0, 1)] if local else []
         form = {"width": rows[0].shape[1], "type": type_name(rows[0].dtype)} if rows else None
-        shared = self.common_description(self.values(form))
+        shared = self.agree_on(form)
         if shared is None:
-            raise self.nothing_to_measure()
-        if not rows:
+            raise self.no_samples_error()
+        if not rows:  # it takes part nevertheless: the others would wait for its share
             width, dtype = shared["width"], getattr(torch, shared["type"])
             rows = [torch.empty(0, width, dtype=dtype), torch.empty(0, dtype=torch.int64)]
-        features = self.rows(rows[0].to(device))
-        labels = self.rows(rows[1].to(device, torch.int64))
+        features = self.gather_rows(rows[0].to(device))
+        labels = self.gather_rows(rows[1].to(device, torch.int64))
         return [pair for pair in zip(features, labels, strict=True) if len(pair[1])]
 
-    def nothing_to_measure(self) -> InputError:
+    def no_samples_error(self) -> InputError:
         """Return the error to raise if no process has samples."""
         found = "none in any process" if self.several else "none"
         fix = "pass a loader with at least one batch"
         return InputError(expected="batches to measure", found=found, fix=fix)
 
-    def rows(self, rows: Shaped[Tensor, "n ..."]) -> list[Tensor]:
+    def gather_rows(self, rows: Shaped[Tensor, "n ..."]) -> list[Tensor]:
         """Gather the rows of every process; they travel padded to the largest number of rows.
 
         Args:
             rows: Rows of this process, of the same width and type in every process.
         """
-        with uninterrupted():
+        with delay_interrupts():
             lengths = self._announce(len(rows))
-            with self.ending_together():  # the memory may not suffice
-                space = self._space(rows, lengths)
-            return self._filled(space, lengths, rows.device)
+            # The memory may not suffice in one process. The others must hear of it before they
+            # gather, because that communication has no place for the message of a failure.
+            with self.fail_together():
+                padded, copies = self._pad(rows, lengths)
+            return self._gather_padded(padded, copies, lengths, rows.device)
 
-    def _space(
+    def _pad(
         self, rows: Shaped[Tensor, "n ..."], lengths: Sequence[int]
     ) -> tuple[Tensor, list[Tensor]]:
         """Return the rows padded to the largest length, and space for those of every process."""
-        device = self.reachable(rows.device)
+        device = self.choose_device(rows.device)
         padded = torch.zeros(max(lengths), *rows.shape[1:], dtype=rows.dtype, device=device)
         padded[: len(rows)] = rows
         return padded, [torch.empty_like(padded) for _ in lengths]
 
-    def _filled(
-        self, space: tuple[Tensor, list[Tensor]], lengths: Sequence[int], device: torch.device
+    def _gather_padded(
+        self, padded: Tensor, copies: list[Tensor], lengths: Sequence[int], device: torch.device
     ) -> list[Tensor]:
-        padded, copies = space
-        with self._losing_none():
+        with self._explain_loss():
             dist.all_gather(copies, padded, group=self.group)
         both = zip(copies, lengths, strict=True)
         return [copied[:length].to(device) for copied, length in both]
 
-    def _texts(self, text: Tensor, lengths: Sequence[int]) -> list[str]:
+    def _gather_texts(self, text: Tensor, lengths: Sequence[int]) -> list[str]:
         """Return the texts of all processes, of which all know the lengths."""
-        gathered = self._filled(self._space(text, lengths), lengths, text.device)
-        return [bytes(written.tolist()).decode() for written in gathered]
+        texts = self._gather_padded(*self._pad(text, lengths), lengths, text.device)
+        return [bytes(each.tolist()).decode() for each in texts]
 
     def _announce(self, length: int, failure: str = "") -> list[int]:
         """Exchange one number; this is the beginning of each communication.
@@ -282,27 +286,30 @@ class Processes:
         """
         if not self.several:
             return [length]
-        with uninterrupted():
-            text = _written(failure).to(self.device)
+        with delay_interrupts():
+            text = _encode(failure).to(self.device)
+            # A process that has failed doesn't know what the others wait for. All communications
+            # therefore begin with this same one, of a number that they may need and the length of a
+            # message, which is 0 in every process as long as none has failed.
             numbers = torch.tensor([length, len(text)], device=self.device)
             copies = [torch.empty_like(numbers) for _ in range(self.count)]
-            with self._losing_none():
+            with self._explain_loss():
                 dist.all_gather(copies, numbers, group=self.group)
             lengths, sizes = zip(*(copied.tolist() for copied in copies), strict=True)
             if not any(sizes):
                 return list(lengths)
-            said = zip(self.ranks, self._texts(text, sizes), strict=True)
-        rank, message = next((rank, words) for rank, words in said if words)
+            texts = zip(self.ranks, self._gather_texts(text, sizes), strict=True)
+        rank, message = next((rank, words) for rank, words in texts if words)
         error = InputError(
             expected=f"no error in any of {self.count} processes",
             found=f"on rank {rank}: {message}",
             fix="correct what that process was given",
         )
-        _mark(error, self)
+        _add_audience(error, self)
         raise error
 
     @contextmanager
-    def _losing_none(self) -> Iterator[None]:
+    def _explain_loss(self) -> Iterator[None]:
         """Name the loss of a process, of which torch says only that a connection has ended.
 
         Raises:
@@ -312,25 +319,22 @@ class Processes:
         try:
             yield
         except RuntimeError as error:
-            lost = InputError(
-                expected=f"an answer of all {self.count} processes{self._patience()}",
+            group: Any = dist.group.WORLD if self.group is None else self.group
+            try:  # torch has no public name for the time that processes wait for each other
+                patience = f" within {group._get_backend(self.device).options._timeout}"
+            except (AttributeError, RuntimeError):
+                patience = ""
+            loss = InputError(
+                expected=f"an answer of all {self.count} processes{patience}",
                 found=" ".join(str(error).split())[:200],
                 fix="read what the others printed: one has ended, hangs, or did not make this "
                 "call; one that is only slow needs init_process_group(timeout=...)",
             )
-            _mark(lost, self)
-            raise lost from error
+            _add_audience(loss, self)
+            raise loss from error
 
-    def _patience(self) -> str:
-        """Return how long the processes wait for each other, in words; empty if torch hides it."""
-        group: Any = dist.group.WORLD if self.group is None else self.group
-        try:
-            return f" within {group._get_backend(self.device).options._timeout}"
-        except (AttributeError, RuntimeError):
-            return ""
-
-    def _knows(self, error: BaseException | None, start: int) -> bool:
-        """Return whether all of the processes were told of an error, or of one that it came from.
+    def _is_known(self, error: BaseException | None, start: int) -> bool:
+        """Return whether every process already knows an error or one of its causes.
 
         Args:
             error: Error that ends a step.
@@ -338,14 +342,16 @@ class Processes:
                 step has announced; the other processes do not expect it then.
         """
         while error is not None:
-            told: dict[Processes, int] = getattr(error, _TOLD, {})
-            if told.get(self, start) > start:
+            audience: dict[Processes, int] = getattr(error, _AUDIENCE, {})
+            if audience.get(self, start) > start:
                 return True
+            # An error may have been turned into another, such as one that names the layer.
             error = error.__cause__ or error.__context__
         return False
 
-    def _devices(self) -> list[str]:
-        """Return the types of the devices on which the processes can communicate.
+    @property
+    def _device_types(self) -> list[str]:
+        """Types of the devices on which the processes can communicate.
 
         The configuration of a backend lists devices and libraries, as ``cpu:gloo,cuda:nccl``.
         """
@@ -357,7 +363,7 @@ ALL = Processes()
 """Processes of the default group; this process alone without such a group."""
 
 
-def common_description(
+def compare_descriptions(
     descriptions: Sequence[dict[str, Any] | None], ranks: Sequence[int] | None = None
 ) -> dict[str, Any] | None:
     """Return the description that all processes with samples share; None if none has samples.
@@ -370,22 +376,25 @@ def common_description(
         InputError: If two processes differ; the message names the first difference.
 
     Example:
-        >>> common_description([None, {"classes": 3}, {"classes": 3}])
+        >>> compare_descriptions([None, {"classes": 3}, {"classes": 3}])
         {'classes': 3}
     """
     numbers = range(len(descriptions)) if ranks is None else ranks
     both = zip(numbers, descriptions, strict=True)
-    given = [(rank, form) for rank, form in both if form is not None]
-    for (first, mine), (rank, other) in ((given[0], each) for each in given[1:]):
+    forms = [(rank, form) for rank, form in both if form is not None]
+    for (first, mine), (rank, other) in ((forms[0], each) for each in forms[1:]):
         for key in mine:
             if mine[key] != other[key]:
-                one, another = _first_difference(mine[key], other[key])
+                one, another = mine[key], other[key]
+                # Of long lists, such as those of all layers, the first entries that differ.
+                if isinstance(one, list) and isinstance(another, list) and len(one) == len(another):
+                    one, another = next((a, b) for a, b in zip(one, another, strict=True) if a != b)
                 raise InputError(
                     expected=f"the same {key} in every process",
                     found=f"{one} on rank {first} and {another} on rank {rank}",
                     fix="give every process the same model and options, and data of one form",
                 )
-    return given[0][1] if given else None
+    return forms[0][1] if forms else None
 
 
 def type_name(dtype: torch.dtype) -> str:
@@ -398,25 +407,27 @@ def type_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-_TOLD = "_ncscope_told"
-"""Name of an error's attribute: groups of processes, and the moments at which they were told."""
+_AUDIENCE = "_ncscope_audience"
+"""Name of an error's attribute: the groups of processes that know it, and since which moment."""
 
-_MOMENTS = itertools.count()
+_CLOCK = itertools.count()
 """Clock of this process, which ticks at the beginning of steps and at announcements of errors."""
 
 
-def _mark(error: BaseException, processes: Processes) -> None:
+def _add_audience(error: BaseException, processes: Processes) -> None:
     """Note that all of the processes know of an error, so that no outer step announces it again."""
-    setattr(error, _TOLD, {**getattr(error, _TOLD, {}), processes: next(_MOMENTS)})
+    setattr(error, _AUDIENCE, {**getattr(error, _AUDIENCE, {}), processes: next(_CLOCK)})
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
+def delay_interrupts() -> Iterator[None]:
     """Delay an interrupt from the keyboard to the end of a communication.
 
     A process that left in the middle of a communication would leave the others waiting. Nothing is
     lost: an interrupt never ends the waiting for another process, which happens outside of Python.
     """
+    # Python gives signals to the main thread alone, and lets no other thread set a handler. Without
+    # a handler of Python's, the system ends the process or ignores the signal: nothing to delay.
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield
@@ -431,20 +442,6 @@ def uninterrupted() -> Iterator[None]:
             before(*arrived[0])
 
 
-def _written(text: str) -> Tensor:
+def _encode(text: str) -> Tensor:
     """Return the bytes of a text as a tensor."""
     return torch.tensor(list(text.encode()), dtype=torch.uint8)
-
-
-def _message(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    if isinstance(error, InputError):
-        return text
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def _first_difference(one: Any, other: Any) -> tuple[Any, Any]:
-    """Return the first different entries of two lists of one length; else the values themselves."""
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        return next((a, b) for a, b in zip(one, other, strict=True) if a != b)
-    return one, other

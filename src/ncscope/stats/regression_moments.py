@@ -9,27 +9,20 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from ncscope.arguments import check_arguments
+from ncscope.arrays import as_tensor, check_features, refuse_magnitude, refuse_nonfinite
 from ncscope.devices import refuse_without_float64
 from ncscope.errors import InputError
-from ncscope.math.powers import GATHERED, exponent_of
+from ncscope.math.powers import STREAM_LIMIT, exponent_of
 from ncscope.math.symmetric import add_gram_, mirror_upper
-from ncscope.stats.batch import as_tensor, check_features, refuse_magnitude, refuse_nonfinite
-from ncscope.stats.locking import Locked
-from ncscope.stats.merging import Shares
+from ncscope.stats.locking import ThreadSafe
+from ncscope.stats.merging import MergeParts
 
-_STATE = (
-    "means",
-    "target_means",
-    "scatter",
-    "cross",
-    "target_scatter",
-    "directions",
-    "zero_vectors",
-)
+_SUMS = ("scatter", "cross", "target_scatter", "directions", "zero_vectors")
+_STATE = ("means", "target_means", *_SUMS)
 
 
 @check_arguments
-class RegressionMoments(Locked):
+class RegressionMoments(ThreadSafe):
     r"""Means, scatters and second moment of directions of a stream of features and targets.
 
     All that neural regression collapse needs: the share of $\tilde h=h/\lVert h\rVert$ outside of a
@@ -68,7 +61,7 @@ class RegressionMoments(Locked):
         refuse_without_float64(self.device, "moments")
         self.counts = torch.zeros(1, dtype=torch.int64, device=self.device)
         self.zero_vectors = torch.zeros(1, dtype=torch.int64, device=self.device)
-        self._begin(0, 0)
+        self._allocate(0, 0)
 
     def update(self, features: Any, targets: Any) -> None:
         r"""Add a batch of any size; a batch that is refused changes nothing.
@@ -85,10 +78,10 @@ class RegressionMoments(Locked):
         """
         rows = as_tensor(features, "features").to(self.device)
         check_features(rows, self.dim or None)
-        values = checked_targets(targets, len(rows), self.target_dim or None).to(self.device)
+        values = check_targets(targets, len(rows), self.target_dim or None).to(self.device)
         check_numbers(rows, values)
         if len(rows):
-            batch = _of_batch(rows.to(torch.float64), values.to(torch.float64))
+            batch = _sum_batch(rows.to(torch.float64), values.to(torch.float64))
             batch.device = self.device
             self.merge(batch)
 
@@ -98,7 +91,7 @@ class RegressionMoments(Locked):
         Raises:
             InputError: If dimensions of features or targets differ.
         """
-        other = copy.copy(other)
+        other = copy.copy(other)  # under its lock; it may be these moments themselves
         if self.dim and other.dim and self._form() != other._form():
             raise InputError(
                 expected=f"moments of {self._form()}",
@@ -107,27 +100,39 @@ class RegressionMoments(Locked):
             )
         with self.lock:
             if not self.dim:
-                self._begin(other.dim, other.target_dim)
-            if int(other.counts):
-                theirs = {name: getattr(other, name).to(self.device) for name in _STATE}
-                self._merge(theirs, other.counts.to(self.device))
+                self._allocate(other.dim, other.target_dim)
+            if int(other.counts):  # without samples in both, the share below would be 0 / 0
+                state = {name: getattr(other, name).to(self.device) for name in _STATE}
+                theirs = other.counts.to(self.device)
+                # The update of Chan, Golub and LeVeque: sums about two means add up, and the
+                # distance of the means adds the product of both weights.
+                share = theirs.to(torch.float64) / (self.counts + theirs)
+                weight = (self.counts * share).sqrt()
+                shift = state["means"] - self.means
+                turn = state["target_means"] - self.target_means
+                for name in _SUMS:
+                    getattr(self, name).add_(state[name])
+                self._add_products(weight * shift, weight * turn)
+                self.means += share * shift
+                self.target_means += share * turn
+                self.counts += theirs
         return self
 
     def __add__(self, other: "RegressionMoments") -> "RegressionMoments":
         """Return new moments of the samples of both."""
-        return (
-            copy.copy(self).merge(other) if isinstance(other, RegressionMoments) else NotImplemented
-        )
+        if not isinstance(other, RegressionMoments):
+            return NotImplemented
+        return copy.copy(self).merge(other)
 
     def __radd__(self, other: int) -> "RegressionMoments":
         """Return a copy if the other summand is 0, with which `sum` begins."""
         return copy.copy(self) if other == 0 else NotImplemented
 
-    def shares(self) -> Shares:
+    def split_for_merge(self) -> MergeParts:
         """Return the statistics for a merge with those of other processes, not copied."""
         means = {"means": self.means, "target_means": self.target_means}
-        sums = {name: getattr(self, name) for name in _STATE if name not in means}
-        return Shares({"moments": self._form()}, self.counts, means, sums, self._refer)
+        sums = {name: getattr(self, name) for name in _SUMS}
+        return MergeParts({"moments": self._form()}, self.counts, means, sums, self._refer)
 
     def full_scatter(self) -> Float[Tensor, "d d"]:
         r"""Return $\sum_i(h_i-\bar h)(h_i-\bar h)^\top$."""
@@ -137,7 +142,7 @@ class RegressionMoments(Locked):
         r"""Return $\sum_i\tilde h_i\tilde h_i^\top$, $\tilde h=h/\lVert h\rVert$ not centred."""
         return mirror_upper(self.directions)
 
-    def _begin(self, dim: int, target_dim: int) -> None:
+    def _allocate(self, dim: int, target_dim: int) -> None:
         self.dim, self.target_dim = dim, target_dim
         self.means, self.target_means = self._zeros(1, dim), self._zeros(1, target_dim)
         # Of both symmetric matrices, the blocks above the diagonal alone.
@@ -148,21 +153,8 @@ class RegressionMoments(Locked):
     def _zeros(self, *shape: int) -> Tensor:
         return torch.zeros(*shape, dtype=torch.float64, device=self.device)
 
-    def _merge(self, other: Mapping[str, Tensor], theirs: Tensor) -> None:
-        """Merge by the update of Chan, Golub and LeVeque."""
-        share = theirs.to(torch.float64) / (self.counts + theirs)
-        weight = (self.counts * share).sqrt()
-        shift = other["means"] - self.means
-        turn = other["target_means"] - self.target_means
-        for name in ("scatter", "cross", "target_scatter", "directions", "zero_vectors"):
-            getattr(self, name).add_(other[name])
-        self._add_products(weight * shift, weight * turn)
-        self.means += share * shift
-        self.target_means += share * turn
-        self.counts += theirs
-
     def _refer(self, rows: slice, shift: Mapping[str, Tensor]) -> None:
-        """Refer the scatters to other means: see `Shares.refer`."""
+        """Refer the scatters to other means: see `MergeParts.refer`."""
         weight = self.counts.to(torch.float64).sqrt()
         self._add_products(weight * shift["means"], weight * shift["target_means"])
 
@@ -184,10 +176,10 @@ def check_numbers(features: Shaped[Tensor, "n d"], targets: Shaped[Tensor, "n t"
     for what, numbers in (("features", features), ("targets", targets)):
         refuse_nonfinite(numbers, what)
         if len(numbers):
-            refuse_magnitude(exponent_of(numbers, GATHERED), GATHERED, what, scaled_by="")
+            refuse_magnitude(exponent_of(numbers, STREAM_LIMIT), STREAM_LIMIT, what, scaled_by="")
 
 
-def checked_targets(targets: Any, samples: int, dim: int | None = None) -> Shaped[Tensor, "n t"]:
+def check_targets(targets: Any, samples: int, dim: int | None = None) -> Shaped[Tensor, "n t"]:
     """Return targets as an n x t matrix.
 
     Args:
@@ -211,10 +203,10 @@ def checked_targets(targets: Any, samples: int, dim: int | None = None) -> Shape
     return values
 
 
-def _of_batch(rows: Float[Tensor, "n d"], targets: Float[Tensor, "n t"]) -> RegressionMoments:
+def _sum_batch(rows: Float[Tensor, "n d"], targets: Float[Tensor, "n t"]) -> RegressionMoments:
     """Return the moments of one batch."""
     batch = RegressionMoments(device=rows.device)
-    batch._begin(rows.shape[1], targets.shape[1])
+    batch._allocate(rows.shape[1], targets.shape[1])
     batch.counts += len(rows)
     batch.means += rows.mean(0)
     batch.target_means += targets.mean(0)

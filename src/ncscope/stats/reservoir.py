@@ -7,7 +7,7 @@ from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from ncscope.memory import check_memory
-from ncscope.stats.locking import Locked
+from ncscope.stats.locking import ThreadSafe
 
 _ROWS = 4096
 """Rows of a batch that the reservoir yields."""
@@ -16,10 +16,10 @@ _LABELS = "."
 """Name of the labels among the rows; no layer has it."""
 
 
-class Reservoir(Locked):
+class Reservoir(ThreadSafe):
     """Random sample, without replacement, of the rows that are appended.
 
-    Every row gets a random key, and the rows with the smallest keys are kept: each set of ``size``
+    Every row gets a random key, and the rows with the smallest keys stay: each set of ``size``
     rows is equally likely, whatever the order and the length of the stream. Several threads may
     append.
 
@@ -47,7 +47,7 @@ class Reservoir(Locked):
         self._rows: dict[str, Tensor] = {}
 
     @property
-    def kept(self) -> int:
+    def num_rows(self) -> int:
         """Number of rows in the sample."""
         return len(self._keys)
 
@@ -59,45 +59,45 @@ class Reservoir(Locked):
         Raises:
             InputError: If the sample does not fit into memory.
         """
-        given = {**features, _LABELS: labels}
+        batch = {**features, _LABELS: labels}
         with self.lock:
             if not self._rows:
-                self._allocate(given)
-            count, before = len(labels), self.kept
+                # All of it at once: memory that grows with the rows would run out late in the pass.
+                needed = sum(self.size * rows[:1].nbytes for rows in batch.values() if len(rows))
+                fix = "pass a smaller second_pass"
+                check_memory(needed, f"a sample of {self.size:,} rows of every layer", fix)
+                self._rows = {
+                    name: torch.empty(self.size, *rows.shape[1:], dtype=rows.dtype)
+                    for name, rows in batch.items()
+                }
+            count, before = len(labels), self.num_rows
             self.seen += count
-            drawn = torch.rand(count, dtype=torch.float64, generator=self._generator)
-            keys = torch.cat([self._keys, drawn])
+            # In float64, where keys are hardly ever equal: among equals, topk does not draw lots.
+            fresh = torch.rand(count, dtype=torch.float64, generator=self._generator)
+            keys = torch.cat([self._keys, fresh])
             if len(keys) <= self.size:
-                self._write(slice(before, before + count), given, slice(None))
+                self._write(slice(before, before + count), batch, slice(None))
                 self._keys = keys
                 return
-            chosen = keys.topk(self.size, largest=False).indices
+            smallest = keys.topk(self.size, largest=False).indices
             stays = torch.zeros(self.size, dtype=torch.bool)
-            stays[chosen[chosen < before]] = True
-            free, taken = torch.nonzero(~stays).squeeze(1), chosen[chosen >= before]
-            self._write(free, given, taken - before)
+            stays[smallest[smallest < before]] = True
+            # As many places are free as rows are new, those that were never filled among them.
+            free, new = torch.nonzero(~stays).squeeze(1), smallest[smallest >= before]
+            self._write(free, batch, new - before)
             self._keys = torch.cat([self._keys, keys.new_empty(self.size - before)])
-            self._keys[free] = keys[taken]
+            self._keys[free] = keys[new]
 
     def __iter__(self) -> Iterator[tuple[dict[str, Tensor], Int[Tensor, " n"]]]:
-        """Yield the sample in batches; it can be iterated repeatedly."""
-        for start in range(0, self.kept, _ROWS):
-            part = slice(start, min(start + _ROWS, self.kept))
+        """Yield the sample in batches; the reservoir can be iterated repeatedly."""
+        for start in range(0, self.num_rows, _ROWS):
+            part = slice(start, min(start + _ROWS, self.num_rows))
             rows = {name: values[part] for name, values in self._rows.items()}
             yield rows, rows.pop(_LABELS)
 
-    def _allocate(self, given: Mapping[str, Tensor]) -> None:
-        needed = sum(self.size * rows[:1].nbytes for rows in given.values() if len(rows))
-        fix = "pass a smaller second_pass"
-        check_memory(needed, f"a sample of {self.size:,} rows of every layer", fix)
-        self._rows = {
-            name: torch.empty(self.size, *rows.shape[1:], dtype=rows.dtype)
-            for name, rows in given.items()
-        }
-
     def _write(
-        self, to: "slice | Tensor", given: Mapping[str, Tensor], rows: Tensor | slice
+        self, places: Tensor | slice, batch: Mapping[str, Tensor], rows: Tensor | slice
     ) -> None:
-        for name, values in given.items():
-            chosen = values[rows if isinstance(rows, slice) else rows.to(values.device)]
-            self._rows[name][to] = chosen.cpu()
+        for name, values in batch.items():
+            index = rows if isinstance(rows, slice) else rows.to(values.device)
+            self._rows[name][places] = values[index].cpu()

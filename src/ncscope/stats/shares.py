@@ -24,7 +24,7 @@ class Stratum:
 
 
 @dataclass(frozen=True)
-class Share:
+class ShareEstimate:
     """Estimated share of all samples.
 
     Attributes:
@@ -37,7 +37,7 @@ class Share:
     standard_error: float | None
 
 
-def estimated_share(strata: Sequence[Stratum]) -> Share:
+def estimate_share(strata: Sequence[Stratum]) -> ShareEstimate:
     r"""Estimate a share of the samples of all strata from those drawn.
 
     $\hat p=\sum_r\frac{N_r}Np_r$, of variance $\sum_r\bigl(\frac{N_r}N\bigr)^2
@@ -49,7 +49,7 @@ def estimated_share(strata: Sequence[Stratum]) -> Share:
         strata: Samples of each process; a process may have none.
 
     Example:
-        >>> share = estimated_share([Stratum(whole=1000, drawn=100, hits=50)])
+        >>> share = estimate_share([Stratum(whole=1000, drawn=100, hits=50)])
         >>> share.value, round(share.standard_error, 4)
         (0.5, 0.0477)
     """
@@ -61,8 +61,9 @@ def estimated_share(strata: Sequence[Stratum]) -> Share:
         value += weight * share
         left = 1 - each.drawn / each.whole
         if left:
+            # One sample says nothing of the spread of those that were not drawn.
             spread = share * (1 - share) / (each.drawn - 1) if each.drawn > 1 else math.inf
             variance += weight**2 * left * spread
     fewest = min(hits := sum(each.hits for each in strata), drawn - hits)
     known = fewest >= FEWEST and variance < math.inf
-    return Share(value, variance**0.5 if known else None)
+    return ShareEstimate(value, variance**0.5 if known else None)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ncscope.errors import InputError
 from ncscope.math.pairs import row_blocks
-from ncscope.math.powers import EVALUATED, exponent_beyond, times_power
+from ncscope.math.powers import METRIC_LIMIT, exponent_beyond, times_power
 from ncscope.math.symmetric import SMALL_BYTES, Gram
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.options import Prior
@@ -162,7 +162,7 @@ class ClassStatistics:
     def in_range(self) -> "ClassStatistics":
         """Convert the statistics to a unit in which their squares stay in range."""
         spread = self.class_traces.max().sqrt()
-        beyond = exponent_beyond(float(self._longest_mean.maximum(spread)), EVALUATED)
+        beyond = exponent_beyond(float(self._longest_mean.maximum(spread)), METRIC_LIMIT)
         return self.in_unit(self.exponent + beyond)
 
     @cached_property

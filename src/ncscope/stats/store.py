@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ncscope.devices import HostCopy
 from ncscope.errors import InputError
-from ncscope.stats.locking import Locked
+from ncscope.stats.locking import ThreadSafe
 
 DEFAULT_BUDGET = 2 * 2**30
 
@@ -28,7 +28,7 @@ _ALIGNMENT = 64
 """Alignment in bytes of every tensor in the file."""
 
 
-class FeatureStore(Locked):
+class FeatureStore(ThreadSafe):
     """Batches of named features, kept so that both passes over them need one forward pass.
 
     Use the store as a context manager: leaving the context frees the disk space. The file on disk
@@ -86,7 +86,7 @@ class FeatureStore(Locked):
     ) -> None:
         """Store one batch on the CPU, in the dtype of the features.
 
-        The copy of a batch from an accelerator runs beside the next batch, and is stored then.
+        A batch on an accelerator is copied while the next one is computed, and stored after that.
 
         Raises:
             InputError: If the batches, or those that are expected, take more than memory and disk
@@ -105,23 +105,26 @@ class FeatureStore(Locked):
         with self.lock:
             self._store_last()
         for batch in self._batches:
-            loaded = {name: _load(rows) for name, rows in batch.items()}
-            labels = loaded.pop(_LABELS)
-            yield loaded, labels
+            features = {
+                name: rows.load() if isinstance(rows, _OnDisk) else rows
+                for name, rows in batch.items()
+            }
+            labels = features.pop(_LABELS)
+            yield features, labels
 
     def _store_last(self) -> None:
         """Store the batch whose copy began last, in memory or on disk."""
         if self._last is None:
             return
-        kept, self._last = self._last.wait(), None
-        cost = sum(rows.nbytes for rows in kept.values())
+        batch, self._last = self._last.wait(), None
+        cost = sum(rows.nbytes for rows in batch.values())
         self._check_size(cost)
         if self.bytes_in_memory + cost <= self.budget:
             self.bytes_in_memory += cost
-            self._batches.append(dict(kept))
+            self._batches.append(dict(batch))
         else:
             self.bytes_on_disk += cost
-            self._batches.append({name: self._write(rows) for name, rows in kept.items()})
+            self._batches.append({name: self._write(rows) for name, rows in batch.items()})
 
     def _check_size(self, cost: int) -> None:
         """Refuse a batch that does not fit, or that shows that the expected batches will not."""
@@ -135,6 +138,7 @@ class FeatureStore(Locked):
                 size = f"about {needed:,} bytes for {self.expected:,} batches"
         if needed <= self.budget:
             return
+        # Half of what is free when the first batch goes there: other programs write to disks too.
         if self.disk is None:
             folder = self._folder or tempfile.gettempdir()
             self.disk = self.bytes_on_disk + shutil.disk_usage(folder).free // 2
@@ -167,13 +171,10 @@ class _OnDisk:
         self.file, self.start, self.shape, self.dtype = file, start, shape, dtype
 
     def load(self) -> Tensor:
+        """Map the rows into memory; pages are read as they are used, and writes stay private."""
         count = math.prod(self.shape)
         offset = self.start % mmap.ALLOCATIONGRANULARITY  # mmap needs a multiple of it
         length, start = offset + count * self.dtype.itemsize, self.start - offset
         mapped = mmap.mmap(self.file.fileno(), length, access=mmap.ACCESS_COPY, offset=start)
         rows = torch.frombuffer(mapped, dtype=self.dtype, count=count, offset=offset)
         return rows.view(self.shape)
-
-
-def _load(rows: "Tensor | _OnDisk") -> Tensor:
-    return rows.load() if isinstance(rows, _OnDisk) else rows

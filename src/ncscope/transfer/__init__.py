@@ -4,64 +4,64 @@
 
 * ``choose_probe`` and ``fit_logistic``: logistic regression
 * ``ridge_probe``: least squares from moments
-* ``explained_entropy``, ``log_me``, ``h_score`` and others: scores that need no probe
+* ``explained_entropy``, ``log_me``, ``h_score`` and others: scores that need no probe, each in the
+  file of its name in ``scores/``
 * ``static_ranking`` and ``ranking_quality``: baselines, and how well a score orders models
 * ``mean_log_odds_gain``: transfer over several sets
 * ``correlations``: correlation of a score with transfer
 * ``head_features``: features that a model's head reads
 """
 
-from ncscope.transfer.correlations import (
-    Correlation,
-    correlations,
-    mean_log_odds,
-    mean_log_odds_gain,
-)
-from ncscope.transfer.empirical_predictions import leep, nce, nleep
-from ncscope.transfer.explained_entropy import ExplainedEntropy, explained_entropy
-from ncscope.transfer.features import head_features, head_moments
-from ncscope.transfer.fisher import NctiParts, ncti, ncti_parts, regularised_h_score, sfda
-from ncscope.transfer.inputs import LabelledSamples, checked_labelled
-from ncscope.transfer.probes.logistic import LogisticFit, fit_logistic, logistic_path
-from ncscope.transfer.probes.probe import LinearProbe, mean_per_class_accuracy, top1_accuracy
-from ncscope.transfer.probes.ridge import ridge_path, ridge_probe
-from ncscope.transfer.probes.selection import STRENGTHS, ChosenProbe, choose_probe
-from ncscope.transfer.quality import RankingQuality, ranking_quality
-from ncscope.transfer.ranking import rank_checkpoints
-from ncscope.transfer.records import Ranked, Ranking
-from ncscope.transfer.scores import h_score, log_me
-from ncscope.transfer.separability import (
-    gbc,
-    gbc_diagonal,
-    transrate,
-    transrate_listing,
-    transrate_projected,
-)
-from ncscope.transfer.similarity import parc
-from ncscope.transfer.static import (
+from ncscope.transfer.baselines import (
     AccuracyTable,
     StaticRanking,
     baselines_of,
     read_results,
     static_ranking,
 )
+from ncscope.transfer.correlations import (
+    Correlation,
+    correlations,
+    mean_log_odds,
+    mean_log_odds_gain,
+)
+from ncscope.transfer.features import head_features, head_moments
+from ncscope.transfer.probes.linear_probe import LinearProbe, mean_per_class_accuracy, top1_accuracy
+from ncscope.transfer.probes.logistic import LogisticFit, fit_logistic, logistic_path
+from ncscope.transfer.probes.ridge import ridge_path, ridge_probe
+from ncscope.transfer.probes.selection import STRENGTHS, ProbeChoice, choose_probe
+from ncscope.transfer.quality import RankingQuality, ranking_quality
+from ncscope.transfer.ranking import rank_checkpoints
+from ncscope.transfer.records import CheckpointResult, Ranking
+from ncscope.transfer.samples import DownstreamSamples, check_downstream
+from ncscope.transfer.scores.explained_entropy import ExplainedEntropy, explained_entropy
+from ncscope.transfer.scores.gbc import gbc, gbc_diagonal
+from ncscope.transfer.scores.h_score import h_score, regularised_h_score
+from ncscope.transfer.scores.leep import leep
+from ncscope.transfer.scores.log_me import log_me
+from ncscope.transfer.scores.nce import nce
+from ncscope.transfer.scores.ncti import NctiParts, ncti, ncti_parts
+from ncscope.transfer.scores.nleep import nleep
+from ncscope.transfer.scores.parc import parc
+from ncscope.transfer.scores.sfda import sfda
+from ncscope.transfer.scores.transrate import transrate, transrate_listing, transrate_projected
 
 __all__ = [
     "STRENGTHS",
     "AccuracyTable",
-    "ChosenProbe",
+    "CheckpointResult",
     "Correlation",
+    "DownstreamSamples",
     "ExplainedEntropy",
-    "LabelledSamples",
     "LinearProbe",
     "LogisticFit",
     "NctiParts",
-    "Ranked",
+    "ProbeChoice",
     "Ranking",
     "RankingQuality",
     "StaticRanking",
     "baselines_of",
-    "checked_labelled",
+    "check_downstream",
     "choose_probe",
     "correlations",
     "explained_entropy",

@@ -49,12 +49,12 @@ class Advice:
     @property
     def order(self) -> list[str]:
         """Keys of the scores, the best first, by the first of the conditions."""
-        shared = set.intersection(*(set(self.weighted_tau[name]) for name in self.conditions))
+        keys = set.intersection(*(set(self.weighted_tau[name]) for name in self.conditions))
         first = self.weighted_tau[self.conditions[0]]
-        return sorted(shared, key=lambda key: -first[key].value)
+        return sorted(keys, key=lambda key: -first[key].value)
 
 
-def conditions_of(samples: int, classes: int, dims: Sequence[int]) -> list[str]:
+def list_conditions(samples: int, classes: int, dims: Sequence[int]) -> list[str]:
     """Return the keys of the conditions that fit a ranking; fine-tuning is always one.
 
     Args:
@@ -63,31 +63,20 @@ def conditions_of(samples: int, classes: int, dims: Sequence[int]) -> list[str]:
         dims: Number of features of each checkpoint.
 
     Example:
-        >>> conditions_of(samples=100, classes=20, dims=[16, 512])
+        >>> list_conditions(samples=100, classes=20, dims=[16, 512])
         ['few', 'few of many', 'more classes', 'tuned']
     """
     few = samples < FEW_PER_CLASS * classes or samples <= max(dims)
-    found = [FEW if few else USUAL]
+    conditions = [FEW if few else USUAL]
     if classes >= MANY_CLASSES:
-        found.append(FEW_OF_MANY if few else MANY)
+        conditions.append(FEW_OF_MANY if few else MANY)
     if any(dim < classes for dim in dims):
-        found.append(MORE_CLASSES)
-    return [*found, TUNED]
-
-
-def advice(samples: int, classes: int, dims: Sequence[int]) -> Advice:
-    """Return the quality of scores under the conditions of a ranking.
-
-    Args:
-        samples: Number of samples on which the scores are computed.
-        classes: Number of classes.
-        dims: Number of features of each checkpoint.
-    """
-    return Advice(conditions_of(samples, classes, dims), evidence())
+        conditions.append(MORE_CLASSES)
+    return [*conditions, TUNED]
 
 
 @cache
-def evidence() -> Mapping[str, Mapping[str, Correlation]]:
+def read_evidence() -> Mapping[str, Mapping[str, Correlation]]:
     """Return the mean weighted tau of every score by condition, on the zoo's report half."""
     text = files("ncscope.transfer").joinpath("evidence.json").read_text(encoding="utf-8")
     return {

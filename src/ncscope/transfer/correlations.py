@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from ncscope.arguments import Count, Level, Seed, check_arguments
+from ncscope.arrays import as_tensor
 from ncscope.errors import InputError
 from ncscope.memory import check_memory
-from ncscope.stats.batch import as_tensor
 
 Values = NDArray[np.float64]
 
@@ -66,21 +66,29 @@ def correlations(
         InputError: If lengths differ, or there are fewer than two checkpoints.
 
     Example:
-        >>> found = correlations([1.0, 2.0, 3.0, 4.0], [1.0, 4.0, 9.0, 16.0])
-        >>> round(found["spearman"].value, 4), round(found["pearson"].value, 4)
-        (1.0, 0.9844)
+        >>> coefficients = correlations([1.0, 2.0, 3.0, 4.0], [1.0, 4.0, 9.0, 16.0])
+        >>> [round(coefficients[name].value, 4) for name in ("spearman", "pearson")]
+        [1.0, 0.9844]
     """
-    pairs = _checked(scores, transfer)
-    needed = 64 * resamples * pairs.shape[1] ** 2  # the signs of all pairs, four times
-    check_memory(needed, "the resamples", "ask for fewer resamples")
+    first, second = as_real_array(scores, "scores"), as_real_array(transfer, "transfer")
+    if first.ndim != 1 or first.shape != second.shape or len(first) < 2:
+        found = f"scores of shape {first.shape} and accuracies of shape {second.shape}"
+        expected = "a score and an accuracy of each of two checkpoints or more"
+        raise InputError(expected=expected, found=found, fix="pass both of every checkpoint")
+    pairs = np.stack([first, second])
+    if not np.isfinite(pairs).all():
+        fix = "leave out the checkpoints that have none"
+        raise InputError(expected="finite scores", found="NaN or Inf among them", fix=fix)
+    size = 64 * resamples * pairs.shape[1] ** 2  # the signs of all pairs, four times
+    check_memory(size, "the resamples", "ask for fewer resamples")
     draws = np.random.default_rng(seed).integers(0, pairs.shape[1], (resamples, pairs.shape[1]))
     ends = [50 - 50 * level, 50 + 50 * level]
     result = {}
     for name, view in VIEWS.items():
-        drawn = coefficient_of_rows(*(view(row[draws]) for row in pairs))
-        drawn = drawn[~np.isnan(drawn)]
-        low, high = np.percentile(drawn, ends) if len(drawn) else (np.nan, np.nan)
-        value = coefficient_of_rows(*(view(row[None]) for row in pairs))[0]
+        values = correlate_rows(*(view(row[draws]) for row in pairs))
+        values = values[~np.isnan(values)]
+        low, high = np.percentile(values, ends) if len(values) else (np.nan, np.nan)
+        value = correlate_rows(*(view(row[None]) for row in pairs))[0]
         result[name] = Correlation(float(value), float(low), float(high))
     return result
 
@@ -105,17 +113,17 @@ VIEWS: Mapping[str, Callable[[Values], Values]] = {
 """Function of the values whose product-moment coefficient each coefficient is."""
 
 
-def coefficient_of_rows(a: Values, b: Values) -> Values:
+def correlate_rows(a: Values, b: Values) -> Values:
     """Compute the product-moment coefficient of each row of two arrays; NaN if one is constant."""
-    apart = [_centred(rows) for rows in (a, b)]
-    lengths = np.prod([np.linalg.norm(rows, axis=-1) for rows in apart], axis=0)
-    product = (apart[0] * apart[1]).sum(-1)
+    a, b = _centre_rows(a), _centre_rows(b)
+    lengths = np.prod([np.linalg.norm(rows, axis=-1) for rows in (a, b)], axis=0)
+    product = (a * b).sum(-1)
     defined = lengths > 0
     whole = np.divide(product, lengths, where=defined, out=np.full_like(product, np.nan))
-    return np.clip(whole, -1, 1)
+    return np.clip(whole, -1, 1)  # rounding of the lengths can bring a quotient beyond 1
 
 
-def _centred(rows: Values) -> Values:
+def _centre_rows(rows: Values) -> Values:
     """Subtract from each row its mean; a constant row becomes exactly 0.
 
     The mean of a constant row is rounded, and rounding would give the row a correlation.
@@ -127,7 +135,7 @@ def _centred(rows: Values) -> Values:
     return np.where(same, 0.0, rows - rows.mean(-1, keepdims=True))
 
 
-def real_array(value: Any, name: str) -> Values:
+def as_real_array(value: Any, name: str) -> Values:
     """Return an array-like of real numbers as an array, float64.
 
     Args:
@@ -142,19 +150,6 @@ def real_array(value: Any, name: str) -> Values:
         found, fix = f"dtype {tensor.dtype}", "pass real numbers"
         raise InputError(expected=f"{name} of real numbers", found=found, fix=fix)
     return tensor.to("cpu", torch.float64).numpy()
-
-
-def _checked(scores: Any, transfer: Any) -> Values:
-    first, second = real_array(scores, "scores"), real_array(transfer, "transfer")
-    if first.ndim != 1 or first.shape != second.shape or len(first) < 2:
-        found = f"scores of shape {first.shape} and accuracies of shape {second.shape}"
-        expected = "a score and an accuracy of each of two checkpoints or more"
-        raise InputError(expected=expected, found=found, fix="pass both of every checkpoint")
-    pairs = np.stack([first, second])
-    if not np.isfinite(pairs).all():
-        fix = "leave out the checkpoints that have none"
-        raise InputError(expected="finite scores", found="NaN or Inf among them", fix=fix)
-    return pairs
 
 
 @check_arguments

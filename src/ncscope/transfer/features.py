@@ -1,42 +1,26 @@
 """Features that a model's head reads, for the samples of a loader."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ncscope.arguments import check_arguments
+from ncscope.arrays import check_labels
 from ncscope.errors import InputError
 from ncscope.measurement.batches import device_of, peek, split
-from ncscope.models.forward import forward
-from ncscope.models.measuring import kept_buffers, measuring
-from ncscope.models.outputs import logits_of
-from ncscope.models.sharding import gathered
+from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
+from ncscope.models.forward import forward, logits_of
+from ncscope.models.sharding import gather_shards
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.models.tracing import trace
-from ncscope.models.wrappers import unwrapped
-from ncscope.stats.batch import check_labels
+from ncscope.models.wrappers import unwrap
 from ncscope.stats.moments import ClassMoments
 
-Take = Callable[[Tensor, Tensor, Tensor | None], None]
+OnFeatures = Callable[[Tensor, Tensor, Tensor | None], None]
 """Function of features, labels, and the head's logits, None for a model without a head."""
-
-
-class HeadReadings(NamedTuple):
-    """Features that a head reads, labels, and the head's probabilities.
-
-    Attributes:
-        features: Features in float32 on the CPU.
-        labels: Labels of the samples.
-        probabilities: Softmax of the head's logits; None for a model without a head, or with
-            logits that are not finite.
-    """
-
-    features: Float[Tensor, "n d"]
-    labels: Int[Tensor, " n"]
-    probabilities: Float[Tensor, "n z"] | None
 
 
 @check_arguments
@@ -50,7 +34,7 @@ def head_features(
     """Return the features that the head reads, in float32 on the CPU, and the labels.
 
     Args:
-        model: Model, as for `probe_model`; it is left exactly as it was.
+        model: Model, as for `measure_layers`; it is left exactly as it was.
         loader: Iterable of ``(inputs, labels)``, or of mappings with ``labels``, with one label for
             each sample.
         has_head: False for a model without a classifier, whose outputs are the features.
@@ -69,8 +53,8 @@ def head_features(
         >>> features.shape, labels.tolist()
         (torch.Size([10, 3]), [0, 1, 0, 1, 0, 1, 0, 1, 0, 1])
     """
-    readings = head_readings(model, loader, has_head=has_head, on_batch=on_batch)
-    return readings.features, readings.labels
+    features, labels, _ = head_readings(model, loader, has_head=has_head, on_batch=on_batch)
+    return features, labels
 
 
 def head_readings(
@@ -79,8 +63,11 @@ def head_readings(
     *,
     has_head: bool = True,
     on_batch: Callable[[], None] = lambda: None,
-) -> HeadReadings:
+) -> tuple[Float[Tensor, "n d"], Int[Tensor, " n"], Float[Tensor, "n z"] | None]:
     """Return what `head_features` returns, and the probabilities of the model's own classes.
+
+    Probabilities are the softmax of the head's logits; None for a model without a head, or with
+    logits that are not finite.
 
     Args:
         model: Model, as for `head_features`.
@@ -93,20 +80,20 @@ def head_readings(
 
     Cost: as `head_features`, and 4nZ bytes for Z source classes.
     """
-    kept: list[tuple[Tensor, Tensor]] = []
-    outputs: list[Tensor | None] = []
+    batches: list[tuple[Tensor, Tensor]] = []
+    probabilities: list[Tensor] = []
 
-    def take(features: Tensor, labels: Tensor, logits: Tensor | None) -> None:
-        kept.append((features.float().cpu(), check_labels(labels, len(features)).cpu()))
-        finite = logits is not None and bool(logits.isfinite().all())
-        outputs.append(logits.float().softmax(1).cpu() if finite and logits is not None else None)
+    def append(features: Tensor, labels: Tensor, logits: Tensor | None) -> None:
+        batches.append((features.float().cpu(), check_labels(labels, len(features)).cpu()))
+        if logits is not None and bool(logits.isfinite().all()):
+            probabilities.append(logits.float().softmax(1).cpu())
         on_batch()
 
-    _run(model, loader, has_head, take)
-    features, labels = (torch.cat(parts) for parts in zip(*kept, strict=True))
-    known = [rows for rows in outputs if rows is not None]
-    whole = torch.cat(known) if len(known) == len(outputs) else None
-    return HeadReadings(features, labels, whole)
+    _read_batches(model, loader, has_head, append)
+    features, labels = (torch.cat(parts) for parts in zip(*batches, strict=True))
+    # LEEP and NCE need the outputs for all samples: those of some batches are of no use.
+    complete = len(probabilities) == len(batches)
+    return features, labels, torch.cat(probabilities) if complete else None
 
 
 @check_arguments
@@ -132,27 +119,29 @@ def head_moments(
     """
     moments: list[ClassMoments] = []
 
-    def take(features: Tensor, labels: Tensor, logits: Tensor | None) -> None:
+    def update(features: Tensor, labels: Tensor, logits: Tensor | None) -> None:
         if not moments:
             moments.append(ClassMoments(num_classes, features.shape[1], device=features.device))
         moments[0].update(features, labels)
         on_batch()
 
-    _run(model, loader, has_head, take)
+    _read_batches(model, loader, has_head, update)
     return moments[0]
 
 
-def _run(model: nn.Module, loader: Iterable[Any], has_head: bool, take: Take) -> None:
+def _read_batches(
+    model: nn.Module, loader: Iterable[Any], has_head: bool, on_features: OnFeatures
+) -> None:
     """Call a function with the features, labels and logits of each batch."""
-    model = unwrapped(model)
+    model = unwrap(model)
     device = device_of(model)
-    with measuring(model), kept_buffers(model):
-        # Inside `measuring`, because a loader that starts draws a seed from torch.
+    with evaluation_mode(model), restore_buffers(model):
+        # Inside `evaluation_mode`, because a loader that starts draws a seed from torch.
         first, batches = peek(loader)
         if not has_head:
             for batch in batches:
                 inputs, labels = split(batch, device)
-                take(logits_of(forward(model, inputs)), labels, None)
+                on_features(logits_of(forward(model, inputs)), labels, None)
             return
         inputs, labels = split(first, device)
         traced = trace(model, inputs, layers=[], labels=labels)
@@ -163,5 +152,5 @@ def _run(model: nn.Module, loader: Iterable[Any], has_head: bool, take: Take) ->
             for batch in batches:
                 inputs, labels = split(batch, device)
                 traced.run(model, inputs, labels)
-                take(taps.features[HEAD_INPUT], labels, gathered(taps.logits))
+                on_features(taps.features[HEAD_INPUT], labels, gather_shards(taps.logits))
             taps.check_step()

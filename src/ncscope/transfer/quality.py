@@ -1,7 +1,7 @@
 """Quality of the order in which a score puts models: weighted tau, Kendall, Spearman, regret."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,9 @@ from ncscope.memory import check_memory
 from ncscope.transfer.correlations import (
     Correlation,
     Values,
-    coefficient_of_rows,
+    as_real_array,
+    correlate_rows,
     ranks,
-    real_array,
 )
 
 _BLOCK = 2**24  # numbers that a block of resamples may hold for its pairs of models
@@ -79,53 +79,57 @@ def ranking_quality(
         >>> round(quality.weighted_kendall.value, 4), quality.regret.value
         (0.5455, 0.0)
     """
-    given, truth = _checked_table(scores, accuracies)
-    values = _qualities(better * given[None], truth[None])[0]
-    models, sets = given.shape
+    table, truth = as_real_array(scores, "scores"), as_real_array(accuracies, "accuracies")
+    if table.shape != truth.shape or table.ndim not in (1, 2) or len(table) < 2 or not table.size:
+        raise InputError(
+            expected="a score and an accuracy of each of two models or more",
+            found=f"scores of shape {table.shape} and accuracies of shape {truth.shape}",
+            fix="pass both for every model, NaN for an accuracy that is unknown",
+        )
+    if np.isinf(truth).any() or np.isnan(truth).all():
+        found = "infinite ones" if np.isinf(truth).any() else "none"
+        fix = "pass NaN for an accuracy that is unknown"
+        raise InputError(expected="finite accuracies", found=found, fix=fix)
+    table, truth = better * table.reshape(len(table), -1), truth.reshape(len(truth), -1)
+    models, sets = table.shape
     check_memory(8 * resamples * (models + sets), "the resamples", "ask for fewer resamples")
     draws = np.random.default_rng(seed)
     rows = draws.integers(0, models, (resamples, models))
     columns = draws.integers(0, sets, (resamples, sets)) if sets > 1 else np.zeros((resamples, 1))
-    drawn = []
+    qualities = [np.zeros((0, 4))]
+    # The signs of all pairs of models, for all resamples at once, could take gigabytes.
     block = max(1, _BLOCK // (sets * models**2))
     for start in range(0, resamples, block):
         part = slice(start, start + block)
         pairs = rows[part, :, None], columns[part, None, :].astype(int)
-        drawn.append(_qualities(better * given[pairs], truth[pairs]))
-    ends = _ends(np.concatenate(drawn) if drawn else np.full((0, 4), np.nan), level)
-    return RankingQuality(*(Correlation(*each) for each in np.vstack([values, *ends]).T.tolist()))
+        qualities.append(_mean_over_sets(table[pairs], truth[pairs]))
+    values = _mean_over_sets(table[None], truth[None])[0]
+    percents = [50 - 50 * level, 50 + 50 * level]
+    intervals = []
+    for value, column in zip(values, np.concatenate(qualities).T, strict=True):
+        numbers = column[~np.isnan(column)]
+        low, high = np.percentile(numbers, percents) if len(numbers) else (np.nan, np.nan)
+        intervals.append(Correlation(float(value), float(low), float(high)))
+    return RankingQuality(*intervals)
 
 
-def _ends(drawn: Values, level: float) -> tuple[Values, Values]:
-    """Return the quantiles of each column of resamples, NaN left out."""
-    low, high = np.full((2, drawn.shape[1]), np.nan)
-    for index, column in enumerate(drawn.T):
-        known = column[~np.isnan(column)]
-        if len(known):
-            ends = [50 - 50 * level, 50 + 50 * level]
-            low[index], high[index] = np.percentile(known, ends)
-    return low, high
-
-
-def _qualities(scores: Values, truth: Values) -> Values:
+def _mean_over_sets(scores: Values, truth: Values) -> Values:
     """Compute the four numbers for each table of models x sets, averaged over the sets."""
-    whole = np.stack([_of_sets(scores[..., s], truth[..., s]) for s in range(scores.shape[-1])], -1)
-    known = ~np.isnan(whole)
-    counts = known.sum(-1)
-    total = np.where(known, whole, 0.0).sum(-1)
+    tables, _, sets = scores.shape
+    by_set = np.full((tables, 4, sets), np.nan)
+    for index in range(sets):
+        missing = np.isnan(truth[..., index])
+        # Resamples in which the same places are unknown go together, in arrays without gaps.
+        for pattern in np.unique(missing, axis=0):
+            if (~pattern).sum() < 2:
+                continue
+            rows = np.nonzero((missing == pattern).all(1))[0]
+            pair = (table[rows, :, index][:, ~pattern] for table in (scores, truth))
+            by_set[rows, :, index] = row_qualities(*pair)
+    defined = ~np.isnan(by_set)
+    counts = defined.sum(-1)
+    total = np.where(defined, by_set, 0.0).sum(-1)
     return np.divide(total, counts, where=counts > 0, out=np.full(total.shape, np.nan))
-
-
-def _of_sets(scores: Values, truth: Values) -> Values:
-    """Compute the four numbers for each row of scores and accuracies."""
-    result = np.full((len(scores), 4), np.nan)
-    missing = np.isnan(truth)
-    for pattern in np.unique(missing, axis=0):
-        rows = np.nonzero((missing == pattern).all(1))[0]
-        if (~pattern).sum() < 2:
-            continue
-        result[rows] = row_qualities(scores[rows][:, ~pattern], truth[rows][:, ~pattern])
-    return result
 
 
 def row_qualities(scores: Values, truth: Values) -> Values:
@@ -135,31 +139,26 @@ def row_qualities(scores: Values, truth: Values) -> Values:
         scores: Scores, one row a table and one column a model, the greater the better; NaN last.
         truth: Accuracies, of the same shape, all known.
     """
-    placed, true_places = ranks(np.where(np.isnan(scores), -np.inf, scores)), ranks(truth)
-    a, b = _signs(placed), _signs(truth)
-    pairs = _Pairs(*(product.sum(-1, dtype=np.int32) for product in (a * b, a * a, b * b)))
-    weighted = sum(
-        pairs.tau(1 / (1 + _positions(first, then)))
-        for first, then in ((placed, truth), (truth, placed))
-    )
-    top = placed == placed.max(-1, keepdims=True)
-    regret = ((truth.max(-1, keepdims=True) - truth) * top).sum(-1) / top.sum(-1)
-    spearman = coefficient_of_rows(placed, true_places)
-    return np.stack([weighted / 2, pairs.tau(np.ones(())), spearman, regret], -1)
+    places, true_places = ranks(np.where(np.isnan(scores), -np.inf, scores)), ranks(truth)
+    a, b = _signs(places), _signs(truth)
+    # A weight is a sum of one number a model, so the sums of signs over the other models serve all
+    # weights: the table of pairs, the largest array here, is read once and in bytes.
+    pairs = [product.sum(-1, dtype=np.int32) for product in (a * b, a * a, b * b)]
 
-
-class _Pairs(NamedTuple):
-    """Sums over the pairs of each model: of both signs' product, and of each sign's square."""
-
-    product: NDArray[np.int32]
-    first: NDArray[np.int32]
-    second: NDArray[np.int32]
-
-    def tau(self, weights: Values) -> Values:
+    def tau(weights: Values) -> Values:
         """Return the tau in which a pair weighs the sum of its models' weights."""
-        total, first, second = ((weights * part).sum(-1) for part in self)
+        total, first, second = ((weights * part).sum(-1) for part in pairs)
         size = np.sqrt(first * second)
         return np.divide(total, size, where=size > 0, out=np.full(total.shape, np.nan))
+
+    weighted = sum(
+        tau(1 / (1 + _positions(first, then))) for first, then in ((places, truth), (truth, places))
+    )
+    # Models that tie for the first place share the regret: none of them is the pick.
+    top = places == places.max(-1, keepdims=True)
+    regret = ((truth.max(-1, keepdims=True) - truth) * top).sum(-1) / top.sum(-1)
+    spearman = correlate_rows(places, true_places)
+    return np.stack([weighted / 2, tau(np.ones(())), spearman, regret], -1)
 
 
 def _signs(values: Values) -> NDArray[np.int8]:
@@ -169,7 +168,7 @@ def _signs(values: Values) -> NDArray[np.int8]:
 
 
 def _positions(first: Values, then: Values) -> Values:
-    """Return the position of each model from 0: by one variable, ties by the other, then as given.
+    """Return the position of each model from 0: by one variable, ties by the other, then as listed.
 
     Models alike in both have several positions; only the sum of their weights counts.
     """
@@ -177,18 +176,3 @@ def _positions(first: Values, then: Values) -> Values:
     positions = np.empty(order.shape)
     np.put_along_axis(positions, order, np.arange(order.shape[-1], dtype=float), -1)
     return positions
-
-
-def _checked_table(scores: Any, accuracies: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    given, truth = real_array(scores, "scores"), real_array(accuracies, "accuracies")
-    if given.shape != truth.shape or given.ndim not in (1, 2) or len(given) < 2 or not given.size:
-        raise InputError(
-            expected="a score and an accuracy of each of two models or more",
-            found=f"scores of shape {given.shape} and accuracies of shape {truth.shape}",
-            fix="pass both for every model, NaN for an accuracy that is unknown",
-        )
-    if np.isinf(truth).any() or np.isnan(truth).all():
-        found = "infinite ones" if np.isinf(truth).any() else "none"
-        fix = "pass NaN for an accuracy that is unknown"
-        raise InputError(expected="finite accuracies", found=found, fix=fix)
-    return given.reshape(len(given), -1), truth.reshape(len(truth), -1)

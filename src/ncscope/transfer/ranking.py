@@ -13,25 +13,24 @@ from ncscope.errors import InputError
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.options import ALL_STATISTICS
 from ncscope.stats.statistics import finish
-from ncscope.transfer.graded import power_of_two
-from ncscope.transfer.inputs import LabelledSamples, checked_labelled
-from ncscope.transfer.probes.probe import MEASURES, Measure
-from ncscope.transfer.probes.selection import choose_from_checked
+from ncscope.transfer.probes.linear_probe import MEASURES, Measure
+from ncscope.transfer.probes.selection import choose_for_samples
 from ncscope.transfer.records import (
     BASELINES,
     PRETRAINING,
     PRETRAINING_SCORES,
-    Ranked,
+    CheckpointResult,
     Ranking,
-    Size,
-    ranking_of,
+    rank_results,
 )
-from ncscope.transfer.scoring import (
+from ncscope.transfer.samples import DownstreamSamples, check_downstream
+from ncscope.transfer.scores.all_scores import (
     SourceOutputs,
-    checked_source,
+    check_source_outputs,
     moment_scores,
     sample_scores,
 )
+from ncscope.transfer.uneven_scales import power_of_two
 
 
 @check_arguments
@@ -91,29 +90,42 @@ def rank_checkpoints(
         >>> rank_checkpoints({"near": near, "far": far}, labels).order
         ['far', 'near']
     """
-    _check_names(features, test_features, test_labels, pretraining)
-    _check_baselines(baselines or {}, features)
+    baselines = baselines or {}
+    _check_names(features, test_features, test_labels, pretraining, baselines)
     results = []
     for name, rows in features.items():
         on_checkpoint(name)
-        with naming_checkpoint(name):
-            samples = checked_labelled(rows, labels)
-            outputs = _checked_outputs(source_probabilities, name, samples)
+        with name_checkpoint_in_errors(name):
+            samples = check_downstream(rows, labels)
+            source = None
+            if source_probabilities is not None and source_probabilities.get(name) is not None:
+                source = check_source_outputs(source_probabilities[name], samples.labels)
             if test_features is None:
-                halves = split_samples(samples, seed)
-                outputs = outputs and outputs.subset(~hold_out(samples.labels, seed))
+                train, test = split_samples(samples, seed)
+                source = source and source.select(~hold_out(samples.labels, seed))
             else:
-                halves = samples, checked_labelled(test_features[name], test_labels)
-            given: dict[str, Any] = {"source": outputs, "expensive": expensive}
+                train, test = samples, check_downstream(test_features[name], test_labels)
+            moments = None
             if pretraining is not None:
-                given["pretraining"] = _checked_moments(pretraining[name])
-            given["baselines"] = (baselines or {}).get(name)
-            results.append(ranked(name, *halves, **given, measure=measure, seed=seed))
-    return ranking_of(results, measure, seed)
+                moments = _pretraining_moments(pretraining[name])
+            results.append(
+                score_checkpoint(
+                    name,
+                    train,
+                    test,
+                    pretraining=moments,
+                    source=source,
+                    baselines=baselines.get(name),
+                    expensive=expensive,
+                    measure=measure,
+                    seed=seed,
+                )
+            )
+    return rank_results(results, measure, seed)
 
 
 @contextmanager
-def naming_checkpoint(name: str) -> Iterator[None]:
+def name_checkpoint_in_errors(name: str) -> Iterator[None]:
     """Add the checkpoint's name to every InputError raised inside.
 
     Raises:
@@ -126,20 +138,20 @@ def naming_checkpoint(name: str) -> Iterator[None]:
         raise InputError(expected=expected, found=error.found, fix=error.fix) from error
 
 
-def ranked(
+def score_checkpoint(
     name: str,
-    train: LabelledSamples,
-    test: LabelledSamples,
+    train: DownstreamSamples,
+    test: DownstreamSamples,
     *,
-    validation: LabelledSamples | None = None,
+    validation: DownstreamSamples | None = None,
     pretraining: ClassMoments | None = None,
     source: SourceOutputs | None = None,
     baselines: Mapping[str, float] | None = None,
     expensive: bool | None = None,
     measure: Measure = "top-1",
     seed: Seed = 0,
-) -> Ranked:
-    """Return the accuracy of one checkpoint's probe and its scores on the downstream set.
+) -> CheckpointResult:
+    """Measure the accuracy of one checkpoint's probe, and compute its scores, on a downstream set.
 
     Args:
         name: Name of the checkpoint.
@@ -159,28 +171,38 @@ def ranked(
     Raises:
         InputError: If the dimensions of the samples differ, or there are too few samples.
     """
-    _check_dim("held-out features", test.features.shape[1], train.features.shape[1])
-    fitted, chosen_on = _validated(train, seed) if validation is None else (train, validation)
-    chosen = choose_from_checked(fitted, chosen_on, measure)
-    accuracy = MEASURES[measure](chosen.probe.predict(test.features), test.labels)
-    both = train if validation is None else train.joined(validation)
-    scores = moment_scores(finish(moments_of(both)))
-    read = sample_scores(both, source, expensive=expensive, seed=seed)
-    scores |= read.values
+    dim = train.features.shape[1]
+    if test.features.shape[1] != dim:
+        raise InputError(
+            expected=f"held-out features of dimension {dim}",
+            found=f"dimension {test.features.shape[1]}",
+            fix="take them from the same layer",
+        )
+    if validation is None:
+        _check_shared(train.labels, "training samples", "some choose the strength of the probe")
+        held_out = hold_out(train.labels, seed)
+        choice = choose_for_samples(train.select(~held_out), train.select(held_out), measure)
+        scored = train
+    else:
+        choice = choose_for_samples(train, validation, measure)
+        scored = train.join(validation)
+    accuracy = MEASURES[measure](choice.probe.predict(test.features), test.labels)
+    scores = moment_scores(finish(gather_moments(scored)))
+    by_sample = sample_scores(scored, source, expensive=expensive, seed=seed)
+    scores |= by_sample.values
     if pretraining is not None:
-        first = moment_scores(finish(pretraining))
-        scores |= {key: first[key.removeprefix(PRETRAINING)] for key in PRETRAINING_SCORES}
+        before = moment_scores(finish(pretraining))
+        scores |= {key: before[key.removeprefix(PRETRAINING)] for key in PRETRAINING_SCORES}
     scores |= baselines or {}
-    size = Size(len(both.labels), len(both.classes), both.features.shape[1])
-    return Ranked(
+    return CheckpointResult(
         name,
         scores,
         accuracy,
-        chosen.strength,
-        read.parts,
-        read.left_out,
-        read.errors,
-        size,
+        choice.strength,
+        by_sample.parts,
+        by_sample.omissions,
+        by_sample.errors,
+        size=(len(scored.labels), len(scored.classes), dim),
     )
 
 
@@ -196,6 +218,7 @@ def hold_out(labels: Int[Tensor, " n"], seed: int, share: float = 0.2) -> Tensor
         >>> hold_out(torch.tensor([0] * 5 + [1] * 10 + [2]), seed=0).sum()
         tensor(3)
     """
+    # On the CPU, so that every device holds out the same samples.
     draws = torch.Generator().manual_seed(seed)
     mask = torch.zeros(len(labels), dtype=torch.bool)
     for label in labels.unique():
@@ -206,7 +229,9 @@ def hold_out(labels: Int[Tensor, " n"], seed: int, share: float = 0.2) -> Tensor
     return mask.to(labels.device)
 
 
-def split_samples(samples: LabelledSamples, seed: int) -> tuple[LabelledSamples, LabelledSamples]:
+def split_samples(
+    samples: DownstreamSamples, seed: int
+) -> tuple[DownstreamSamples, DownstreamSamples]:
     """Split samples into training samples and a fifth of each class that is held out.
 
     Args:
@@ -218,35 +243,21 @@ def split_samples(samples: LabelledSamples, seed: int) -> tuple[LabelledSamples,
     """
     _check_shared(samples.labels, "samples", "some are held out to judge the probe by")
     held_out = hold_out(samples.labels, seed)
-    return samples.subset(~held_out), samples.subset(held_out)
+    return samples.select(~held_out), samples.select(held_out)
 
 
-def _validated(train: LabelledSamples, seed: int) -> tuple[LabelledSamples, LabelledSamples]:
-    """Split training samples into samples to fit the probe and samples to choose its strength."""
-    _check_shared(train.labels, "training samples", "some choose the strength of the probe")
-    chosen_on = hold_out(train.labels, seed)
-    return train.subset(~chosen_on), train.subset(chosen_on)
+def _pretraining_moments(samples: tuple[Any, Any] | ClassMoments) -> ClassMoments:
+    """Return the moments of features and labels, or check moments that were gathered before."""
+    if not isinstance(samples, ClassMoments):
+        return gather_moments(check_downstream(*samples))
+    if samples.statistics != ALL_STATISTICS or samples.prior != "empirical":
+        found = f"{', '.join(sorted(samples.statistics)) or 'neither'}, prior {samples.prior}"
+        expected = "moments with scatter and directions under the empirical prior"
+        raise InputError(expected=expected, found=found, fix="gather them with the defaults")
+    return samples
 
 
-def _checked_outputs(
-    given: Mapping[str, Any] | None, name: str, samples: LabelledSamples
-) -> SourceOutputs | None:
-    if given is None or given.get(name) is None:
-        return None
-    return checked_source(given[name], samples.labels)
-
-
-def _checked_moments(given: tuple[Any, Any] | ClassMoments) -> ClassMoments:
-    if isinstance(given, ClassMoments):
-        if given.statistics != ALL_STATISTICS or given.prior != "empirical":
-            found = f"{', '.join(sorted(given.statistics)) or 'neither'}, prior {given.prior}"
-            expected = "moments with scatter and directions under the empirical prior"
-            raise InputError(expected=expected, found=found, fix="gather them with the defaults")
-        return given
-    return moments_of(checked_labelled(*given))
-
-
-def moments_of(samples: LabelledSamples) -> ClassMoments:
+def gather_moments(samples: DownstreamSamples) -> ClassMoments:
     """Gather class moments of features, scaled by a power of two so that squares stay in range.
 
     Args:
@@ -254,7 +265,8 @@ def moments_of(samples: LabelledSamples) -> ClassMoments:
     """
     features = samples.features
     moments = ClassMoments(len(samples.classes), features.shape[1], device=features.device)
-    # No score depends on the scale of the features, but their squares must stay in range.
+    # No score depends on the scale of the features, but their squares must stay in range. A power
+    # of two is exact: the scores are those of the features as given, to the last digit.
     largest = torch.linalg.vector_norm(features, ord=torch.inf)
     moments.update(features * power_of_two(largest), samples.class_indices)
     return moments
@@ -265,24 +277,24 @@ def _check_names(
     test_features: Mapping[str, Any] | None,
     test_labels: Any,
     pretraining: Mapping[str, Any] | None,
+    baselines: Mapping[str, Mapping[str, float]],
 ) -> None:
+    """Check that inputs by checkpoint have the names of the checkpoints."""
     if not features:
         fix = "pass the features of each by its name"
         raise InputError(expected="at least one checkpoint", found="none", fix=fix)
     if (test_features is None) != (test_labels is None):
         found, fix = "one of the two", "pass both or neither"
         raise InputError(expected="held-out features with their labels", found=found, fix=fix)
-    for what, given in (("held-out samples", test_features), ("pretraining samples", pretraining)):
-        missing = [name for name in features if given is not None and name not in given]
+    for what, others in (
+        ("held-out samples", test_features),
+        ("pretraining samples", pretraining),
+    ):
+        missing = [name for name in features if others is not None and name not in others]
         if missing:
             fix = "name them as the features are named"
             expected, found = f"{what} of every checkpoint", f"none of {missing[0]!r}"
             raise InputError(expected=expected, found=found, fix=fix)
-
-
-def _check_baselines(
-    baselines: Mapping[str, Mapping[str, float]], features: Mapping[str, Any]
-) -> None:
     fix = f"pass {{checkpoint: {{key: number}}}} with the keys {', '.join(BASELINES)}"
     if baselines and not any(name in features for name in baselines):
         found = repr(next(iter(baselines)))
@@ -291,12 +303,6 @@ def _check_baselines(
     if unknown:
         expected = f"baselines named {', '.join(BASELINES)}"
         raise InputError(expected=expected, found=repr(unknown[0]), fix=fix)
-
-
-def _check_dim(what: str, dim: int, expected_dim: int) -> None:
-    if dim != expected_dim:
-        expected, fix = f"{what} of dimension {expected_dim}", "take them from the same layer"
-        raise InputError(expected=expected, found=f"dimension {dim}", fix=fix)
 
 
 def _check_shared(labels: Int[Tensor, " n"], what: str, use: str) -> None:

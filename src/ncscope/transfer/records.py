@@ -1,17 +1,15 @@
-"""Plain record of checkpoints ranked on one downstream set, with notes for its reader."""
+"""Ranking of checkpoints on one downstream set as a plain record, with notes for its reader."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
-import torch
-
-from ncscope.transfer.advice import Advice, advice
+from ncscope.transfer.advice import Advice, list_conditions, read_evidence
 from ncscope.transfer.correlations import Correlation, correlations
-from ncscope.transfer.fisher import NctiParts, ncti
-from ncscope.transfer.probes.probe import Measure
+from ncscope.transfer.probes.linear_probe import Measure
 from ncscope.transfer.quality import RankingQuality, ranking_quality
+from ncscope.transfer.scores.ncti import NctiParts, ncti
 
 
 class Score(NamedTuple):
@@ -79,7 +77,7 @@ ALL_SCORES: Mapping[str, Score] = {**SCORES, **PRETRAINING_SCORES, **BASELINES}
 
 
 @dataclass(frozen=True)
-class Ranked:
+class CheckpointResult:
     """Result of a checkpoint on the downstream set.
 
     Attributes:
@@ -88,10 +86,10 @@ class Ranked:
             set were given, and of `BASELINES` if they are known.
         accuracy: Accuracy of the linear probe on held-out samples.
         strength: Strength of the probe's penalty, chosen on validation samples.
-        parts: Parts of NCTI; `ranking_of` adds the index itself to the scores.
-        left_out: Reason for each score that was left out, by its name.
+        parts: Parts of NCTI; `rank_results` adds the index itself to the scores.
+        omissions: Reason for each score that was left out, by its name.
         errors: Standard error by key of the scores that have one.
-        size: Number of samples, classes and features that the scores read; None if unknown.
+        size: Numbers of samples, classes and features that the scores read; None if unknown.
     """
 
     name: str
@@ -99,23 +97,9 @@ class Ranked:
     accuracy: float
     strength: float
     parts: NctiParts | None = None
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    omissions: Mapping[str, str] = field(default_factory=dict)
     errors: Mapping[str, float] = field(default_factory=dict)
-    size: "Size | None" = None
-
-
-class Size(NamedTuple):
-    """Size of the samples that scores read.
-
-    Attributes:
-        samples: Number of samples.
-        classes: Number of classes.
-        dim: Number of features.
-    """
-
-    samples: int
-    classes: int
-    dim: int
+    size: tuple[int, int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -131,7 +115,7 @@ class Ranking:
             three checkpoints.
     """
 
-    checkpoints: Sequence[Ranked]
+    checkpoints: Sequence[CheckpointResult]
     correlations: Mapping[str, Mapping[str, Correlation]]
     measure: Measure
     qualities: Mapping[str, RankingQuality] = field(default_factory=dict)
@@ -159,29 +143,95 @@ class Ranking:
         sizes = [each.size for each in self.checkpoints if each.size is not None]
         if len(sizes) < len(self.checkpoints):
             return None
-        first = sizes[0]
-        return advice(first.samples, first.classes, [size.dim for size in sizes])
+        samples, classes, _ = sizes[0]
+        conditions = list_conditions(samples, classes, [dim for _, _, dim in sizes])
+        return Advice(conditions, read_evidence())
 
     @property
-    def counted_once(self) -> bool:
+    def has_redundant_h_score(self) -> bool:
         """True if VCI and the H-score order the checkpoints alike, as H = rank (1 - VCI)."""
         pairs = [(each.scores.get("vci"), each.scores.get("h_score")) for each in self.checkpoints]
-        known = [(-v, h) for v, h in pairs if v is not None and h is not None]
-        orders = [sorted(known, key=lambda pair: pair[side]) for side in (0, 1)]
-        return len(known) == len(pairs) > 1 and orders[0] == orders[1]
+        scores = [(-v, h) for v, h in pairs if v is not None and h is not None]
+        orders = [sorted(scores, key=lambda pair: pair[side]) for side in (0, 1)]
+        return len(scores) == len(pairs) > 1 and orders[0] == orders[1]
 
     @property
     def notes(self) -> list[str]:
         """Sentences on the limits of the scores, for example why one has no correlation."""
-        return [
-            *_too_few(len(self.checkpoints)),
-            *_undefined(self),
-            *_saturated(self),
-            *_left_out(self),
+        notes = []
+        count = len(self.checkpoints)
+        if count == 1:
+            notes.append("One checkpoint: there is nothing to correlate.")
+        elif count == 2:
+            notes.append(
+                "Two checkpoints: any score would have a correlation of 1 or -1, so there is none."
+            )
+        elif count <= _FEW:
+            once = f"once in {math.factorial(count)} times"
+            alone = f"A useless score puts {count} checkpoints in the right order {once} by chance"
+            notes.append(f"{alone}, and there are several scores: the coefficients say little.")
+        if count >= _LEAST:
+            notes += _note_undefined_correlations(self)
+        collapsed = [
+            each.name for each in self.checkpoints if each.scores.get("vci", 1) < _LEAST_VCI
         ]
+        if collapsed:
+            notes.append(
+                f"VCI is 0 for {_enumerate(collapsed)}: its classes do not vary, or its features "
+                "have as many dimensions as there are samples. VCI, the H-score and SFDA cannot "
+                "rank these."
+            )
+        by_reason: dict[str, list[str]] = {}
+        for each in self.checkpoints:
+            for name, reason in each.omissions.items():
+                by_reason.setdefault(f"{name} ({reason})", []).append(each.name)
+        if by_reason:
+            parts = [
+                reason if len(names) == count else f"{reason} for {_enumerate(names)}"
+                for reason, names in by_reason.items()
+            ]
+            notes.append(f"Left out: {'; '.join(parts)}.")
+        return notes
 
 
-def ranking_of(found: Sequence[Ranked], measure: Measure = "top-1", seed: int = 0) -> Ranking:
+_LEAST_VCI = 1e-9  # a smaller VCI is rounding error
+_MOST_NAMES = 3
+"""Largest number of checkpoints that a note names."""
+_LEAST, _FEW = 3, 5
+"""Fewest checkpoints with correlations, and largest number for which a note warns of chance."""
+
+
+def _note_undefined_correlations(ranking: Ranking) -> list[str]:
+    """Return notes on scores and accuracies without a correlation."""
+    checkpoints = ranking.checkpoints
+    notes = []
+    if checkpoints[0].accuracy == checkpoints[-1].accuracy:
+        notes = ["All probes have the same accuracy: no score can correlate with it."]
+    for key, score in ranking.scores.items():
+        unscored = [
+            each.name
+            for each in checkpoints
+            if not math.isfinite(each.scores[key])
+            and not any(score.name in name.split() for name in each.omissions)
+        ]
+        if unscored and key in BASELINES:
+            last = "it has no correlation, and in the weighted tau these checkpoints come last"
+            notes.append(f"{score.name} is unknown for {_enumerate(unscored)}: {last}.")
+        elif unscored:
+            names = _enumerate(unscored)
+            notes.append(f"{score.name} is not finite for {names}: it has no correlation.")
+    return notes
+
+
+def _enumerate(names: Sequence[str]) -> str:
+    more = [f"{len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else []
+    *first, last = [*names[:_MOST_NAMES], *more]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def rank_results(
+    results: Sequence[CheckpointResult], measure: Measure = "top-1", seed: int = 0
+) -> Ranking:
     """Sort the results of checkpoints by accuracy, and compare the orders of the scores with it.
 
     NCTI, which is relative to the checkpoints ranked, is computed here. A score that only some of
@@ -189,134 +239,40 @@ def ranking_of(found: Sequence[Ranked], measure: Measure = "top-1", seed: int = 
     orders nothing and is dropped.
 
     Args:
-        found: Results of the checkpoints on the same downstream set.
+        results: Results of the checkpoints on the same downstream set.
         measure: Kind of accuracy.
         seed: Seed of the resamples for the intervals.
     """
-    whole = _with_all_scores(found)
-    best_first = sorted(whole, key=lambda each: each.accuracy, reverse=True)
-    correlated = _correlations(best_first, seed)
-    return Ranking(best_first, correlated, measure, _qualities(best_first, seed))
+    tables = [dict(each.scores) for each in results]
+    parts = [each.parts for each in results if each.parts is not None]
+    if len(parts) == len(results) > 1:
+        for scores, index in zip(tables, ncti(parts), strict=True):
+            scores["ncti"] = index
 
+    def is_constant(key: str) -> bool:
+        return len(tables) > 1 and len({scores.get(key) for scores in tables}) == 1
 
-def _with_all_scores(found: Sequence[Ranked]) -> list[Ranked]:
-    parts = [each.parts for each in found if each.parts is not None]
-    indices = ncti(parts) if len(parts) == len(found) else None
-    whole = []
-    for index, each in enumerate(found):
-        scores = dict(each.scores)
-        if indices is not None and len(found) > 1:
-            scores["ncti"] = indices[index]
-        whole.append(scores)
     keys = [
         key
         for key in ALL_SCORES
-        if any(key in scores for scores in whole) and not (key in BASELINES and _same(whole, key))
+        if any(key in scores for scores in tables) and not (key in BASELINES and is_constant(key))
     ]
-    return [
+    whole = [
         replace(each, scores={key: scores.get(key, math.nan) for key in keys})
-        for each, scores in zip(found, whole, strict=True)
+        for each, scores in zip(results, tables, strict=True)
     ]
-
-
-def _same(whole: Sequence[Mapping[str, float]], key: str) -> bool:
-    return len(whole) > 1 and len({scores.get(key) for scores in whole}) == 1
-
-
-_LEAST_VCI = 1e-9  # a smaller VCI is rounding error
-_MOST_LISTED = 3
-"""Largest number of checkpoints that a note names."""
-_LEAST, _FEW = 3, 5
-"""Fewest checkpoints with correlations, and largest number for which a note warns of chance."""
-
-
-def _too_few(count: int) -> list[str]:
-    if count == 1:
-        return ["One checkpoint: there is nothing to correlate."]
-    if count == 2:
-        return ["Two checkpoints: any score would have a correlation of 1 or -1, so there is none."]
-    if count <= _FEW:
-        once = f"once in {math.factorial(count)} times"
-        alone = f"A useless score puts {count} checkpoints in the right order {once} by chance"
-        return [f"{alone}, and there are several scores: the coefficients say little."]
-    return []
-
-
-def _undefined(ranking: Ranking) -> list[str]:
-    """Return notes on scores and accuracies without a correlation."""
-    checkpoints = ranking.checkpoints
-    if len(checkpoints) < _LEAST:
-        return []
-    notes = []
-    if checkpoints[0].accuracy == checkpoints[-1].accuracy:
-        notes = ["All probes have the same accuracy: no score can correlate with it."]
-    for key, score in ranking.scores.items():
-        lacking = [
-            each.name
-            for each in checkpoints
-            if not math.isfinite(each.scores[key])
-            and not any(score.name in name.split() for name in each.left_out)
-        ]
-        if lacking and key in BASELINES:
-            last = "it has no correlation, and in the weighted tau these checkpoints come last"
-            notes.append(f"{score.name} is unknown for {_listed(lacking)}: {last}.")
-        elif lacking:
-            names = _listed(lacking)
-            notes.append(f"{score.name} is not finite for {names}: it has no correlation.")
-    return notes
-
-
-def _saturated(ranking: Ranking) -> list[str]:
-    """Return a note on checkpoints with a VCI of 0, as with more dimensions than samples."""
-    least = [each.name for each in ranking.checkpoints if each.scores.get("vci", 1) < _LEAST_VCI]
-    if not least:
-        return []
-    why = "its classes do not vary, or its features have as many dimensions as there are samples"
-    return [f"VCI is 0 for {_listed(least)}: {why}. VCI, the H-score and SFDA cannot rank these."]
-
-
-def _left_out(ranking: Ranking) -> list[str]:
-    """Return a note on the scores that were left out, with the reasons."""
-    reasons: dict[str, list[str]] = {}
-    for each in ranking.checkpoints:
-        for name, reason in each.left_out.items():
-            reasons.setdefault(f"{name} ({reason})", []).append(each.name)
-    count = len(ranking.checkpoints)
-    parts = [
-        reason if len(names) == count else f"{reason} for {_listed(names)}"
-        for reason, names in reasons.items()
-    ]
-    return [f"Left out: {'; '.join(parts)}."] if parts else []
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = [f"{len(names) - _MOST_LISTED} more"] if len(names) > _MOST_LISTED else []
-    *first, last = [*names[:_MOST_LISTED], *more]
-    return f"{', '.join(first)} and {last}" if first else last
-
-
-def _correlations(found: Sequence[Ranked], seed: int) -> dict[str, dict[str, Correlation]]:
-    if len(found) < _LEAST:
-        return {}
-    accuracies = [each.accuracy for each in found]
-    by_score = {key: [each.scores[key] for each in found] for key in found[0].scores}
-    return {
+    best_first = sorted(whole, key=lambda each: each.accuracy, reverse=True)
+    if len(best_first) < _LEAST:
+        return Ranking(best_first, {}, measure)
+    accuracies = [each.accuracy for each in best_first]
+    by_key = {key: [each.scores[key] for each in best_first] for key in keys}
+    coefficients = {
         key: correlations(values, accuracies, seed=seed)
-        for key, values in by_score.items()
-        if torch.isfinite(torch.tensor(values)).all()
+        for key, values in by_key.items()
+        if all(map(math.isfinite, values))
     }
-
-
-def _qualities(found: Sequence[Ranked], seed: int) -> dict[str, RankingQuality]:
-    if len(found) < _LEAST:
-        return {}
-    accuracies = [each.accuracy for each in found]
-    return {
-        key: ranking_quality(
-            [each.scores[key] for each in found],
-            accuracies,
-            better=ALL_SCORES[key].better,
-            seed=seed,
-        )
-        for key in found[0].scores
+    qualities = {
+        key: ranking_quality(values, accuracies, better=ALL_SCORES[key].better, seed=seed)
+        for key, values in by_key.items()
     }
+    return Ranking(best_first, coefficients, measure, qualities)

@@ -12,7 +12,7 @@ from ncscope.lab.catalogue import EXPERIMENTS, experiment
 from ncscope.lab.observations import ITERATION, Heartbeat, Observation, Recorded, Results
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.runs.running import rendered
-from ncscope.measurement.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import GeodesicRecord, LayerRecord, Measurement, ModelRecord
 
 PAPERS = ("mse/", "pfc/", "vci/", "xufm/")
 RECIPES = {
@@ -175,7 +175,7 @@ def last_layer(pairs: Recordings) -> Recordings:
             continue
         layers = [replace(x, spectra={}) for x in event.probe.layers if x.layer in names]
         if layers:
-            found.append((part, replace(event, probe=ProbeRecord(tuple(layers)))))
+            found.append((part, replace(event, probe=ModelRecord(tuple(layers)))))
     return found
 
 

@@ -7,7 +7,7 @@ import pytest
 from ncscope.lab.observations import ITERATION, Observation
 from ncscope.lab.runs import event_log
 from ncscope.lab.runs.event_log import EventLog
-from ncscope.measurement.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import GeodesicRecord, LayerRecord, Measurement, ModelRecord
 
 event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
 
@@ -37,7 +37,7 @@ def test_points_of_a_curve_are_no_history(tmp_path):
         LayerRecord(name, {"nc1": nc1}, (), num_classes=2, num_samples=4, dim=3, spectra=spectra)
         for name, nc1 in (("stem", 0.5), ("last", 0.25))
     )
-    probe = ProbeRecord(layers, geodesic=geodesic)
+    probe = ModelRecord(layers, geodesic=geodesic)
     log = EventLog(tmp_path / "events")
     log.add([Measurement(probe, step=1, values={ITERATION: 3})])
     expected = {"train/stem/nc1": [(3, 0.5)], "train/last/nc1": [(3, 0.25)]}

@@ -16,7 +16,7 @@ from ncscope.lab.observations import ITERATION, flattened
 from ncscope.lab.runs import run_folder
 from ncscope.lab.runs.run_folder import RunFolder
 from ncscope.measurement.provenance import Provenance
-from ncscope.measurement.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import GeodesicRecord, LayerRecord, Measurement, ModelRecord
 from ncscope.report.claims import Claim
 
 NAN, INF = float("nan"), float("inf")
@@ -27,7 +27,7 @@ def layer(name: str, **metrics: float) -> LayerRecord:
 
 
 GEODESIC = GeodesicRecord([0.0, 1.0], [2.0, INF], [0.5, 0.1], [0.5, 1.0], 1.0, 2.0)
-PROBE = ProbeRecord((layer("stem", nc1=2.0), layer("head", nc1=NAN, cdnv=INF)), geodesic=GEODESIC)
+PROBE = ModelRecord((layer("stem", nc1=2.0), layer("head", nc1=NAN, cdnv=INF)), geodesic=GEODESIC)
 MEASUREMENTS = [
     Measurement(PROBE, 0, "train", "part"),
     Measurement(PROBE, 1, "test", "part", {ITERATION: 23}),

@@ -11,8 +11,8 @@ from torch import nn
 
 from ncscope.lab.training.loop import supervised, train
 from ncscope.lab.training.optimisation import Optimisation, learner
-from ncscope.measurement.model import probe_model
-from ncscope.measurement.plans import ProbeOptions
+from ncscope.measurement.model import measure_layers
+from ncscope.measurement.options import Options
 from ncscope.models.networks.residual import ResidualNet
 
 SAMPLES, BATCH, EPOCHS = 40, 10, 5
@@ -41,10 +41,8 @@ def main(processes: int, out: Path) -> None:
 
     def measured() -> dict:
         loader = [shares(rows) for rows in torch.arange(SAMPLES).split(BATCH)]
-        options = ProbeOptions(
-            layers=["stem", "blocks.*"], groups=GROUPS, layer_groups=("nc1", "pfc")
-        )
-        return asdict(probe_model(model, loader, options).record)
+        options = Options(layers=["stem", "blocks.*"], groups=GROUPS, layer_groups=("nc1", "pfc"))
+        return asdict(measure_layers(model, loader, options).record)
 
     before = measured()
     settings = Optimisation(epochs=EPOCHS, learning_rate=0.05)

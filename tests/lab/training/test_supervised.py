@@ -6,15 +6,15 @@ import pytest
 import torch
 from torch import nn
 
-from ncscope.data.loaders import measuring_loader
+from ncscope.data.loaders import make_measurement_loader
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.loop import EpochEnd
 from ncscope.lab.training.objectives import mixed, objective
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import measured, prepared
-from ncscope.measurement.model import probe_model
-from ncscope.measurement.plans import ProbeOptions
+from ncscope.measurement.model import measure_layers
+from ncscope.measurement.options import Options
 
 
 def settings(**given) -> Training:
@@ -49,10 +49,10 @@ def test_a_balanced_run_trains_on_and_measures_the_subset_of_its_seed() -> None:
     options = {"layers": (), "groups": ("nc1",)}
     with torch.random.fork_rng():
         bench = prepared(settings(balanced=50, **options), Resources())
-    whole = probe_model(
+    whole = measure_layers(
         bench.learner.evaluated,
-        measuring_loader(bench.data.train, 50),
-        ProbeOptions(layers=(), groups=("nc1",)),
+        make_measurement_loader(bench.data.train, 50),
+        Options(layers=(), groups=("nc1",)),
     )
     first = measured(bench, EpochEnd(0, 0, math.nan))[0]
     assert first.split == "train"

@@ -8,22 +8,22 @@ from torch import Tensor
 
 from ncscope.lab.zoo.ingredients import ADDED, PREFIX, VARIANTS, variants
 from ncscope.lab.zoo.results import JUDGED
-from ncscope.transfer.explained_entropy import (
+from ncscope.transfer.samples import DownstreamSamples, check_downstream
+from ncscope.transfer.scores.explained_entropy import (
     STRENGTHS,
-    RidgeFits,
+    RidgeRegressions,
     entropy_share,
     explained_entropy,
 )
-from ncscope.transfer.inputs import LabelledSamples, checked_labelled
 from tests.transfer.samples import blobs
 
 
-def noisy(count: int, dim: int, classes: int, *, seed: int, noise: float) -> LabelledSamples:
+def noisy(count: int, dim: int, classes: int, *, seed: int, noise: float) -> DownstreamSamples:
     """Return samples of classes that overlap the more, the greater the noise."""
     features, labels = blobs(count, dim, classes, seed)
     draws = torch.Generator().manual_seed(seed + 100)
     more = torch.randn(features.shape, generator=draws, dtype=torch.float64)
-    return checked_labelled(features + noise * more, labels)
+    return check_downstream(features + noise * more, labels)
 
 
 CASES = {
@@ -33,11 +33,11 @@ CASES = {
 }
 
 
-def one_hot(samples: LabelledSamples) -> Tensor:
+def one_hot(samples: DownstreamSamples) -> Tensor:
     return torch.eye(len(samples.classes), dtype=torch.float64)[samples.class_indices]
 
 
-def refitted(samples: LabelledSamples, strength: float, *, leave_out: bool) -> Tensor:
+def refitted(samples: DownstreamSamples, strength: float, *, leave_out: bool) -> Tensor:
     """Predict every sample by a ridge regression, without the sample itself or with it.
 
     Least squares of rows under which roots of the penalty stand; the intercept has no penalty.
@@ -56,11 +56,11 @@ def refitted(samples: LabelledSamples, strength: float, *, leave_out: bool) -> T
     return torch.stack(found)
 
 
-def of(name: str, samples: LabelledSamples) -> float:
+def of(name: str, samples: DownstreamSamples) -> float:
     return variants(samples)[PREFIX + name]
 
 
-def share_of_variance(samples: LabelledSamples, predictions: Tensor) -> float:
+def share_of_variance(samples: DownstreamSamples, predictions: Tensor) -> float:
     labels = one_hot(samples)
     missed = (labels - predictions).square().sum()
     return float(1 - missed / (labels - labels.mean(0)).square().sum())
@@ -77,8 +77,8 @@ def test_chance_is_the_mean_of_the_fit_to_permuted_labels(name):
     drawn = []
     for _ in range(400):
         order = torch.randperm(len(samples.labels), generator=draws)
-        permuted = checked_labelled(samples.features, samples.labels[order])
-        drawn.append(share_of_variance(permuted, RidgeFits(permuted).at(strength).fitted))
+        permuted = check_downstream(samples.features, samples.labels[order])
+        drawn.append(share_of_variance(permuted, RidgeRegressions(permuted).predict(strength)[0]))
     error = torch.tensor(drawn).std() / math.sqrt(len(drawn))
     assert error < 0.02 * chance
     assert abs(sum(drawn) / len(drawn) - chance) < 4 * error
@@ -89,7 +89,7 @@ def test_permuted_labels_themselves_are_at_chance():
     values = []
     for _ in range(30):
         features = torch.randn(60, 20, generator=draws, dtype=torch.float64)
-        samples = checked_labelled(features, torch.arange(60) % 3)
+        samples = check_downstream(features, torch.arange(60) % 3)
         values.append(of("permuted", samples))
     assert abs(sum(values) / len(values)) < 0.03
 
@@ -110,7 +110,7 @@ def test_with_more_features_than_samples_the_fit_to_noise_explains_and_the_index
     signal = features.clone()
     labels = torch.arange(30) % 3
     signal[:, :3] += 4 * torch.eye(3, dtype=torch.float64)[labels]
-    samples = checked_labelled(signal, labels)
+    samples = check_downstream(signal, labels)
     value = explained_entropy(samples).value
     assert 0.01 < value < 0.99
     assert of("fitted", samples) >= value
@@ -131,8 +131,8 @@ def test_variance_and_accuracy_are_those_of_left_out_predictions(name):
 @pytest.mark.parametrize(("variant", "strength"), [("no_penalty", 1e-6), ("one_penalty", 10**-2.5)])
 def test_other_strengths_of_the_penalty_are_the_index_at_that_strength(name, variant, strength):
     samples = CASES[name]
-    fit = RidgeFits(samples).at(strength)
-    assert of(variant, samples) == entropy_share(fit.left_out, samples.class_indices)[0]
+    _, predictions = RidgeRegressions(samples).predict(strength)
+    assert of(variant, samples) == entropy_share(predictions, samples.class_indices)[0]
     assert of(variant, samples) != pytest.approx(explained_entropy(samples).value, abs=1e-6)
 
 
@@ -150,7 +150,7 @@ def test_every_variant_has_a_number_and_a_name(name):
 
 
 def test_constant_features_explain_nothing():
-    found = variants(checked_labelled(torch.ones(12, 5), torch.arange(12) % 3))
+    found = variants(check_downstream(torch.ones(12, 5), torch.arange(12) % 3))
     names = ("fitted", "permuted", "no_penalty", "one_penalty")
     assert [found[PREFIX + name] for name in names] == pytest.approx([0, 0, 0, 0])
     # The left-out shares of the classes miss by more than the shares of all samples do.
@@ -161,7 +161,7 @@ def test_constant_features_explain_nothing():
 def test_one_sample_a_class_leaves_nothing_to_predict():
     draws = torch.Generator().manual_seed(5)
     features = torch.randn(4, 9, generator=draws, dtype=torch.float64)
-    found = variants(checked_labelled(features, torch.arange(4)))
+    found = variants(check_downstream(features, torch.arange(4)))
     assert all(math.isfinite(value) for value in found.values())
     assert found[f"{PREFIX}accuracy"] == 0
     assert found[f"{PREFIX}no_penalty"] == found[f"{PREFIX}one_penalty"] == 0

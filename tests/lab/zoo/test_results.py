@@ -13,9 +13,9 @@ from ncscope.lab.zoo.cells import A_FEW, ALL, IMAGES, SOURCE, TUNED_ACCURACY
 from ncscope.lab.zoo.design import TransferZoo
 from ncscope.lab.zoo.results import JUDGED, Cell, cells_of, mean_of_others, with_relative
 from ncscope.lab.zoo.values import NCTI
-from ncscope.transfer.fisher import NctiParts, ncti
+from ncscope.transfer import NctiParts, ncti
+from ncscope.transfer.baselines import make_accuracy_table
 from ncscope.transfer.records import ALL_SCORES, BASELINES
-from ncscope.transfer.static import table_of
 from tests.lab.zoo.made_cells import cell_of
 
 ZOO = TransferZoo(
@@ -149,12 +149,12 @@ def test_the_mean_of_others_is_the_standing_in_a_table_of_results(kind):
     for cell in cells:
         by_network.setdefault(cell.network, {})[cell.target] = cell.value("accuracy")
         by_target.setdefault(cell.target, {})[cell.network] = cell.value("accuracy")
-    table = table_of(by_network)
+    table = make_accuracy_table(by_network)
     found = mean_of_others(cells)
     assert set(found) == {(cell.network, cell.target) for cell in cells}
     for (network, target), value in found.items():
         assert value == pytest.approx(slow_standing(by_target, network, target))
-        standing = table.standing(left_out=target)[table.models.index(network)]
+        standing = table.standings(left_out=target)[table.models.index(network)]
         assert value == pytest.approx(standing)
 
 

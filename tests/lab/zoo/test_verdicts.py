@@ -40,7 +40,7 @@ from ncscope.lab.zoo.verdicts import (
     with_added,
 )
 from ncscope.report.claims import Claim, Interval
-from ncscope.report.summary import Summary
+from ncscope.report.tables import Summary
 from ncscope.transfer.advice import CONDITIONS, FEW, FEW_OF_MANY, MANY, MORE_CLASSES, TUNED, USUAL
 from ncscope.transfer.records import BASELINES, SCORES, Score
 from tests.lab.zoo.made_cells import cells_on

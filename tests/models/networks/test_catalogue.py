@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 import ncscope
 from ncscope.errors import InputError
+from ncscope.models.evaluation_mode import evaluation_mode
 from ncscope.models.heads import find_head
-from ncscope.models.measuring import measuring
-from ncscope.models.networks.catalogue import FAMILIES, NAMES, build, tapped_layers
-from ncscope.models.networks.fixed_head import FixedSimplexHead
+from ncscope.models.networks.catalogue import FAMILIES, NAMES, build, layers_to_tap
+from ncscope.models.networks.simplex_head import SimplexHead
 from ncscope.models.taps import HEAD_INPUT, Taps
 
 SMALL = [name for name in NAMES if name.startswith("small-")]
@@ -128,10 +128,10 @@ def test_depth_is_the_one_in_the_name(name: str) -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_layers_and_head_are_found_and_agree_with_the_logits(name: str) -> None:
     model, x = network(name)
-    head, layers = find_head(model, x), tapped_layers(model)
+    head, layers = find_head(model, x), layers_to_tap(model)
     assert head.gives_logits
     assert len(layers) == TAPS[name]
-    with measuring(model), Taps(model, layers, head.name) as taps:
+    with evaluation_mode(model), Taps(model, layers, head.name) as taps:
         logits = model(x)
     # in forward order
     assert list(taps.features) == [*layers, HEAD_INPUT]
@@ -143,7 +143,7 @@ def test_layers_and_head_are_found_and_agree_with_the_logits(name: str) -> None:
 def test_every_layer_is_measured(name: str) -> None:
     model, _ = network(name)
     images, labels = torch.randn(40, 1, 8, 8), torch.arange(40) % 5
-    layers = tapped_layers(model)
+    layers = layers_to_tap(model)
     report = ncscope.measure_model(
         model, [(images, labels)], layers=layers, groups=["nc1", "pfc"], progress=False
     )
@@ -172,7 +172,7 @@ def test_head_without_a_bias(name: str) -> None:
 def test_fixed_head_is_found_and_not_trained(name: str) -> None:
     model, x = network(name, head="simplex")
     head = find_head(model, x)
-    assert isinstance(head.module, FixedSimplexHead)
+    assert isinstance(head.module, SimplexHead)
     assert head.bias is None
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.1)
     nn.functional.cross_entropy(model(x), torch.arange(4)).backward()
@@ -224,6 +224,6 @@ def test_documented_sizes(row: tuple[str, ...]) -> None:
     with torch.device("meta"):
         model = build(name, 10, in_channels=int(channels), image_size=int(side))
     assert f"{count(model):,}" == parameters
-    assert len(tapped_layers(model)) == int(blocks)
+    assert len(layers_to_tap(model)) == int(blocks)
     linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
     assert linear[-1].in_features == int(features)

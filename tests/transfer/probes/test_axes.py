@@ -5,7 +5,7 @@ import torch
 
 from ncscope.errors import InputError
 from ncscope.transfer import STRENGTHS, choose_probe, fit_logistic, logistic_path, top1_accuracy
-from ncscope.transfer.probes.axes import PrincipalAxes
+from ncscope.transfer.probes.logistic import PrincipalAxes
 from tests.transfer.newton import least_objective
 from tests.transfer.samples import blobs
 
@@ -61,7 +61,7 @@ def test_axes_are_orthonormal_and_coordinates_those_of_the_features():
     features, _ = blobs(40, 6, 2, seed=0)
     wild = features * 10.0 ** torch.tensor([0, 9, -9, 3, 20, 1])
     axes = PrincipalAxes(wild)
-    weight, bias = axes.unturned(torch.eye(7, dtype=torch.float64))
+    weight, bias = axes.rotate_back(torch.eye(7, dtype=torch.float64))
     torch.testing.assert_close(
         weight @ weight.mT, torch.diag(torch.tensor([1.0] * 6 + [0])).double()
     )

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from ncscope.transfer.probes import descent
-from ncscope.transfer.probes.descent import Descent, Iterate, Move, _chord, _loss, _Span
+from ncscope.transfer.probes import logistic
+from ncscope.transfer.probes.logistic import Descent, Iterate, Move, _chord, _loss, _Span
 
 K, Q, N = 3, 4, 12
 LABELS = torch.arange(N) % K
@@ -70,7 +70,7 @@ def test_it_begins_at_the_shares_of_the_classes_after_one_pass() -> None:
     labels = torch.tensor([0] * 6 + [1] * 4 + [2] * 2)
     found = Descent(COLUMNS, labels, K, PENALISED)
     assert found.passes == 0
-    point = found.beginning()
+    point = found.start()
     assert found.passes == 1
     assert not point.weights[:, :-1].any()
     shares = point.weights[:, -1].softmax(0)
@@ -145,7 +145,7 @@ def test_a_minimum_is_one_and_every_pass_is_counted(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(found, "_margins", counted(margins))
     monkeypatch.setattr(found, "_point", counted(point))
-    start = found.beginning()
+    start = found.start()
     end = found.minimise(start, STRENGTH, 1e-12)
     assert found.passes == sum(products) > 2
     weights = end.weights.clone().requires_grad_()
@@ -157,7 +157,7 @@ def test_a_minimum_is_one_and_every_pass_is_counted(monkeypatch: pytest.MonkeyPa
     expected = fresh()
     torch.testing.assert_close(
         weaker.weights,
-        expected.minimise(expected.beginning(), STRENGTH / 2, 1e-12).weights,
+        expected.minimise(expected.start(), STRENGTH / 2, 1e-12).weights,
         rtol=1e-4,
         atol=1e-5,
     )
@@ -167,9 +167,9 @@ def test_margins_that_rounding_has_grown_in_are_computed_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for most, anew in ((1e6, False), (0.5, True)):
-        monkeypatch.setattr(descent, "_MOST_GROWTH", most)
+        monkeypatch.setattr(logistic, "_MOST_GROWTH", most)
         found = fresh()
-        point = found.beginning()
+        point = found.start()
         direction = found._direction(point, point.slope, STRENGTH)
         found.passes = 0.0
         moves = [Move(direction, margins_of(direction), 1.0)]

@@ -251,7 +251,7 @@ def test_classes_far_apart_are_fitted_down_to_the_rounding(scale):
 
 
 def test_a_minimum_that_is_not_reached_is_said(monkeypatch):
-    monkeypatch.setattr("ncscope.transfer.probes.descent._MOST_ITERATIONS", 3)
+    monkeypatch.setattr("ncscope.transfer.probes.logistic._MOST_ITERATIONS", 3)
     features, labels = blobs(60, 5, 3, seed=0)
     with pytest.raises(InputError, match=r"within 1e-12 .* at strength 0.01, found none in 3 iter"):
         fit_logistic(features, labels, 0.01)

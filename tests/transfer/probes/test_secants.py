@@ -4,8 +4,7 @@ from functools import partial
 
 import torch
 
-from ncscope.transfer.probes import secants
-from ncscope.transfer.probes.secants import Secants
+from ncscope.transfer.probes.logistic import _MOST_PAIRS, Secants
 
 
 def inverse_hessian(pairs, scale):
@@ -23,12 +22,12 @@ def test_it_is_bfgs_of_the_pairs_that_are_kept_at_any_strength():
     factor = torch.randn(8, 8, generator=draws).double()
     penalised = torch.tensor([1.0] * 7 + [0.0]).double()
     known, kept = Secants(penalised), []
-    for count in range(1, 2 * secants._MOST):
+    for count in range(1, 2 * _MOST_PAIRS):
         step = torch.randn(8, generator=draws).double()
         turn = factor @ (factor.mT @ step) + 0.1 * count * step
         known.append(step, turn)
-        kept = [*(kept[secants._MOST // 2 :] if len(kept) == secants._MOST else kept), (step, turn)]
-        if count in (1, 5, secants._MOST, secants._MOST + 1, 2 * secants._MOST - 1):
+        kept = [*(kept[_MOST_PAIRS // 2 :] if len(kept) == _MOST_PAIRS else kept), (step, turn)]
+        if count in (1, 5, _MOST_PAIRS, _MOST_PAIRS + 1, 2 * _MOST_PAIRS - 1):
             gradient, scale = torch.rand(2, 8, generator=draws).double() + 0.1
             at = [(step, turn + 0.7 * step * penalised) for step, turn in kept]
             found = known.newton(gradient, 0.7, partial(torch.mul, scale))

@@ -26,14 +26,14 @@ def demo(
     """
     from ncscope.lab.report.rows import claims_table
     from ncscope.lab.studies import reproduce
-    from ncscope.report.tables import run_table
+    from ncscope.report.tables import build_run_table
 
     given = {"seed": seed} if epochs is None else {"seed": seed, "epochs": epochs}
     with row_bar() as on_row:
         run = reproduce("pfc/demo", out=out, resume=resume, overrides=given, on_row=on_row)
     console = Terminal()
     if run.rows.measurements:
-        console.print(run_table(run.rows.measurements))
+        console.print(build_run_table(run.rows.measurements))
     console.print(claims_table(run.claims))
     assert run.page is not None
     console.print(f"Report: {run.page.resolve().as_uri()}", soft_wrap=True)

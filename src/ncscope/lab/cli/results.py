@@ -32,12 +32,12 @@ def show(run: "StudyRun") -> None:
     if not first_process():
         return
     from ncscope.lab.report.rows import claims_table, rows_table
-    from ncscope.report.summary import summary_table
+    from ncscope.report.tables import build_summary_table
 
     console = Terminal()
     console.print(rows_table(run.rows, run.study.columns))
     for summary in run.tables():
-        console.print(summary_table(summary))
+        console.print(build_summary_table(summary))
     if run.claims:
         console.print(claims_table(run.claims))
     if run.page is not None:

@@ -86,7 +86,7 @@ def _all_experiments(
     """Run all experiments; print the number of claims of each verdict by paper."""
     from ncscope.lab.report.verdicts import by_owner
     from ncscope.lab.sweeps import reproduce_all
-    from ncscope.report.summary import Summary, summary_table
+    from ncscope.report.tables import Summary, build_summary_table
 
     folder = out or Path("runs") / f"all-{scale}"
     with resumable(folder), run_bars() as on_change:
@@ -105,7 +105,7 @@ def _all_experiments(
     }
     console = Terminal()
     caption = "Number of claims of each verdict, by owner of the claim."
-    console.print(summary_table(Summary(caption, ["held", "not held", "undecided"], lines)))
+    console.print(build_summary_table(Summary(caption, ["held", "not held", "undecided"], lines)))
     print_failures(found.failures, "has not ended")
     console.print(f"Report: {found.page.resolve().as_uri()}", soft_wrap=True)
     if found.failures:

@@ -71,12 +71,12 @@ def sweep(
             on_change=on_change,
         )
     from ncscope.lab.report.sweep import printed_sweep
-    from ncscope.report.summary import summary_table
+    from ncscope.report.tables import build_summary_table
 
     console = Terminal()
     console.print(printed_sweep(found.table))
     if found.table.spread is not None:
-        console.print(summary_table(found.table.spread))
+        console.print(build_summary_table(found.table.spread))
     print_failures(found.failures)
     console.print(f"Report: {found.page.resolve().as_uri()}", soft_wrap=True)
     if found.failures:

@@ -57,7 +57,7 @@ def zoo(
     from ncscope.lab.report.rows import claims_table
     from ncscope.lab.transfer_zoo import Zoo
     from ncscope.lab.zoo.tables import brief_table
-    from ncscope.report.summary import summary_table
+    from ncscope.report.tables import build_summary_table
 
     functions = dict(map(_function, score or []))
     if len(functions) < len(score or []):
@@ -80,7 +80,7 @@ def zoo(
     verdicts = whole.verdicts(half, seed)
     page = whole.save(out, verdicts=verdicts, costs=times)
     console = Terminal()
-    console.print(summary_table(brief_table(verdicts)))
+    console.print(build_summary_table(brief_table(verdicts)))
     if verdicts.claims:
         console.print(claims_table(verdicts.claims))
     console.print(f"Page: {page.resolve().as_uri()}", soft_wrap=True)

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 
 from ncscope.lab.observations import Observation
 from ncscope.report import panels
-from ncscope.report.labels import label_of
-from ncscope.report.names import figure_text
+from ncscope.report.labels import find_label
+from ncscope.report.wording import write_figure_text
 
 
 def epochs_panel(
@@ -33,7 +33,7 @@ def epochs_panel(
         colours: Colours of the curves, in order.
         styles: Line styles by name; curves without an entry are solid.
     """
-    label, drawn = label_of(key), list[float]()
+    label, drawn = find_label(key), list[float]()
     for index, (name, path) in enumerate(curves.items()):
         values = [float(row[key]) for row in path if key in row]
         epochs = [row.epoch for row in path if key in row]
@@ -46,7 +46,7 @@ def epochs_panel(
             linestyle=style,
             color=colour,
             markersize=2.6,
-            label=figure_text(name),
+            label=write_figure_text(name),
         )
         drawn += values
     if zero_error is not None:

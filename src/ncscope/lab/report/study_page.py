@@ -11,9 +11,9 @@ from ncscope.lab.report.rows import last_rows, place_of, shown
 from ncscope.lab.report.sweep import SweepTable
 from ncscope.measurement.records import Measurement
 from ncscope.report.claims import Claim, tally
-from ncscope.report.overview import shared_config
-from ncscope.report.page import history_view, rendered_page
-from ncscope.report.summary import Summary
+from ncscope.report.overview import split_config
+from ncscope.report.page import build_history_view, render_page
+from ncscope.report.tables import Summary
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def study_page(
     Returns:
         HTML of the page.
     """
-    return rendered_page(title=title, lead=lead, facts=facts, sweep=sweep, **run_sections(runs))
+    return render_page(title=title, lead=lead, facts=facts, sweep=sweep, **run_sections(runs))
 
 
 def run_sections(runs: Sequence[RunView]) -> dict[str, Any]:
@@ -72,10 +72,10 @@ def run_sections(runs: Sequence[RunView]) -> dict[str, Any]:
     Args:
         runs: Runs to show; the claims of several runs are one matrix, without charts.
     """
-    alike, own = shared_config([run.config for run in runs])
+    alike, own = split_config([run.config for run in runs])
     measured = [_drawn(each) for each in runs[0].rows.measurements] if len(runs) == 1 else []
     return {
-        "history": history_view(measured, runs[0].unit) if measured else None,
+        "history": build_history_view(measured, runs[0].unit) if measured else None,
         "runs": [_shown(run, config) for run, config in zip(runs, own, strict=True)],
         "matrix": _claim_matrix(runs) if len(runs) > 1 else None,
         "config": alike,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ncscope.report.claims import Claim, Tally, tally
-from ncscope.report.page import rendered
+from ncscope.report.page import render_template
 
 PAPERS: Mapping[str, str] = {
     "XUFM": "Tirer and Bruna, Extended Unconstrained Features Model, 2022",
@@ -91,7 +91,7 @@ def verdicts_page(scale: str, experiments: Sequence[ExperimentVerdicts]) -> str:
     """
     counted = tally(claim for each in experiments for claim in each.claims)
     ended = sum(not each.failure for each in experiments)
-    return rendered(
+    return render_template(
         "verdicts.html.j2",
         title="What the papers claim, and what was found",
         lead=(

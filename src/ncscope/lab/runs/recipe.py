@@ -10,7 +10,7 @@ from ncscope.lab.observations import Event, Results
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.resources import Resources
 from ncscope.report.claims import Claim
-from ncscope.report.summary import Summary
+from ncscope.report.tables import Summary
 
 Scale = Literal["paper", "medium", "small"]
 Config = TypeVar("Config", bound=BaseModel)

@@ -22,7 +22,7 @@ from ncscope.lab.runs.finished import (
     observation_line,
 )
 from ncscope.lab.runs.lock import only_writer, writing
-from ncscope.measurement.history_file import history_json, parse_object, parsed_history
+from ncscope.measurement.history_file import history_json, parse_history, parse_object
 from ncscope.measurement.provenance import Provenance
 from ncscope.measurement.records import Measurement
 from ncscope.report.claims import Claim
@@ -132,7 +132,7 @@ class RunFolder:
         # Read the results after the record: a run writes them before it records them as finished,
         # so results that the record names are complete even while the run goes on.
         lines = _parsed(path / "metrics.jsonl", _lines) or []
-        history = _parsed(path / "history.json", parsed_history)
+        history = _parsed(path / "history.json", parse_history)
         measurements = [] if history is None else history[0]
         return checked_results(lines, measurements, finished.parts)
 

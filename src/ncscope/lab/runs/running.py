@@ -28,7 +28,7 @@ from ncscope.lab.runs.resources import Resources, first_process
 from ncscope.lab.runs.run_folder import RunFolder
 from ncscope.measurement.provenance import Provenance, provenance
 from ncscope.report.claims import Claim
-from ncscope.report.summary import Summary
+from ncscope.report.tables import Summary
 
 OnRow = Callable[[str, int, int], None]
 """Function called with the progress: description of part and epoch, amount done, total amount."""

@@ -11,7 +11,7 @@ from ncscope.lab.observations import Observation
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.histories import logarithmic_values
 from ncscope.lab.report.rows import numbers, part_of
-from ncscope.report.labels import label_of
+from ncscope.report.labels import find_label
 from ncscope.report.panels import ACCENT, DASHED, SECOND, SERIES, SOFT, STYLE
 
 FLOWS = (("projected", ACCENT, "1/4"), ("renormalised", SECOND, "1/2"))
@@ -111,7 +111,7 @@ def _collapse(config: Any, rows: Sequence[Observation]) -> Figure:
             path = part_of(rows, part)[1:]
             times = [time / config.unit for time in numbers(path, "time")]
             axes.plot(times, numbers(path, key), "o-", color=colour, markersize=2.6, label=part)
-        title = label_of(key).title.removeprefix("NC1: ")
+        title = find_label(key).title.removeprefix("NC1: ")
         _logarithmic(
             axes,
             "time in units of $nK^2$",

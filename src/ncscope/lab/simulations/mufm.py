@@ -32,7 +32,7 @@ from ncscope.lab.surrogates.mufm import (
 )
 from ncscope.lab.surrogates.problem import Point, gaussian_classes
 from ncscope.lab.surrogates.trajectory import measured_point
-from ncscope.measurement.records import Measurement, ProbeRecord
+from ncscope.measurement.records import Measurement, ModelRecord
 from ncscope.report import panels
 from ncscope.report.claims import Claim
 
@@ -105,7 +105,7 @@ def measured(model: MUFM | LayeredMUFM, point: Point, step: int) -> Measurement:
     for record in measurement.probe.layers:
         distance = float(data_distance(levels[record.layer], levels["X"]))
         records.append(replace(record, metrics={**record.metrics, "data_distance": distance}))
-    return replace(measurement, probe=ProbeRecord(tuple(records)))
+    return replace(measurement, probe=ModelRecord(tuple(records)))
 
 
 def _model(config: MUFMConfig, generator: torch.Generator) -> MUFM | LayeredMUFM:

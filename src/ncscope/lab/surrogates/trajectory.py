@@ -6,7 +6,7 @@ import torch
 
 from ncscope.lab.surrogates.descent import gradient_descent
 from ncscope.lab.surrogates.problem import Point, Problem
-from ncscope.measurement.records import Measurement, ProbeRecord
+from ncscope.measurement.records import Measurement, ModelRecord
 from ncscope.measurement.samples import measure_samples
 
 GROUPS = ("nc1", "nc2", "nc3", "pfc")
@@ -64,4 +64,4 @@ def measured_point(
             name, features.mT, labels, problem.num_classes, *head, groups=available
         )
         records.append(record)
-    return Measurement(ProbeRecord(tuple(records)), step, values=whole)
+    return Measurement(ModelRecord(tuple(records)), step, values=whole)

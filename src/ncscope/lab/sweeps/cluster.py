@@ -17,7 +17,7 @@ from typing import IO, Any
 from uuid import uuid4
 
 from ncscope.cluster import check_address
-from ncscope.errors import InputError, missing_library
+from ncscope.errors import InputError, library_error
 from ncscope.files import write_text
 from ncscope.lab.sweeps.run_request import RunProgress, RunRequest, SweepProgress
 
@@ -46,7 +46,7 @@ def run_on_cluster(
             the resources for a run, or a machine lacks ncscope or does not see the folder.
     """
     if find_spec("ray") is None:
-        raise missing_library(name="ray")
+        raise library_error(name="ray")
     check_address(address)
     for left in folder.glob(".shared-*"):  # left if sweep and driver were killed
         left.unlink()

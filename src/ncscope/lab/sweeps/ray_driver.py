@@ -18,7 +18,7 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 import ncscope
-from ncscope.cluster import join
+from ncscope.cluster import join_cluster
 from ncscope.errors import InputError
 from ncscope.lab.sweeps.run_request import RunRequest, carry_out, one_line
 
@@ -44,7 +44,7 @@ def main() -> None:
 
     requests = [RunRequest.from_json(request) for request in message["requests"]]
     try:
-        join(message["address"], _OBJECT_STORE)
+        join_cluster(message["address"], _OBJECT_STORE)
         _carry_out_all(requests, message["token"], say)
     except InputError as error:
         fields = {"expected": error.expected, "found": error.found, "fix": error.fix}

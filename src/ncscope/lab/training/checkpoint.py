@@ -11,7 +11,7 @@ import torch
 from ncscope.errors import InputError
 from ncscope.files import write_bytes
 from ncscope.lab.runs.lock import writing
-from ncscope.tensor_files import SavedFile, load_tensors
+from ncscope.tensor_files import TensorFile, load_tensors
 
 
 class Checkpoints:
@@ -52,7 +52,7 @@ class Checkpoints:
         if not self.path.exists():
             return None
         try:
-            state = load_tensors(SavedFile.at(self.path), mapped=False)
+            state = load_tensors(TensorFile.at(self.path), mapped=False)
         except InputError as error:
             raise self.refused(reason=error.found) from error
         except Exception as error:

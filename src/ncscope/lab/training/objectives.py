@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torchvision.transforms import v2
 
-from ncscope.data.draws import seeded
+from ncscope.data.draws import seed_global_generator
 from ncscope.errors import InputError
 from ncscope.lab.training.loop import Objective
 from ncscope.lab.training.settings import Training
@@ -149,5 +149,5 @@ def mixed(
             v2.CutMix(alpha=_CUTMIX_ALPHA, num_classes=num_classes),
         ]
     )
-    with seeded(seed, step):
+    with seed_global_generator(seed, step):
         return Mixed(*either(images, labels))

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 from ncscope.data.catalogue import load
 from ncscope.data.draws import Purpose, stream_seed
 from ncscope.data.images import ImageData, Images
-from ncscope.data.loaders import measuring_loader, training_loader
+from ncscope.data.loaders import make_measurement_loader, make_training_loader
 from ncscope.data.order import EpochBatches, check_shares
 from ncscope.lab.observations import ITERATION, Event, Observation
 from ncscope.lab.runs.resources import Resources
@@ -23,11 +23,11 @@ from ncscope.lab.training.objectives import objective
 from ncscope.lab.training.optimisation import learner
 from ncscope.lab.training.resumable import AfterStep, resumable_events
 from ncscope.lab.training.settings import Training
-from ncscope.measurement.evaluation import Probed
-from ncscope.measurement.model import probe_model
-from ncscope.measurement.plans import ProbeOptions
-from ncscope.measurement.records import Measurement, ProbeRecord
-from ncscope.models.networks.catalogue import build, tapped_layers
+from ncscope.measurement.evaluation import ModelResult
+from ncscope.measurement.model import measure_layers
+from ncscope.measurement.options import Options
+from ncscope.measurement.records import Measurement, ModelRecord
+from ncscope.models.networks.catalogue import build, layers_to_tap
 
 INFORMATION_BATCH = 64
 """Batch size of INFO's batch estimates, which the rows hold beside the exact values."""
@@ -82,7 +82,7 @@ def prepared(settings: Training, resources: Resources) -> Bench:
             seed=settings.seed,
         )
     if settings.balanced is not None:
-        data = data.balanced(settings.balanced, settings.seed)
+        data = data.draw_balanced(settings.balanced, settings.seed)
     measured = settings.measured or len(data.train)
     sizes = {"training images to measure": measured, "held-out images": len(data.test)}
     check_shares(sizes, resources.fabric.world_size)
@@ -153,7 +153,7 @@ def measured(bench: Bench, end: EpochEnd) -> list[Measurement]:
     settings, model = bench.settings, bench.learner.evaluated
     images = bench.data.train
     if settings.measured is not None:
-        images = images.balanced(settings.measured)
+        images = images.draw_balanced(settings.measured)
     train_set = probed(bench, model, images)
     test_set = probed(bench, model, bench.data.test, train_set)
     loss = {} if end.epoch == 0 else {"loss": end.loss}
@@ -164,7 +164,7 @@ def measured(bench: Bench, end: EpochEnd) -> list[Measurement]:
 
 
 def measurement_at(
-    end: EpochEnd, record: ProbeRecord, split: str, values: Mapping[str, float] = {}
+    end: EpochEnd, record: ModelRecord, split: str, values: Mapping[str, float] = {}
 ) -> Measurement:
     """Return a measurement at the end of an epoch, with the number of optimiser steps.
 
@@ -178,8 +178,8 @@ def measurement_at(
 
 
 def probed(
-    bench: Bench, model: nn.Module, images: Images, reference: Probed | None = None
-) -> Probed:
+    bench: Bench, model: nn.Module, images: Images, reference: ModelResult | None = None
+) -> ModelResult:
     """Measure a model with the layers and metric groups of the run's settings.
 
     Args:
@@ -190,17 +190,20 @@ def probed(
             class mean uses; default the statistics of the images.
     """
     settings, fabric = bench.settings, bench.fabric
-    options = ProbeOptions(
-        layers=tapped_layers(model) if settings.layers is None else settings.layers,
+    options = Options(
+        layers=layers_to_tap(model) if settings.layers is None else settings.layers,
         groups=settings.groups,
         layer_groups=settings.layer_groups,
         weight_decay=settings.optimisation.decay_of_loss,
         information_batch=INFORMATION_BATCH,
+        progress=False,
     )
     size = settings.optimisation.batch_size
-    loader = measuring_loader(images, size, fabric.global_rank, fabric.world_size, bench.workers)
+    loader = make_measurement_loader(
+        images, size, fabric.global_rank, fabric.world_size, bench.workers
+    )
     known = None if reference is None else reference.statistics
-    return probe_model(model, loader, options, known)
+    return measure_layers(model, loader, options, known)
 
 
 def _epochs(bench: Bench, after_step: AfterStep) -> Iterator[EpochEnd]:
@@ -212,7 +215,7 @@ def _epochs(bench: Bench, after_step: AfterStep) -> Iterator[EpochEnd]:
         fabric.global_rank,
         fabric.world_size,
     )
-    loader = training_loader(bench.data.train, order, bench.workers)
+    loader = make_training_loader(bench.data.train, order, bench.workers)
 
     def batches(epoch: int, first: int) -> DataLoader[Any]:
         order.begin(epoch, first)

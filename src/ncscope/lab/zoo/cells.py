@@ -20,10 +20,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ncscope.data.catalogue import load
-from ncscope.data.downstream_sets import seen_as
+from ncscope.data.downstream_sets import prepare_like
 from ncscope.data.draws import Purpose, stream_seed
 from ncscope.data.images import ImageData, Images
-from ncscope.data.loaders import measuring_loader
+from ncscope.data.loaders import make_measurement_loader
 from ncscope.files import write_bytes
 from ncscope.lab.observations import Event, Heartbeat, Observation, Value, observations_of
 from ncscope.lab.runs.resources import Resources
@@ -35,9 +35,9 @@ from ncscope.measurement.records import Measurement
 from ncscope.metrics.information import dataset_entropies
 from ncscope.models.forward import classifier
 from ncscope.models.taps import HEAD_INPUT
-from ncscope.tensor_files import SavedFile, check_exists
+from ncscope.tensor_files import TensorFile, check_exists
 from ncscope.transfer.features import head_readings
-from ncscope.transfer.inputs import checked_labelled
+from ncscope.transfer.samples import check_downstream
 
 SOURCE = "source"
 """Split of the facts of a network on its own source, and name of the file of its features there."""
@@ -107,7 +107,7 @@ def cell_events(
     for name in targets:
         own_tuning = tuning if name in tuned else None
         cell = _kept(resources, name, made_by, partial(_cell, bench, name, own_tuning, resources))
-        sample, test = sample_of(cell, source), checked_labelled(cell["test"], cell["test_labels"])
+        sample, test = sample_of(cell, source), check_downstream(cell["test"], cell["test_labels"])
         for images, own in ((ALL, sample), (A_FEW, sample.few())):
             values: dict[str, Value] = {IMAGES: images, **measured(own, test)}
             if images == ALL and TUNED_ACCURACY in cell:
@@ -160,7 +160,7 @@ def _kept(
         return make()
     path = feature_file(resources.checkpoints, name)
     if path.exists():
-        check_exists(SavedFile.at(path))
+        check_exists(TensorFile.at(path))
         with safe_open(path, "pt") as file:
             if (file.metadata() or {}).get(_MADE_BY) == made_by:
                 return {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
@@ -182,7 +182,7 @@ def read_features(folder: Path, name: str) -> dict[str, Tensor]:
         InputError: If there is no file of that name, but nothing, a pipe or a device.
     """
     path = feature_file(folder, name)
-    check_exists(SavedFile.at(path))
+    check_exists(TensorFile.at(path))
     return load_file(path)
 
 
@@ -193,14 +193,15 @@ def _readings(bench: Bench, data: ImageData) -> dict[str, Tensor]:
     """Return features and labels of training and held-out images, and probabilities."""
     size = 4 * bench.settings.optimisation.batch_size
     train, test = (
-        head_readings(bench.learner.evaluated, measuring_loader(images, size))
+        head_readings(bench.learner.evaluated, make_measurement_loader(images, size))
         for images in (data.train, data.test)
     )
-    tensors = {"train": train.features, "train_labels": train.labels}
-    tensors |= {"test": test.features, "test_labels": test.labels}
-    if train.probabilities is not None:
+    features, labels, probabilities = train
+    tensors = {"train": features, "train_labels": labels}
+    tensors |= {"test": test[0], "test_labels": test[1]}
+    if probabilities is not None:
         temperature = bench.settings.temperature
-        tensors["probabilities"] = at_temperature(train.probabilities, temperature)
+        tensors["probabilities"] = at_temperature(probabilities, temperature)
     return tensors
 
 
@@ -218,7 +219,7 @@ def _cell(
     bench: Bench, name: str, tuning: Tuning | None, resources: Resources
 ) -> dict[str, Tensor]:
     data = load(name, resources.data, download=resources.download, seed=TARGET_SEED)
-    seen = seen_as(data, bench.data)
+    seen = prepare_like(data, bench.data)
     tensors = _readings(bench, seen)
     if tuning is not None:
         accuracy = _tuned(bench.learner.evaluated, seen, tuning, bench.settings.seed)
@@ -275,5 +276,5 @@ def _replace_head(network: nn.Module, num_classes: int, draws: torch.Generator) 
 
 
 def _pixels(images: Images) -> tuple[Float[Tensor, "n c h w"], Int[Tensor, " n"]]:
-    batches = list(measuring_loader(images, 256))
+    batches = list(make_measurement_loader(images, 256))
     return torch.cat([each[0] for each in batches]), torch.cat([each[1] for each in batches])

@@ -102,7 +102,7 @@ def targets_figure(verdicts: Verdicts) -> Figure:
         axes = figure.subplots()
         axes.grid(visible=False)
         if values.size:
-            axes.imshow(values, cmap=panels.diverging(), vmin=-1, vmax=1, aspect="auto")
+            axes.imshow(values, cmap=panels.make_cosine_colours(), vmin=-1, vmax=1, aspect="auto")
             _write(axes, values)
         axes.set_yticks(range(len(keys)), [named(verdicts, key) for key in keys])
         axes.set_xticks(range(len(targets)), targets, rotation=35, ha="right")

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from ncscope.transfer.explained_entropy import STRENGTHS, RidgeFit, RidgeFits, entropy_share
-from ncscope.transfer.inputs import LabelledSamples
 from ncscope.transfer.records import Score
+from ncscope.transfer.samples import DownstreamSamples
+from ncscope.transfer.scores.explained_entropy import STRENGTHS, RidgeRegressions, entropy_share
 
 INDEX = "explained_entropy"
 """Key of our index."""
@@ -36,33 +36,34 @@ ADDED_SHARE = 0.15
 _ONE_STRENGTH = 10.0**-2.5
 
 
-def variants(samples: LabelledSamples) -> dict[str, float]:
+def variants(samples: DownstreamSamples) -> dict[str, float]:
     r"""Return the values of `VARIANTS`.
 
     *Chance by permuted labels* is the share $R^2$ of the variance of the one-hot labels that the
     fit itself explains, with its mean over random labels, $E=\frac1{n-1}\sum_ja_j(2-a_j)$ for the
-    factors $a_j$ of `RidgeFits`, taken off: $\frac{R^2-E}{1-E}$.
+    factors $a_j$ of `RidgeRegressions`, taken off: $\frac{R^2-E}{1-E}$.
 
     Args:
         samples: Downstream samples.
     """
-    fits = RidgeFits(samples)
-    strength, best = fits.best()
-    total = float((fits.labels - fits.shares).square().sum())
-    kept = fits.variances / (fits.variances + strength)
-    chance = float((kept * (2 - kept)).sum()) / (len(samples.labels) - 1)
-    explained = 1 - float((fits.labels - best.fitted).square().sum()) / total
+    ridge = RidgeRegressions(samples)
+    strength = ridge.choose_strength()
+    whole, others = ridge.predict(strength)
+    total = float((ridge.labels - ridge.shares).square().sum())
+    factors = ridge.variances / (ridge.variances + strength)
+    chance = float((factors * (2 - factors)).sum()) / (len(samples.labels) - 1)
+    explained = 1 - ridge.squared_error(whole) / total
 
-    def share(fit: RidgeFit) -> float:
-        return entropy_share(fit.left_out, samples.class_indices)[0]
+    def share(strength: float) -> float:
+        return entropy_share(ridge.predict(strength)[1], samples.class_indices)[0]
 
-    right = best.left_out.argmax(1) == samples.class_indices
+    right = others.argmax(1) == samples.class_indices
     values = (
-        entropy_share(best.fitted, samples.class_indices)[0],
+        entropy_share(whole, samples.class_indices)[0],
         (explained - chance) / (1 - chance) if chance < 1 else 0.0,
-        share(fits.at(STRENGTHS[0])),
-        share(fits.at(_ONE_STRENGTH)),
-        1 - fits.error(best) / total,
+        share(STRENGTHS[0]),
+        share(_ONE_STRENGTH),
+        1 - ridge.squared_error(others) / total,
         float(right.double().mean()),
     )
     return dict(zip(VARIANTS, values, strict=True))

@@ -16,7 +16,7 @@ from ncscope.lab.zoo.results import cells_of
 from ncscope.lab.zoo.tables import tables_of
 from ncscope.lab.zoo.verdicts import Verdicts, claims_on, report_half
 from ncscope.report.claims import Claim
-from ncscope.report.summary import Summary
+from ncscope.report.tables import Summary
 
 
 def _parts(config: TransferZoo) -> list[Part]:

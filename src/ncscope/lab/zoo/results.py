@@ -9,9 +9,9 @@ from ncscope.lab.observations import Observation
 from ncscope.lab.zoo.cells import A_FEW, ALL, IMAGES, SOURCE
 from ncscope.lab.zoo.design import TransferZoo, networks
 from ncscope.lab.zoo.values import NCTI
-from ncscope.transfer.fisher import NctiParts, ncti
+from ncscope.transfer import NctiParts, ncti
+from ncscope.transfer.baselines import make_accuracy_table
 from ncscope.transfer.records import ALL_SCORES, BASELINES, PRETRAINING, PRETRAINING_SCORES, Score
-from ncscope.transfer.static import table_of
 
 ACCURACY = "accuracy"
 """Key of the truth by probe."""
@@ -139,9 +139,9 @@ def mean_of_others(cells: Sequence[Cell]) -> dict[tuple[str, str], float]:
     results: dict[str, dict[str, float]] = {}
     for cell in cells:
         results.setdefault(cell.network, {})[cell.target] = cell.value(ACCURACY)
-    table = table_of(results)
+    table = make_accuracy_table(results)
     standings = {
-        target: dict(zip(table.models, table.standing(left_out=target).tolist(), strict=True))
+        target: dict(zip(table.models, table.standings(left_out=target).tolist(), strict=True))
         for target in table.sets
     }
     return {(cell.network, cell.target): standings[cell.target][cell.network] for cell in cells}

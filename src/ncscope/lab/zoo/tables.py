@@ -10,7 +10,7 @@ from ncscope.lab.zoo.judgement import ByTarget, by_score, grouped, mean_quality,
 from ncscope.lab.zoo.results import Cell
 from ncscope.lab.zoo.verdicts import PHRASES, Verdicts
 from ncscope.report.claims import Interval
-from ncscope.report.summary import Summary
+from ncscope.report.tables import Summary
 from ncscope.transfer.advice import (
     CONDITIONS,
     FEW,

@@ -23,14 +23,14 @@ from ncscope.transfer import (
     transrate_listing,
     transrate_projected,
 )
-from ncscope.transfer.inputs import LabelledSamples, checked_labelled
-from ncscope.transfer.probes.selection import choose_from_checked
-from ncscope.transfer.ranking import hold_out, moments_of
+from ncscope.transfer.probes.selection import choose_for_samples
+from ncscope.transfer.ranking import gather_moments, hold_out
+from ncscope.transfer.samples import DownstreamSamples, check_downstream
 
 PROBE = "probe"
 """Key of the time of the probe that the scores save."""
 
-_OF_SAMPLES: Mapping[str, Callable[[LabelledSamples], Any]] = {
+_OF_SAMPLES: Mapping[str, Callable[[DownstreamSamples], Any]] = {
     "explained_entropy": explained_entropy,
     "regularised_h_score": regularised_h_score,
     "nleep": nleep,
@@ -59,20 +59,20 @@ def timed(sample: Sample, clock: Callable[[], float]) -> dict[str, float]:
         sample: Training images of a target.
         clock: Function that returns the time in seconds.
     """
-    samples = checked_labelled(sample.features, sample.labels)
+    samples = check_downstream(sample.features, sample.labels)
     work: dict[str, Callable[[], Any]] = {
         key: lambda score=score: score(samples)  # type: ignore[misc]
         for key, score in _OF_SAMPLES.items()
     }
     for key, score in _OF_MOMENTS.items():
-        work[key] = lambda score=score: score(finish(moments_of(samples)))  # type: ignore[misc]
+        work[key] = lambda score=score: score(finish(gather_moments(samples)))  # type: ignore[misc]
     own = sample.probabilities
     if own is not None:
         work["leep"] = lambda: leep(samples, own)
         work["nce"] = lambda: nce(samples, own.argmax(1))
     validation = hold_out(samples.labels, 0)
-    work[PROBE] = lambda: choose_from_checked(
-        samples.subset(~validation), samples.subset(validation), "top-1"
+    work[PROBE] = lambda: choose_for_samples(
+        samples.select(~validation), samples.select(validation), "top-1"
     )
     found = {}
     for key, run in work.items():

@@ -9,9 +9,9 @@ from torch import Tensor
 from ncscope.data.draws import generator
 from ncscope.errors import InputError
 from ncscope.lab.zoo.ingredients import variants
-from ncscope.transfer.inputs import LabelledSamples, checked_labelled
-from ncscope.transfer.ranking import ranked
-from ncscope.transfer.scoring import SourceOutputs
+from ncscope.transfer.ranking import score_checkpoint
+from ncscope.transfer.samples import DownstreamSamples, check_downstream
+from ncscope.transfer.scores.all_scores import SourceOutputs
 
 FEW = 5
 """Training images of each class where only a few are used."""
@@ -69,7 +69,7 @@ def few_of(labels: Int[Tensor, " n"]) -> Int[Tensor, " m"]:
     return torch.cat(chosen).sort().values
 
 
-def measured(sample: Sample, test: LabelledSamples) -> dict[str, float]:
+def measured(sample: Sample, test: DownstreamSamples) -> dict[str, float]:
     """Return the accuracy of the probe, all scores of the package, and parts of two of them.
 
     NLEEP and PARC are missing if NLEEP is undefined, as for features that do not vary.
@@ -78,13 +78,13 @@ def measured(sample: Sample, test: LabelledSamples) -> dict[str, float]:
         sample: Training images of the target.
         test: Features of its held-out images.
     """
-    train = checked_labelled(sample.features, sample.labels)
+    train = check_downstream(sample.features, sample.labels)
     own = sample.probabilities
     outputs = None if own is None else SourceOutputs(own.argmax(1), own)
     try:
-        found = ranked("", train, test, source=outputs, expensive=True)
+        found = score_checkpoint("", train, test, source=outputs, expensive=True)
     except InputError:
-        found = ranked("", train, test, source=outputs, expensive=False)
+        found = score_checkpoint("", train, test, source=outputs, expensive=False)
     parts = {} if found.parts is None else found.parts._asdict()
     return {
         "accuracy": found.accuracy,

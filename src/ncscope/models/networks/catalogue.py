@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from ncscope.errors import InputError
-from ncscope.models.layers import residual_blocks
-from ncscope.models.networks.fixed_head import FixedSimplexHead
+from ncscope.models.layers import find_repeated_blocks
+from ncscope.models.networks.simplex_head import SimplexHead
 
 Builder = Callable[[int, int, int], nn.Module]
 HeadKind = Literal["linear", "simplex"]
@@ -68,12 +68,12 @@ def build(
         in_channels: Channels of the images.
         image_size: Height and width of the images in pixels. ResNets, VGGs and DenseNets for images
             below 64 pixels have the stem, and VGGs the classifier, of networks for CIFAR.
-        head: ``"linear"``, or ``"simplex"`` for `FixedSimplexHead`, a classifier that is not
+        head: ``"linear"``, or ``"simplex"`` for `SimplexHead`, a classifier that is not
             trained.
         bias: Give a linear head a bias if True; a fixed head never has one.
 
     Returns:
-        A network that returns logits; see `tapped_layers` for its layers to measure.
+        A network that returns logits; see `layers_to_tap` for its layers to measure.
 
     Raises:
         InputError: If the name or the head is unknown, a size is below 1, the images do not divide
@@ -89,27 +89,38 @@ def build(
         f"ncscope.models.networks.{NAMES[name]}"
     ).BUILDERS
     model = builders[name](num_classes, in_channels, image_size)
-    _set_head(model, head, bias)
+    # Every network here registers its classifier as its last linear layer.
+    linear = [(name, module) for name, module in model.named_modules() if type(module) is nn.Linear]
+    path, classifier = linear[-1]
+    if head == "simplex":
+        # torch's global generator, as for all other weights
+        sizes = classifier.in_features, classifier.out_features
+        parent, _, child = path.rpartition(".")
+        simplex = SimplexHead(*sizes, torch.default_generator)
+        setattr(model.get_submodule(parent), child, simplex)
+    elif not bias:
+        classifier.register_parameter("bias", None)
     return model
 
 
-def tapped_layers(model: nn.Module) -> list[str]:
+def layers_to_tap(model: nn.Module) -> list[str]:
     """Return the layers to measure besides the head's input: the blocks or the pooling layers.
 
     Args:
         model: Any module.
 
     Returns:
-        Names of `residual_blocks`, in forward order; for a network without blocks, such as VGG, the
-        names of its max-pooling layers, each of which ends a group of convolutions.
+        Names that `find_repeated_blocks` returns, in forward order; for a network without blocks,
+        such as VGG, the names of its max-pooling layers, each of which ends a group of
+        convolutions.
 
     Example:
-        >>> tapped_layers(build("small-vgg", 10, image_size=8))
+        >>> layers_to_tap(build("small-vgg", 10, image_size=8))
         ['features.3', 'features.10']
     """
-    blocks = residual_blocks(model)
-    pooled = (name for name, module in model.named_modules() if isinstance(module, nn.MaxPool2d))
-    return blocks or list(pooled)
+    blocks = find_repeated_blocks(model)
+    pooling = (name for name, module in model.named_modules() if isinstance(module, nn.MaxPool2d))
+    return blocks or list(pooling)
 
 
 def _check(name: str, head: str, **sizes: int) -> None:
@@ -123,17 +134,3 @@ def _check(name: str, head: str, **sizes: int) -> None:
             raise InputError(
                 expected=f"{what} of at least 1", found=str(size), fix=f"pass a positive {what}"
             )
-
-
-def _set_head(model: nn.Module, head: HeadKind, bias: bool) -> None:
-    """Replace the classifier, which every network here registers as its last linear layer."""
-    linear = [(name, module) for name, module in model.named_modules() if type(module) is nn.Linear]
-    name, classifier = linear[-1]
-    if head == "simplex":
-        # torch's global generator, as for all other weights
-        sizes = classifier.in_features, classifier.out_features
-        fixed = FixedSimplexHead(*sizes, torch.default_generator)
-        parent, _, child = name.rpartition(".")
-        setattr(model.get_submodule(parent), child, fixed)
-    elif not bias:
-        classifier.register_parameter("bias", None)

@@ -113,7 +113,9 @@ class PlainDenseNet(nn.Module):
         self.features = nn.Sequential()
         for block in range(3):
             if block:
-                self.features.append(_transition(channels))
+                convolution = nn.Conv2d(channels, channels, 1, bias=False)
+                transition = nn.BatchNorm2d(channels), nn.ReLU(), convolution, nn.AvgPool2d(2)
+                self.features.append(nn.Sequential(*transition))
             self.features.append(PlainDenseBlock(channels, growth, layers))
             channels += layers * growth
         self.norm = nn.BatchNorm2d(channels)
@@ -125,11 +127,6 @@ class PlainDenseNet(nn.Module):
         maps = torch.relu(self.norm(self.features(self.stem(x))))
         logits: Tensor = self.classifier(maps.mean(dim=(2, 3)))
         return logits
-
-
-def _transition(channels: int) -> nn.Sequential:
-    convolution = nn.Conv2d(channels, channels, 1, bias=False)
-    return nn.Sequential(nn.BatchNorm2d(channels), nn.ReLU(), convolution, nn.AvgPool2d(2))
 
 
 def _initialise(module: nn.Module) -> None:

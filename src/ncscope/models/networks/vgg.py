@@ -39,39 +39,29 @@ def vgg(
         >>> vgg(10, 1, 8, plan=SMALL_PLAN, hidden=64)(torch.zeros(2, 1, 8, 8)).shape
         torch.Size([2, 10])
     """
-    fitting, side = _fitting(plan, image_size)
-    hidden = hidden or (512 if is_small(image_size) else 4096)
-    channels = [step for step in fitting if isinstance(step, int)]
-    features = make_layers(fitting, batch_norm=True)
-    features[0] = nn.Conv2d(in_channels, channels[0], 3, padding=1)
+    steps: list[int | str] = []  # the plan without pooling of single pixels
+    side = image_size
+    for step in plan:
+        if step != "M" or side > 1:
+            steps.append(step)
+            side = side // 2 if step == "M" else side
     side = min(side, POOLED_SIDE)
+    hidden = hidden or (512 if is_small(image_size) else 4096)
+    channels = [step for step in steps if isinstance(step, int)]
+    features = make_layers(steps, batch_norm=True)
+    features[0] = nn.Conv2d(in_channels, channels[0], 3, padding=1)
+    classifier: list[nn.Module] = []
+    for width in (channels[-1] * side**2, hidden):
+        classifier += [nn.Linear(width, hidden), nn.ReLU(), nn.BatchNorm1d(hidden)]
     layers = OrderedDict[str, nn.Module](
         features=features,
         pool=nn.AdaptiveAvgPool2d(side),
         flatten=nn.Flatten(),
-        classifier=_classifier(channels[-1] * side**2, hidden, num_classes),
+        classifier=nn.Sequential(*classifier, nn.Linear(hidden, num_classes)),
     )
     model = nn.Sequential(layers)
     model.apply(_initialise)
     return model
-
-
-def _fitting(plan: Plan, image_size: int) -> tuple[list[int | str], int]:
-    """Return the plan without pooling of single pixels, and the side of the last map."""
-    fitting: list[int | str] = []
-    side = image_size
-    for step in plan:
-        if step != "M" or side > 1:
-            fitting.append(step)
-            side = side // 2 if step == "M" else side
-    return fitting, side
-
-
-def _classifier(in_features: int, hidden: int, num_classes: int) -> nn.Sequential:
-    layers: list[nn.Module] = []
-    for width in (in_features, hidden):
-        layers += [nn.Linear(width, hidden), nn.ReLU(), nn.BatchNorm1d(hidden)]
-    return nn.Sequential(*layers, nn.Linear(hidden, num_classes))
 
 
 def _initialise(module: nn.Module) -> None:

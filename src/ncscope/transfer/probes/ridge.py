@@ -7,8 +7,8 @@ import torch
 from ncscope.arguments import NotNegative, check_arguments
 from ncscope.errors import InputError
 from ncscope.stats.statistics import ClassStatistics
-from ncscope.transfer.graded import Axes, graded_eigen
-from ncscope.transfer.probes.probe import LinearProbe
+from ncscope.transfer.probes.linear_probe import LinearProbe
+from ncscope.transfer.uneven_scales import uneven_eigen
 
 
 @check_arguments
@@ -52,7 +52,8 @@ def ridge_path(stats: ClassStatistics, strengths: Iterable[NotNegative]) -> Iter
     Raises:
         InputError: As `ridge_probe`.
     """
-    wanted = list(strengths)
+    # Strengths are checked as they are read: listed here, a bad one is refused by this very call.
+    in_order = list(strengths)
     if stats.within is None:
         fix = "gather moments with the statistic 'scatter'"
         expected = "moments with the within-class scatter"
@@ -66,11 +67,11 @@ def ridge_path(stats: ClassStatistics, strengths: Iterable[NotNegative]) -> Iter
     rounding = n * torch.finfo(scatter.dtype).eps * stats.means.abs().amax(0)
     constant = scatter.diagonal() <= rounding.square()
     scatter = scatter.masked_fill(constant | constant[:, None], 0.0)
-    total = graded_eigen(scatter, min(stats.dim, n - 1))
-    turned = weighted @ total.vectors
-    return (_probe(stats, turned / (total.values + each), total) for each in wanted)
+    values, vectors = uneven_eigen(scatter, min(stats.dim, n - 1))
+    along = weighted @ vectors
 
+    def probe(strength: float) -> LinearProbe:
+        weight = along / (values + strength) @ vectors.mT
+        return LinearProbe(stats.classes, weight, stats.prior - weight @ stats.global_mean)
 
-def _probe(stats: ClassStatistics, turned: torch.Tensor, total: Axes) -> LinearProbe:
-    weight = turned @ total.vectors.mT
-    return LinearProbe(stats.classes, weight, stats.prior - weight @ stats.global_mean)
+    return map(probe, in_order)

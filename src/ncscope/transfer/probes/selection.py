@@ -8,16 +8,16 @@ import torch
 
 from ncscope.arguments import Positive, check_arguments
 from ncscope.errors import InputError
-from ncscope.transfer.inputs import LabelledSamples, checked_labelled
-from ncscope.transfer.probes.logistic import fit_checked, path_of_checked
-from ncscope.transfer.probes.probe import MEASURES, LinearProbe, Measure
+from ncscope.transfer.probes.linear_probe import MEASURES, LinearProbe, Measure
+from ncscope.transfer.probes.logistic import TOLERANCE, follow_path
+from ncscope.transfer.samples import DownstreamSamples, check_downstream
 
 STRENGTHS: Sequence[float] = [10.0 ** (step / 8) for step in range(-48, 49)]
 """97 values from 1e-6 to 1e6, evenly spaced on a logarithmic scale (VCI 6.3)."""
 
 
 @dataclass(frozen=True)
-class ChosenProbe:
+class ProbeChoice:
     """A probe with the strength that was best on the validation samples.
 
     Attributes:
@@ -42,7 +42,7 @@ def choose_probe(
     *,
     measure: Measure = "top-1",
     strengths: Sequence[Positive] = STRENGTHS,
-) -> ChosenProbe:
+) -> ProbeChoice:
     """Choose the penalty on validation samples, then fit to these and the training samples.
 
     Among strengths with the same accuracy, the strength with the least validation cross-entropy is
@@ -59,21 +59,21 @@ def choose_probe(
     Raises:
         InputError: If an input does not fit; the message names it.
     """
-    train = checked_labelled(features, labels)
-    held_out = checked_labelled(validation_features, validation_labels)
+    train = check_downstream(features, labels)
+    held_out = check_downstream(validation_features, validation_labels)
     descending = sorted(strengths, reverse=True)
     if not descending:
         fix = "leave them out for 97 strengths from 1e-6 to 1e6"
         raise InputError(expected="at least one strength", found="none", fix=fix)
-    return choose_from_checked(train, held_out, measure, descending)
+    return choose_for_samples(train, held_out, measure, descending)
 
 
-def choose_from_checked(
-    train: LabelledSamples,
-    held_out: LabelledSamples,
+def choose_for_samples(
+    train: DownstreamSamples,
+    held_out: DownstreamSamples,
     measure: Measure,
     strengths: Sequence[float] = STRENGTHS[::-1],
-) -> ChosenProbe:
+) -> ProbeChoice:
     """Choose as `choose_probe` does, from samples whose features and labels have been checked.
 
     Args:
@@ -85,23 +85,6 @@ def choose_from_checked(
     Raises:
         InputError: If training and validation samples do not fit each other.
     """
-    _check_fit(held_out, train)
-    accuracy = MEASURES[measure]
-    columns = torch.searchsorted(train.classes, held_out.labels.contiguous())
-    judged: dict[float, tuple[float, float]] = {}
-    passes = 0.0
-    for fit in path_of_checked(train, strengths):
-        scores = fit.probe.scores(held_out.features)
-        loss = float(torch.nn.functional.cross_entropy(scores, columns))
-        predicted = train.classes[scores.argmax(1)]
-        judged[fit.strength] = accuracy(predicted, held_out.labels), -loss
-        passes += fit.passes
-    best = max(judged, key=lambda strength: judged[strength])
-    probe = fit_checked(train.joined(held_out), best).probe
-    return ChosenProbe(probe, best, {at: value for at, (value, _) in judged.items()}, passes)
-
-
-def _check_fit(held_out: LabelledSamples, train: LabelledSamples) -> None:
     if held_out.features.shape[1] != train.features.shape[1]:
         expected = f"validation features of dimension {train.features.shape[1]}"
         found, fix = f"dimension {held_out.features.shape[1]}", "take them from the same layer"
@@ -111,3 +94,18 @@ def _check_fit(held_out: LabelledSamples, train: LabelledSamples) -> None:
         found = f"label {int(strange[0])}, which no training sample has"
         fix = "split each class between training and validation"
         raise InputError(expected="validation labels seen in training", found=found, fix=fix)
+    accuracy = MEASURES[measure]
+    columns = torch.searchsorted(train.classes, held_out.labels.contiguous())
+    # Accuracy, then minus the cross-entropy: with few validation samples many strengths have the
+    # same accuracy, and the first or last of these would be a choice by chance.
+    quality: dict[float, tuple[float, float]] = {}
+    passes = 0.0
+    for fit in follow_path(train, strengths):
+        scores = fit.probe.scores(held_out.features)
+        loss = float(torch.nn.functional.cross_entropy(scores, columns))
+        predictions = train.classes[scores.argmax(1)]
+        quality[fit.strength] = accuracy(predictions, held_out.labels), -loss
+        passes += fit.passes
+    best = max(quality, key=lambda strength: quality[strength])
+    (fit,) = follow_path(train.join(held_out), [best], TOLERANCE)
+    return ProbeChoice(fit.probe, best, {at: value for at, (value, _) in quality.items()}, passes)

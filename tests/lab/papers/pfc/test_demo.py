@@ -12,7 +12,7 @@ from ncscope.lab.observations import ITERATION, Heartbeat, Results
 from ncscope.lab.papers.pfc import demo
 from ncscope.lab.papers.pfc.demo import PART, RECIPE, DemoConfig, events
 from ncscope.lab.training.loop import train
-from ncscope.measurement.model import Probed, probe_model
+from ncscope.measurement.model import ModelResult, measure_layers
 from ncscope.measurement.records import Measurement
 from tests.lab.observed import gathered, measured, measurement
 
@@ -52,14 +52,16 @@ def test_it_trains(tiny: list[Measurement]) -> None:
 
 
 def test_held_out_data_is_held_against_the_training_means(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[tuple[object, Probed]] = []
+    calls: list[tuple[object, ModelResult]] = []
 
-    def spy(model: object, loader: object, options: object, reference: object = None) -> Probed:
-        probed = probe_model(model, loader, options, reference)
+    def spy(
+        model: object, loader: object, options: object, reference: object = None
+    ) -> ModelResult:
+        probed = measure_layers(model, loader, options, reference)
         calls.append((reference, probed))
         return probed
 
-    monkeypatch.setattr(demo, "probe_model", spy)
+    monkeypatch.setattr(demo, "measure_layers", spy)
     run(TINY.model_copy(update={"epochs": 1}))
     for (none, train_set), (reference, _) in zip(calls[::2], calls[1::2], strict=True):
         assert none is None

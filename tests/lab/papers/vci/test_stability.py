@@ -92,7 +92,9 @@ def test_the_table_has_the_largest_changes_of_each_group() -> None:
 def test_untrained_features_explode_too() -> None:
     """So the explosion says nothing about training, and no claim of a recipe rests on it."""
     bench = prepared(RECIPE.scales["small"].runs["step decay, seed 5"], Resources())
-    images = bench.data.train.balanced(1000)  # more than 384, or Sigma_T has zero eigenvalues too
+    images = bench.data.train.draw_balanced(
+        1000
+    )  # more than 384, or Sigma_T has zero eigenvalues too
     stats = probed(bench, bench.learner.evaluated, images).statistics[HEAD_INPUT]
     rows = [row for row in sweep_of_cuts(stats) if row["size"] <= RANGES["cut"]]
     worst = {key: max(abs(row[key] / row[f"{key}_exact"] - 1) for row in rows) for key in KEYS}

@@ -5,8 +5,8 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from ncscope.lab.papers.xufm.between_class import between_class_metrics
-from ncscope.measurement.model import probe_model
-from ncscope.measurement.plans import ProbeOptions
+from ncscope.measurement.model import measure_layers
+from ncscope.measurement.options import Options
 from ncscope.models.networks.catalogue import build
 
 LAYERS = ("stages.?",)
@@ -27,8 +27,8 @@ def network() -> torch.nn.Module:
 def test_the_metrics_are_those_of_the_scatter_matrix() -> None:
     model = network()
     found = between_class_metrics(model, data(), LAYERS, 4)
-    options = ProbeOptions(layers=LAYERS, groups=("nc4",), layer_groups=("nc1", "nc2"))
-    probed = probe_model(model, data(), options).record.layers
+    options = Options(layers=LAYERS, groups=("nc4",), layer_groups=("nc1", "nc2"))
+    probed = measure_layers(model, data(), options).record.layers
     expected = {layer.layer: layer.metrics for layer in probed[:-1]}
     assert list(found) == list(expected) == ["stages.0", "stages.1", "stages.2"]
     for name, metrics in found.items():

@@ -91,7 +91,7 @@ def test_labels_and_unlabelled_images_do_reach_training(whole) -> None:
     run = prepared(INFORMED)
     run.bench.data.train.labels = run.bench.data.train.labels.roll(1)
     relabelled, _ = trained(run)
-    fewer, _ = trained(replace(prepared(INFORMED), unlabelled=run.unlabelled.balanced(100)))
+    fewer, _ = trained(replace(prepared(INFORMED), unlabelled=run.unlabelled.draw_balanced(100)))
     for other in (relabelled, fewer):
         assert not torch.equal(plain["model classifier.weight"], other["model classifier.weight"])
 
@@ -189,7 +189,7 @@ def test_pseudo_labels_are_measured_on_images_as_they_are_in_the_pool() -> None:
 def test_supervised_runs_ignore_unlabelled_images() -> None:
     plain, rows = trained(prepared(short("supervised")))
     run = prepared(short("supervised"))
-    other, _ = trained(replace(run, unlabelled=run.unlabelled.balanced(100)))
+    other, _ = trained(replace(run, unlabelled=run.unlabelled.draw_balanced(100)))
     assert all(torch.equal(value, other[name]) for name, value in plain.items())
     assert {row.split for row in rows} == {"test"}
 

@@ -34,7 +34,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import nn
 
 from ncscope.data.draws import stream_seed
-from ncscope.data.loaders import measuring_loader
+from ncscope.data.loaders import make_measurement_loader
 from ncscope.data.order import epoch_order
 from ncscope.lab.observations import Event, Heartbeat, Observation, Value
 from ncscope.lab.papers.info.connectivity_claims import (
@@ -152,7 +152,7 @@ def _between(benches: Sequence[Bench], intervals: int) -> Iterator[Observation]:
     # Every process reads all images, so that all compute the same statistics. The images are in
     # an order of training, because a set may be stored class by class.
     order = epoch_order(len(first.data.train), first.settings.seed, 0)
-    images = measuring_loader(first.data.train.subset(order), size, workers=first.workers)
+    images = make_measurement_loader(first.data.train.subset(order), size, workers=first.workers)
     for step in range(intervals + 1):
         omega = step / intervals
         plain = interpolated(*ends, omega)

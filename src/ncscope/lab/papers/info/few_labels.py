@@ -301,7 +301,7 @@ def _classes(figure: Figure, axes: Axes, rows: Sequence[Observation], names: Seq
         return
     shares = np.array([[path.get(epoch, math.nan) for epoch in epochs] for path in paths])
     image = axes.imshow(
-        len(paths) * shares, cmap=panels.diverging(), vmin=0, vmax=2, aspect="auto",
+        len(paths) * shares, cmap=panels.make_cosine_colours(), vmin=0, vmax=2, aspect="auto",
         interpolation="nearest",
     )  # fmt: skip
     every = max(1, math.ceil(len(epochs) / 8))

@@ -21,7 +21,7 @@ from ncscope.lab.papers.info.few_labels import (
 )
 from ncscope.lab.papers.info.printed import ERRORS, SETTINGS
 from ncscope.report import panels
-from ncscope.report.summary import Summary
+from ncscope.report.tables import Summary
 
 ADDED = {"FreeMatch + MI": "mutual_information", "FreeMatch + ED": "entropy_difference"}
 """Methods with an information loss, and the field of the loss's weight."""

@@ -23,10 +23,10 @@ from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.learner import Learner
 from ncscope.lab.training.loop import EpochEnd, log_spaced_epochs, supervised, train
 from ncscope.lab.training.resumable import AfterStep, resumable_events
-from ncscope.measurement.by_batch import estimated_by_batch
-from ncscope.measurement.records import Measurement, ProbeRecord
+from ncscope.measurement.evaluation import estimate_by_batch
+from ncscope.measurement.records import Measurement, ModelRecord
 from ncscope.measurement.samples import measure_samples
-from ncscope.models.measuring import measuring
+from ncscope.models.evaluation_mode import evaluation_mode
 from ncscope.models.taps import HEAD_INPUT
 
 
@@ -197,7 +197,7 @@ def measured(
     assert isinstance(model, ModularTransformer)
     weight = model.head.weight.detach().double()
     for split, (pairs, labels) in zip(data._fields, data, strict=True):
-        with measuring(model):
+        with evaluation_mode(model):
             features = model.features(pairs)
             logits = model.head(features)
             loss, right = cross_entropy(logits, labels), logits.argmax(1) == labels
@@ -210,8 +210,8 @@ def measured(
             record, _ = measure_samples(
                 HEAD_INPUT, features, labels, settings.modulus, weight, groups=("information",)
             )
-            values |= estimated_by_batch(features, labels, weight, settings.batch_size)
-            events.append(Measurement(ProbeRecord((record,)), end.step, split, values=values))
+            values |= estimate_by_batch(features, labels, weight, settings.batch_size)
+            events.append(Measurement(ModelRecord((record,)), end.step, split, values=values))
         else:
             events.append(Observation(end.step, end.epoch, split, HEAD_INPUT, values=values))
     return events

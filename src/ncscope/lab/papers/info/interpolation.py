@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim.swa_utils import update_bn
 
-from ncscope.models.measuring import measuring
+from ncscope.models.evaluation_mode import evaluation_mode
 
 
 def interpolated(first: nn.Module, second: nn.Module, omega: float) -> nn.Module:
@@ -59,6 +59,6 @@ def reestimated(model: nn.Module, loader: Iterable[Any]) -> nn.Module:
     """
     copied = copy.deepcopy(model)
     parameter = next(copied.parameters(), None)
-    with measuring(copied):  # restores the random states; `update_bn` sets the modes itself
+    with evaluation_mode(copied):  # restores the random states; `update_bn` sets the modes itself
         update_bn(loader, copied, None if parameter is None else parameter.device)
     return copied

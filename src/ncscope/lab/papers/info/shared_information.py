@@ -4,12 +4,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ncscope.data.loaders import measuring_loader
+from ncscope.data.loaders import make_measurement_loader
 from ncscope.lab.training.supervised import INFORMATION_BATCH, Bench
-from ncscope.measurement.by_batch import estimated_by_batch
+from ncscope.measurement.evaluation import estimate_by_batch
 from ncscope.metrics.information import pair_entropies
+from ncscope.models.evaluation_mode import evaluation_mode
 from ncscope.models.forward import features_and_logits
-from ncscope.models.measuring import measuring
 
 
 def between_features(
@@ -23,7 +23,7 @@ def between_features(
     """
     whole = pair_entropies(first, second)
     numbers = torch.arange(len(first))
-    parts = estimated_by_batch(first, numbers, second, INFORMATION_BATCH)
+    parts = estimate_by_batch(first, numbers, second, INFORMATION_BATCH)
     exact = {"mir": whole.mir, "hdr": whole.hdr}
     return {f"dense_{key}": value for key, value in (exact | parts).items()}
 
@@ -36,7 +36,7 @@ def held_out_features(bench: Bench, model: nn.Module) -> Float[Tensor, "n d"]:
         model: Network of the run, or one made from it.
     """
     size, device = bench.settings.optimisation.batch_size, bench.fabric.device
-    loader = measuring_loader(bench.data.test, size, workers=bench.workers)
-    with measuring(model):
+    loader = make_measurement_loader(bench.data.test, size, workers=bench.workers)
+    with evaluation_mode(model):
         batches = [features_and_logits(model, images.to(device))[0].cpu() for images, _ in loader]
     return torch.cat(batches)

@@ -55,7 +55,7 @@ from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.lab.training.settings import Training
 from ncscope.report import panels
 from ncscope.report.claims import Claim
-from ncscope.report.summary import Summary
+from ncscope.report.tables import Summary
 
 WEIGHT = 0.1
 

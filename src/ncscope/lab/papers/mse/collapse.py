@@ -46,8 +46,8 @@ from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.report import panels
 from ncscope.report.claims import Claim
-from ncscope.report.labels import label_of
-from ncscope.report.summary import Summary
+from ncscope.report.labels import find_label
+from ncscope.report.tables import Summary
 
 GROUPS = ("nc1", "nc2", "nc3", "nc4")
 CLASSIFIER = panels.SERIES[2]
@@ -145,7 +145,7 @@ def _claims(config: MSETraining, rows: Sequence[Observation]) -> list[Claim]:
 def _falls(
     config: MSETraining, rows: Sequence[Observation], key: str, factor: float | None, source: str
 ) -> Claim:
-    title, names = label_of(key).title, typical(config)
+    title, names = find_label(key).title, typical(config)
     if factor is None:
         return over_networks(
             f"at the end {title} is below {DISAGREEMENT:.1%}, in most networks",

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ncscope.errors import missing_library
+from ncscope.errors import library_error
 
 
 class Robustness(NamedTuple):
@@ -63,5 +63,5 @@ def _foolbox() -> Any:
             warnings.simplefilter("ignore", DeprecationWarning)
             import foolbox
     except ModuleNotFoundError as error:
-        raise missing_library(name="foolbox") from error
+        raise library_error(name="foolbox") from error
     return foolbox

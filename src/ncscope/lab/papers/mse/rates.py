@@ -17,7 +17,7 @@ from ncscope.lab.papers.mse.terminal import last
 from ncscope.lab.papers.mse.training import MSETraining, network_of
 from ncscope.lab.papers.trained import average
 from ncscope.lab.training.settings import Training
-from ncscope.report.summary import Summary
+from ncscope.report.tables import Summary
 
 LOWEST, HIGHEST = 1e-4, 0.25
 

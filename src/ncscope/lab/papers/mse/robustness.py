@@ -72,7 +72,7 @@ def attacked(bench: Bench, end: EpochEnd, images: int) -> list[Observation]:
         end: State of training at the end of the epoch.
         images: Number of images to attack.
     """
-    chosen = bench.data.test.balanced(images)
+    chosen = bench.data.test.draw_balanced(images)
     inputs = torch.stack([image for image, _ in chosen.__getitems__(range(images))])
     robustness = deepfool_robustness(bench.learner.evaluated, inputs.to(bench.fabric.device))
     values = {"robustness": robustness.margin, "fooled": robustness.fooled}

@@ -4,13 +4,13 @@ from copy import deepcopy
 
 from torch import nn
 
-from ncscope.data.loaders import training_loader
+from ncscope.data.loaders import make_training_loader
 from ncscope.data.order import EpochBatches
 from ncscope.lab.observations import Observation
 from ncscope.lab.training.loop import EpochEnd
 from ncscope.lab.training.supervised import Bench
-from ncscope.measurement.model import probe_model
-from ncscope.measurement.plans import ProbeOptions
+from ncscope.measurement.model import measure_layers
+from ncscope.measurement.options import Options
 
 TRAINING_MODE = "train, training mode"
 """Name of the split in the rows of these features."""
@@ -51,11 +51,14 @@ def training_mode(bench: Bench, end: EpochEnd) -> list[Observation]:
         fabric.world_size,
     )
     order.begin(end.epoch, 0)
-    options = ProbeOptions(
-        layers=(), groups=("mse",), weight_decay=settings.optimisation.decay_of_loss
+    options = Options(
+        layers=(),
+        groups=("mse",),
+        weight_decay=settings.optimisation.decay_of_loss,
+        progress=False,
     )
     copy = with_batch_statistics(bench.learner.evaluated)
-    loader = training_loader(bench.data.train, order, bench.workers)
-    layer = probe_model(copy, loader, options).record.layers[-1]
+    loader = make_training_loader(bench.data.train, order, bench.workers)
+    layer = measure_layers(copy, loader, options).record.layers[-1]
     values = dict(layer.metrics)
     return [Observation(end.step, end.epoch, TRAINING_MODE, layer.layer, values=values)]

@@ -60,7 +60,7 @@ from scipy.stats import spearmanr
 from torch import nn
 from torch.utils.data import DataLoader
 
-from ncscope.data.digits import DigitsSplit, digits
+from ncscope.data.digits import DigitsSplit, read_digits
 from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Event, Heartbeat, Results
 from ncscope.lab.report.drawing import Drawing
@@ -70,14 +70,14 @@ from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.learner import Learner
 from ncscope.lab.training.loop import EpochEnd, log_spaced_epochs, supervised, train
 from ncscope.lab.training.supervised import measurement_at
-from ncscope.measurement.evaluation import Probed
-from ncscope.measurement.model import probe_model
-from ncscope.measurement.plans import ProbeOptions
-from ncscope.measurement.records import Measurement, ProbeRecord
+from ncscope.measurement.evaluation import ModelResult
+from ncscope.measurement.model import measure_layers
+from ncscope.measurement.options import Options
+from ncscope.measurement.records import Measurement, ModelRecord
 from ncscope.metrics.layerwise import effective_depth, order_breaks
 from ncscope.models.networks.residual import ResidualNet
 from ncscope.report.claims import Claim
-from ncscope.report.figures import run_figure
+from ncscope.report.figures import plot_run
 
 PART = "digits"
 LAYERS = ("stem", "blocks.*")
@@ -131,7 +131,7 @@ def events(config: DemoConfig, resources: Resources | None = None) -> Iterator[E
     """
     due = set(log_spaced_epochs(config.epochs, config.measurements))
     with reproducible(config.seed):
-        data = digits(seed=config.seed, deviation=config.pixel_deviation)
+        data = read_digits(seed=config.seed, deviation=config.pixel_deviation)
         model = ResidualNet(64, config.width, config.depth, num_classes=10)
         for end in _training(config, model, data):
             if end.epoch in due:
@@ -194,14 +194,17 @@ def _training(config: DemoConfig, model: ResidualNet, data: DigitsSplit) -> Iter
 def _measured(
     config: DemoConfig, model: nn.Module, data: DigitsSplit, end: EpochEnd
 ) -> list[Measurement]:
-    options = ProbeOptions(
-        layers=LAYERS, layer_groups=LAYER_GROUPS, weight_decay=config.head_weight_decay
+    options = Options(
+        layers=LAYERS,
+        layer_groups=LAYER_GROUPS,
+        weight_decay=config.head_weight_decay,
+        progress=False,
     )
-    train_set = probe_model(model, DataLoader(data.train, len(data.train)), options)
-    test_set = probe_model(
+    train_set = measure_layers(model, DataLoader(data.train, len(data.train)), options)
+    test_set = measure_layers(
         model, DataLoader(data.test, len(data.test)), options, train_set.statistics
     )
-    both: Mapping[str, Probed] = {"train": train_set, "test": test_set}
+    both: Mapping[str, ModelResult] = {"train": train_set, "test": test_set}
     loss = {} if end.epoch == 0 else {"loss": end.loss}
     return [
         measurement_at(end, probed.record, split, loss if split == "train" else {})
@@ -258,7 +261,7 @@ _LAYERS = 4
 """Least number of layers whose order says something: one or two steps often have it by chance."""
 
 
-def _progressive(probe: ProbeRecord, key: str, falling: bool) -> Claim:
+def _progressive(probe: ModelRecord, key: str, falling: bool) -> Claim:
     """Test progressive collapse up to the effective depth, beyond which PFC IV-A claims nothing."""
     depth = effective_depth([record.metrics["pfc3"] for record in probe.layers])
     layers = probe.layers if depth is None else probe.layers[: depth + 1]
@@ -284,7 +287,7 @@ def _drawings(config: DemoConfig, results: Results) -> list[Drawing]:
         "means at the end, and those of the simplex ETF."
     )
     measured = results.measurements
-    return [Drawing("demo", caption, run_figure(measured))] if measured else []
+    return [Drawing("demo", caption, plot_run(measured))] if measured else []
 
 
 PAPER = DemoConfig(

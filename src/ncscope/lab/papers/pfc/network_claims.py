@@ -28,7 +28,7 @@ from ncscope.lab.papers.trained import (
 )
 from ncscope.metrics.layerwise import order_breaks
 from ncscope.report.claims import Claim
-from ncscope.report.layer_order import geodesic_curves
+from ncscope.report.curves import geodesic_curves
 
 HALF = 0.5
 """Largest share that is left of a deviation which training removes; the paper states no number."""

@@ -16,16 +16,16 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ncscope.data.images import Images
-from ncscope.data.loaders import measuring_loader
+from ncscope.data.loaders import make_measurement_loader
 from ncscope.lab.observations import Observation, Value
 from ncscope.lab.papers.pfc.transport import Displacement, premises, route
 from ncscope.lab.papers.pfc.weight_decay import block_energy
 from ncscope.lab.training.loop import EpochEnd
 from ncscope.lab.training.supervised import Bench
-from ncscope.models.layers import match_layers, named_layer
-from ncscope.models.measuring import kept_buffers, measuring
-from ncscope.models.networks.catalogue import tapped_layers
-from ncscope.models.wrappers import unwrapped
+from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
+from ncscope.models.layers import find_layer, match_layers
+from ncscope.models.networks.catalogue import layers_to_tap
+from ncscope.models.wrappers import unwrap
 
 SAMPLE = "sample"
 """Split of the rows: a balanced sample of the training images."""
@@ -60,12 +60,12 @@ def path_observations(bench: Bench, end: EpochEnd, samples: int) -> list[Observa
         One row for each step, and one for the whole path; none if fewer than two successive layers
         have one dimension.
     """
-    model = unwrapped(bench.learner.evaluated)
+    model = unwrap(bench.learner.evaluated)
     images = bench.data.train
     if samples < len(images):
-        images = images.balanced(samples)
+        images = images.draw_balanced(samples)
     patterns = bench.settings.layers
-    names = tapped_layers(model) if patterns is None else match_layers(model, patterns)
+    names = layers_to_tap(model) if patterns is None else match_layers(model, patterns)
     sample = _features(model, names, images, bench.fabric.device)
     if len(sample.layers) < 2:
         return []
@@ -86,12 +86,12 @@ def _features(
 
     labels = []
     with ExitStack() as stack:
-        stack.enter_context(measuring(model))
-        stack.enter_context(kept_buffers(model))
+        stack.enter_context(evaluation_mode(model))
+        stack.enter_context(restore_buffers(model))
         for name in names:
-            hook = named_layer(model, name).register_forward_hook(partial(keep, name))
+            hook = find_layer(model, name).register_forward_hook(partial(keep, name))
             stack.callback(hook.remove)
-        for pixels, classes in measuring_loader(images, batch_size=100):
+        for pixels, classes in make_measurement_loader(images, batch_size=100):
             model(pixels.to(device))
             labels.append(classes)
     whole = {name: torch.cat(batches) for name, batches in outputs.items()}
@@ -107,7 +107,7 @@ def _rows(model: nn.Module, sample: LayerFeatures) -> dict[str, dict[str, Value]
     for step, ((_, before), (name, after)) in zip(
         path.steps, pairwise(sample.layers.items()), strict=True
     ):
-        block = block_energy(named_layer(model, name), before, after)
+        block = block_energy(find_layer(model, name), before, after)
         rows[name] = _values(step) | {
             "weight_norm": block.weights,
             "energy_constant": block.constant,

@@ -51,9 +51,9 @@ from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
 from ncscope.report import panels
 from ncscope.report.claims import Claim
-from ncscope.report.labels import label_of
-from ncscope.report.layer_order import geodesic_curves
-from ncscope.report.summary import Summary
+from ncscope.report.curves import geodesic_curves
+from ncscope.report.labels import find_label
+from ncscope.report.tables import Summary
 
 SEEDS = (3, 4, 5)
 """Seeds of each network at the small scale. Networks, rates, decay and the claims' factors were
@@ -267,7 +267,7 @@ def _by_layer(names: Sequence[str], rows: Results) -> Figure:
                 panel.plot(
                     positions, values(candidates, key), "o-", color=panels.ACCENT, label="layers"
                 )
-                if label_of(key).log_scale:
+                if find_label(key).log_scale:
                     logarithmic_values(panel)
                 panel.set_title(f"{key.upper()}, {name}")
                 panel.set_xlabel("relative position")

@@ -63,7 +63,7 @@ from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
 from ncscope.models.networks.catalogue import FAMILIES
 from ncscope.report.claims import Claim
-from ncscope.report.summary import Summary
+from ncscope.report.tables import Summary
 
 FRESH = (1, 2, 3)
 """Seeds of the small scale; its settings were chosen on seed 0."""

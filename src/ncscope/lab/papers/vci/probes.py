@@ -6,16 +6,16 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ncscope.data.catalogue import load
-from ncscope.data.downstream_sets import seen_as
+from ncscope.data.downstream_sets import prepare_like
 from ncscope.data.images import ImageData, Images
-from ncscope.data.loaders import measuring_loader
+from ncscope.data.loaders import make_measurement_loader
 from ncscope.lab.observations import Event, Heartbeat, Observation, Value
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import Bench, bench_events, prepared
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.transfer import choose_probe, head_features
-from ncscope.transfer.probes.probe import MEASURES
+from ncscope.transfer.probes.linear_probe import MEASURES
 from ncscope.transfer.ranking import hold_out
 
 _SPLIT_SEED = 0
@@ -43,7 +43,7 @@ def transfer_events(
     bench = prepared(training, resources)
     with resources.fabric.rank_zero_first(local=True):  # one process a machine downloads
         downstream = [
-            seen_as(
+            prepare_like(
                 load(name, resources.data, download=resources.download, seed=training.seed),
                 bench.data,
             )
@@ -84,6 +84,6 @@ def probe(bench: Bench, data: ImageData) -> dict[str, Value]:
 def _features(bench: Bench, images: Images) -> tuple[Float[Tensor, "n d"], Int[Tensor, " n"]]:
     """Gather the classifier's inputs and the labels on the device of the run."""
     size, device = bench.settings.optimisation.batch_size, bench.fabric.device
-    loader = measuring_loader(images, size, workers=bench.workers)
+    loader = make_measurement_loader(images, size, workers=bench.workers)
     features, labels = head_features(bench.learner.evaluated, loader)
     return features.to(device), labels.to(device)

@@ -24,7 +24,7 @@ from ncscope.lab.training.loop import EpochEnd
 from ncscope.lab.training.supervised import Bench, probed
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.report import panels
-from ncscope.report.summary import Summary
+from ncscope.report.tables import Summary
 from ncscope.stats.statistics import ClassStatistics
 
 SIZES = tuple(10.0**power for power in range(-15, 0))
@@ -55,7 +55,7 @@ def stability(bench: Bench, end: EpochEnd) -> list[Observation]:
         return []
     images = bench.data.train
     if bench.settings.measured is not None:
-        images = images.balanced(bench.settings.measured)
+        images = images.draw_balanced(bench.settings.measured)
     measured = probed(bench, bench.learner.evaluated, images)
     stats = measured.statistics[measured.record.layers[-1].layer]
     row = partial(Observation, end.step, end.epoch, layer=HEAD_INPUT)

@@ -54,7 +54,7 @@ from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.lab.training.settings import Training
 from ncscope.report.claims import Claim
-from ncscope.report.summary import Summary
+from ncscope.report.tables import Summary
 
 TWENTY = "20 classes"
 """Runs of figure 1 with more classes, as K/d is 0.5 in the paper and 0.03 with ten classes here."""

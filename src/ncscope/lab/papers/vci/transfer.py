@@ -68,7 +68,7 @@ from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.lab.training.settings import Training
 from ncscope.report.claims import Claim
-from ncscope.report.summary import Summary
+from ncscope.report.tables import Summary
 from ncscope.transfer import Correlation, correlations
 
 STRONG = 0.7

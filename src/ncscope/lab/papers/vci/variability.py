@@ -20,7 +20,7 @@ from ncscope.lab.papers.trained import (
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
 from ncscope.report.claims import Claim
-from ncscope.report.summary import Summary
+from ncscope.report.tables import Summary
 
 METRICS = {
     "fuzziness": "fuzziness",

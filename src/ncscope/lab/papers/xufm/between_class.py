@@ -12,8 +12,8 @@ from ncscope.metrics.discriminants import discriminants
 from ncscope.metrics.evaluate import evaluate
 from ncscope.metrics.sources import Sources
 from ncscope.metrics.variability import nc1, nc1_quotient
+from ncscope.models.evaluation_mode import evaluation_mode
 from ncscope.models.forward import forward
-from ncscope.models.measuring import measuring
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.models.tracing import Trace, trace
 from ncscope.stats.merging import merge_across_processes
@@ -49,7 +49,7 @@ def between_class_metrics(
     Raises:
         InputError: If a layer or the head is not found, or fewer than two classes are present.
     """
-    with ALL.ending_together(), measuring(model):
+    with ALL.fail_together(), evaluation_mode(model):
         wide = _statistics(model, loader, layers, num_classes, None)
         bases = {name: torch.linalg.qr(stats.means.mT).Q for name, stats in wide.items()}
         narrow = _statistics(model, loader, layers, num_classes, bases)
@@ -75,7 +75,7 @@ def _statistics(
     """Gather statistics of the features or, with scatter, of their coordinates in the bases."""
     moments: dict[str, ClassMoments] = {}
     kinds: tuple[Statistic, ...] = () if bases is None else ("scatter",)
-    with ALL.ending_together():
+    with ALL.fail_together():
         for features, labels in _batches(model, loader, layers):
             for name, batch in features.items():
                 seen = batch if bases is None else batch.to(bases[name].dtype) @ bases[name]
@@ -84,9 +84,9 @@ def _statistics(
                     moments[name] = ClassMoments(*size, statistics=kinds, device=seen.device)
                 moments[name].update(seen, labels)
     form = {"layers": list(moments), "dims": [each.dim for each in moments.values()]}
-    shared = ALL.common_description(ALL.values(form if moments else None))
+    shared = ALL.agree_on(form if moments else None)
     if shared is None:
-        raise ALL.nothing_to_measure()
+        raise ALL.no_samples_error()
     if not moments:
         for name, dim in zip(shared["layers"], shared["dims"], strict=True):
             moments[name] = ClassMoments(

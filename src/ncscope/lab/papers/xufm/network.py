@@ -29,7 +29,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
-from ncscope.data.loaders import measuring_loader
+from ncscope.data.loaders import make_measurement_loader
 from ncscope.lab.observations import Observation
 from ncscope.lab.papers.trained import history, interpolation_epoch, training_parts
 from ncscope.lab.papers.xufm import network_claims
@@ -159,9 +159,9 @@ def _measured_blocks(bench: Bench, end: EpochEnd, blocks: Sequence[str]) -> list
     """
     fabric, settings, images = bench.fabric, bench.settings, bench.data.train
     if settings.measured is not None:
-        images = images.balanced(settings.measured)
+        images = images.draw_balanced(settings.measured)
     size = settings.optimisation.batch_size
-    loader = measuring_loader(images, size, fabric.global_rank, fabric.world_size)
+    loader = make_measurement_loader(images, size, fabric.global_rank, fabric.world_size)
     model, classes = bench.learner.evaluated, bench.data.num_classes
     measured = between_class_metrics(model, loader, blocks, classes)
     return [

@@ -12,8 +12,7 @@ from ncscope.lab.training.loop import Objective
 from ncscope.lab.training.objectives import feature_terms, objective
 from ncscope.lab.training.semi_supervised.method import Method, Outputs
 from ncscope.lab.training.semi_supervised.settings import FewLabels
-from ncscope.models.forward import classifier, features_and_logits
-from ncscope.models.outputs import logits_of
+from ncscope.models.forward import classifier, features_and_logits, logits_of
 
 
 def few_labels_objective(

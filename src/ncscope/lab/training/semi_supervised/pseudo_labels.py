@@ -9,13 +9,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ncscope.data.images import Images
-from ncscope.data.loaders import measuring_loader
+from ncscope.data.loaders import make_measurement_loader
 from ncscope.lab.training.semi_supervised.unlabelled import UNKNOWN
 from ncscope.lab.training.supervised import Bench
-from ncscope.losses.pseudo_labels import trusted
-from ncscope.models.forward import forward
-from ncscope.models.measuring import measuring
-from ncscope.models.outputs import logits_of
+from ncscope.losses.pseudo_labels import mark_trusted
+from ncscope.models.evaluation_mode import evaluation_mode
+from ncscope.models.forward import forward, logits_of
 from ncscope.stats.processes import ALL
 
 _BATCH = 256
@@ -40,10 +39,12 @@ def pseudo_label_values(
     """
     fabric = bench.fabric
     thresholds = thresholds.to(fabric.device)
-    loader = measuring_loader(images, _BATCH, fabric.global_rank, fabric.world_size, bench.workers)
+    loader = make_measurement_loader(
+        images, _BATCH, fabric.global_rank, fabric.world_size, bench.workers
+    )
     model, classes = bench.learner.model, bench.data.num_classes
     counts = torch.zeros(classes + 3, dtype=torch.float64, device=fabric.device)
-    with measuring(model):
+    with evaluation_mode(model):
         for batch in loader:
             inputs, labels = fabric.to_device(batch)
             counts += _counts(model, inputs, labels, thresholds)
@@ -64,7 +65,7 @@ def _counts(
 ) -> Float[Tensor, " k+3"]:
     """Count trusted pseudo-labels by class, images, and trusted known and correct pseudo-labels."""
     probabilities = logits_of(forward(model, inputs)).float().softmax(dim=1)
-    mask = trusted(probabilities, thresholds)
+    mask = mark_trusted(probabilities, thresholds)
     given, known = probabilities.argmax(dim=1)[mask], labels[mask] != UNKNOWN
     by_class = F.one_hot(given, len(thresholds)).sum(dim=0)
     rest = torch.stack([mask.new_tensor(len(mask), dtype=torch.int64), known.sum(),

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ncscope.data.draws import Purpose, stream_seed
 from ncscope.data.images import Images
-from ncscope.data.order import balanced_subset
+from ncscope.data.order import draw_balanced_subset
 from ncscope.lab.observations import Event, Observation, Recorded
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.loop import EpochEnd, train
@@ -62,7 +62,7 @@ def few_labels_prepared(settings: FewLabels, resources: Resources) -> FewLabelsB
         images = unlabelled(bench.data, resources.data, resources.download)
     chosen = method(settings, bench.data.num_classes, len(images))
     bench.learner.memory = None if chosen is None else chosen.to(bench.fabric.device)
-    few = bench.data.balanced(settings.labels, settings.seed)
+    few = bench.data.draw_balanced(settings.labels, settings.seed)
     return FewLabelsBench(settings, replace(bench, data=few), images, chosen)
 
 
@@ -123,7 +123,7 @@ def measured_images(run: FewLabelsBench) -> Images:
     if size is None:
         return run.unlabelled
     alike = torch.zeros_like(run.unlabelled.labels)
-    return run.unlabelled.subset(balanced_subset(alike, size, seed=0))
+    return run.unlabelled.subset(draw_balanced_subset(alike, size, seed=0))
 
 
 def _epochs(run: FewLabelsBench, after_step: AfterStep) -> Iterator[EpochEnd]:

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ncscope.losses.pseudo_labels import class_thresholds, trusted
+from ncscope.losses.pseudo_labels import class_thresholds, mark_trusted
 from ncscope.stats.processes import ALL
 
 
@@ -47,7 +47,9 @@ class FixedThreshold(nn.Module):
 
     def forward(self, probabilities: Float[Tensor, "n k"]) -> PseudoLabels:
         """Return pseudo-labels from softmax outputs on weak views."""
-        return PseudoLabels(probabilities.argmax(dim=1), trusted(probabilities, self.thresholds))
+        return PseudoLabels(
+            probabilities.argmax(dim=1), mark_trusted(probabilities, self.thresholds)
+        )
 
 
 class AdaptiveThresholds(nn.Module):
@@ -114,7 +116,7 @@ class AdaptiveThresholds(nn.Module):
         before = self.thresholds
         self._update(probabilities)
         thresholds = before if self._mask_first else self.thresholds
-        return PseudoLabels(probabilities.argmax(dim=1), trusted(probabilities, thresholds))
+        return PseudoLabels(probabilities.argmax(dim=1), mark_trusted(probabilities, thresholds))
 
     def _update(self, probabilities: Float[Tensor, "n k"]) -> None:
         confidence, labels = probabilities.max(dim=1)
@@ -189,7 +191,7 @@ class CurriculumThresholds(nn.Module):
             images: Index of each view's image among the unlabelled images.
         """
         confidence, labels = probabilities.max(dim=1)
-        chosen = PseudoLabels(labels, trusted(probabilities, self.thresholds))
+        chosen = PseudoLabels(labels, mark_trusted(probabilities, self.thresholds))
         stored = labels.where(confidence >= self._threshold, -1)
         at, new = _of_all_processes(torch.stack([images, stored])).unbind()
         self.labels[at[new >= 0]] = new[new >= 0]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from ncscope.data.images import ImageData, Images, LabelledPictures
+from ncscope.data.images import ImageData, Images, Pictures
 from ncscope.data.preprocessing import Picture
 from ncscope.data.torchvision_sets import read_stl10_unlabelled
 
@@ -34,4 +34,4 @@ def unlabelled(data: ImageData, folder: Path, download: bool) -> Images:
         return data.train.picture(index) if index < labelled else extra[index - labelled]
 
     labels = torch.cat([data.train.labels, torch.full((len(extra),), UNKNOWN)])
-    return Images(LabelledPictures(picture, labels), data.train.preprocessing)
+    return Images(Pictures(picture, labels), data.train.preprocessing)

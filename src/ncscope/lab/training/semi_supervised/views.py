@@ -33,7 +33,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
-from ncscope.data.draws import Draw, seeded
+from ncscope.data.draws import Draw, seed_global_generator
 from ncscope.data.images import Images
 from ncscope.data.preprocessing import Picture, Preprocessing, Traits
 from ncscope.errors import InputError
@@ -90,8 +90,8 @@ class Views(Dataset[tuple[Tensor, ...]]):
 
     def _augmented(self, key: Draw) -> list[Tensor]:
         picture = self._images.picture(key.image)
-        with seeded(*key):
-            return [self._measured.normalised(augment(picture)) for augment in self._augment]
+        with seed_global_generator(*key):
+            return [self._measured.normalise(augment(picture)) for augment in self._augment]
 
     def _warped(self, keys: Sequence[Draw]) -> tuple[Batch, ...]:
         pictures = [_tensor(self._images.picture(key.image)) for key in keys]
@@ -101,7 +101,7 @@ class Views(Dataset[tuple[Tensor, ...]]):
             warp(pixels, _WARPS[strength], draws)
             for strength, draws in zip(self._strengths, numbers, strict=True)
         ]
-        return tuple(self._measured.normalised(view) for view in warped)
+        return tuple(self._measured.normalise(view) for view in warped)
 
 
 def view_loader(

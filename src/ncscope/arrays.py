@@ -1,0 +1,354 @@
+"""Arrays as people hold them: made tensors, and checked, with the likely fix in each message.
+
+Every public function checks here what it is given; inside, tensors travel that fit.
+"""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int, Shaped
+from torch import Tensor
+
+from ncscope.devices import refuse_without_float64
+from ncscope.errors import InputError
+
+
+def check_features(features: Shaped[Tensor, "..."], dim: int | None = None) -> None:
+    """Check that features are a real n x d matrix.
+
+    Args:
+        features: Features to check.
+        dim: Required feature dimension; None for any.
+
+    Raises:
+        InputError: If the shape or the dtype is another; the message names it.
+    """
+    if features.ndim != 2:
+        fix = "flatten each sample to one row"
+        raise InputError(
+            expected="features of shape (n, d)", found=f"shape {tuple(features.shape)}", fix=fix
+        )
+    if features.shape[1] == 0:
+        fix = "pass at least one feature a sample"
+        raise InputError(
+            expected="features of shape (n, d)", found=f"shape {tuple(features.shape)}", fix=fix
+        )
+    if features.is_complex() or features.dtype == torch.bool:
+        raise InputError(
+            expected="real features", found=f"dtype {features.dtype}", fix="convert them first"
+        )
+    if dim is not None and features.shape[1] != dim:
+        fix = "measure one layer with one accumulator"
+        raise InputError(
+            expected=f"features of dimension {dim}", found=f"dimension {features.shape[1]}", fix=fix
+        )
+
+
+def check_labels(
+    labels: Shaped[Tensor, "..."],
+    samples: int,
+    *,
+    dim: int | None = None,
+    or_targets: bool = False,
+) -> Int[Tensor, " n"]:
+    """Check that there is one integer label for each sample, and return the labels as int64.
+
+    Args:
+        labels: Class of each sample.
+        samples: Number n of samples, which are the rows of the features.
+        dim: Number of columns of the features, if the user may have transposed them.
+        or_targets: True if the user may have meant numbers to predict.
+
+    Raises:
+        InputError: If the lengths differ or a label is no integer; the message names the lengths,
+            or the first such label.
+    """
+    if labels.ndim != 1 or len(labels) != samples:
+        found = f"labels of shape {tuple(labels.shape)} for {samples} rows of features"
+        fix = "pass matching features and labels"
+        if labels.ndim == 2 and len(labels) == samples:
+            kind, fix = _describe_columns(labels)
+            found += kind
+        elif labels.ndim == 1 and len(labels) == dim:
+            fix = "transpose the features: one row a sample"
+        raise InputError(expected="one label a sample", found=found, fix=fix)
+    if labels.is_complex():
+        raise InputError(
+            expected="integer labels", found=f"dtype {labels.dtype}", fix="pass class indices"
+        )
+    if labels.is_floating_point():
+        broken = torch.nonzero(~torch.isfinite(labels) | (labels != labels.round()))
+        if len(broken):
+            row = int(broken[0])
+            found = f"label {labels[row].item()} at row {row}"
+            fix = "pass class indices, not scores"
+            if or_targets and bool(labels.isfinite().all()):
+                fix += "; numbers to predict are for measure_regression"
+            raise InputError(expected="integer labels", found=found, fix=fix)
+    return labels.to(torch.int64)
+
+
+def check_range(
+    labels: Int[Tensor, " n"],
+    num_classes: int,
+    *,
+    of_classifier: bool = False,
+    of_tokens: bool = False,
+) -> None:
+    """Refuse labels outside 0..num_classes-1.
+
+    Args:
+        labels: Labels to check.
+        num_classes: Number of classes.
+        of_classifier: True if ``num_classes`` is the number of rows of a classifier's weight, so
+            that the user cannot choose a larger one.
+        of_tokens: True for labels of tokens, which have a mark of their own.
+
+    Raises:
+        InputError: If a label is out of range; the message names the first one and its row.
+    """
+    outside = (labels < 0) | (labels >= num_classes)
+    broken = torch.nonzero(outside)
+    if not len(broken):
+        return
+    row, wrong = int(broken[0]), labels[outside]
+    mark = int(wrong[0])
+    found = f"label {mark} at row {row}, one of {len(broken)} outside"
+    is_mark = mark in MARKS and bool((wrong == mark).all())
+    if is_mark or bool((wrong < 0).all()):
+        what = "tokens" if of_tokens else "samples"
+        marks = f"{mark} usually marks" if is_mark else "negative numbers usually mark"
+        found += f"; {marks} {what} without a class"
+        fix = "leave these samples out, in features and labels: keep = labels "
+        fix += f"!= {mark}" if is_mark else ">= 0"
+        if of_tokens:
+            them = f"labels == {mark}" if is_mark else "labels < 0"
+            fix = f"mark these tokens by {IGNORED}: labels.masked_fill({them}, {IGNORED})"
+        elif mark == -1 and is_mark:
+            others = labels[~outside]
+            binary = bool((others == 1).all()) and len(others) > 0
+            fix = "pass (labels + 1) // 2 for classes -1 and 1" if binary else fix
+            if of_classifier and len(others) and int(others.max()) == num_classes - 2:
+                fix += "; or pass labels + 1, if the classes are numbered from -1"
+            found = found.partition(";")[0] if binary else found
+    elif int(labels.min()) >= 1 and int(labels.max()) == num_classes:
+        fix = "number the classes from 0: pass labels - 1"
+    elif of_classifier:
+        fix = (
+            f"pass the labels that this classifier of {num_classes} outputs predicts, or the "
+            f"classifier that has {int(wrong.max()) + 1} outputs or more"
+        )
+    else:
+        fix = f"pass num_classes={int(wrong.max()) + 1}, or number the classes from 0"
+    raise InputError(expected=f"labels in 0..{num_classes - 1}", found=found, fix=fix)
+
+
+IGNORED = -100
+"""Label of a token that is not to be measured, as in torch's cross-entropy."""
+
+MARKS = (-1, IGNORED, 255)
+"""Labels by which data sets mark samples, pixels or tokens that have no class."""
+
+
+def refuse_marks(labels: Int[Tensor, " n"]) -> None:
+    """Refuse the label 255 beside labels that are far smaller: it marks samples without a class.
+
+    Args:
+        labels: Labels from which the number of classes would be taken.
+
+    Raises:
+        InputError: If there is such a label.
+    """
+    largest = MARKS[-1]
+    if not len(labels) or int(labels.max()) != largest:
+        return
+    others = labels[labels != largest]
+    if len(others) and int(others.max()) < largest - 1:
+        count = len(labels) - len(others)
+        raise InputError(
+            expected="labels in 0..K-1",
+            found=f"{count} of {len(labels)} labels are {largest}, the others at most "
+            f"{int(others.max())}; {largest} usually marks samples without a class",
+            fix=f"leave these samples out: keep = labels != {largest}; or pass num_classes="
+            f"{largest + 1}",
+        )
+
+
+def _describe_columns(labels: Shaped[Tensor, "n m"]) -> tuple[str, str]:
+    """Say what labels of several columns are, and what to pass in their place."""
+    if labels.shape[1] == 1:
+        return "", "pass class indices: labels[:, 0]"
+    values = labels.real if labels.is_complex() else labels.to(torch.float64)
+    sums = values.sum(1)
+    if bool(((values == 0) | (values == 1)).all()):
+        if bool((sums == 1).all()):
+            return ", one-hot", "pass class indices: labels.argmax(1)"
+        return (
+            ", of 0 and 1, with several classes or none a sample",
+            "measure the samples of one class: keep = labels.sum(1) == 1, with the class indices "
+            "labels[keep].argmax(1)",
+        )
+    if labels.is_floating_point() and bool(((sums - 1).abs() < 1e-3).all()):
+        return ", shares that add to 1", "pass the class of the largest share: labels.argmax(1)"
+    return "", "pass one class index a sample"
+
+
+def refuse_nonfinite(features: Shaped[Tensor, "n d"], what: str = "features") -> None:
+    """Refuse features that hold NaN or infinities.
+
+    Args:
+        features: Numbers to check, one sample a row.
+        what: Name of the numbers, for the message.
+
+    Raises:
+        InputError: If a row holds one; the message names the number of such rows and the first.
+    """
+    broken = torch.nonzero(~torch.isfinite(features).all(1)).squeeze(1)
+    if len(broken):
+        found = f"NaN or Inf in {len(broken)} of {len(features)} rows, the first is row {broken[0]}"
+        fix = "drop those rows, or look for the overflow that made them"
+        raise InputError(expected=f"finite {what}", found=found, fix=fix)
+
+
+def refuse_magnitude(
+    exponent: int, limit: int, what: str = "features", *, scaled_by: str = "measure"
+) -> None:
+    """Refuse features whose squares could overflow or underflow when a stream sums them.
+
+    Args:
+        exponent: Exponent of 2 of the features' largest magnitude; 0 if it is within the limit.
+        limit: Largest allowed exponent, of either sign.
+        what: Name of the numbers, for the message.
+        scaled_by: Name of a function that takes such numbers; empty if there is none.
+
+    Raises:
+        InputError: If the exponent is not 0.
+    """
+    if exponent:
+        least, most = (f"{2.0**bound:.0e}" for bound in (-limit, limit))
+        aside = f" ({scaled_by} does so by itself)" if scaled_by else ""
+        raise InputError(
+            expected=f"a batch of {what} of magnitude {least} to {most}",
+            found=f"magnitude {2.0**exponent:.0e}",
+            fix=f"scale them by a power of two{aside}",
+        )
+
+
+def as_tensor(value: Any, name: str) -> Tensor:
+    """Return any numeric array-like as a plain tensor, copied only where necessary.
+
+    Args:
+        value: Tensor on any device, NumPy array, data frame, memmap, or nested list. Quantised and
+            float8 numbers are converted to float32, long doubles to float64.
+        name: Name of the value, for messages.
+
+    Returns:
+        A dense tensor without gradient or names, of a float, integer, boolean or complex type.
+
+    Raises:
+        InputError: If the value is no numeric array, has entries that are masked or missing, or is
+            on a device without float64.
+    """
+    if isinstance(value, Tensor):
+        refuse_without_float64(value.device, name)
+        return _to_plain(value, name)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+            return _to_plain(torch.as_tensor(_to_readable(value, name)), name)
+    except InputError:
+        raise
+    except (TypeError, ValueError, RuntimeError) as error:
+        found = f"{type(value).__name__} ({' '.join(str(error).split())})"
+        raise _type_error(name, found) from error
+
+
+def _to_readable(value: Any, name: str) -> Any:
+    """Convert an array to a type, byte order and strides that torch can read."""
+    if hasattr(value, "toarray"):  # a sparse matrix of SciPy or CuPy
+        found, fix = f"a sparse {type(value).__name__}", f"pass {name}.toarray()"
+        raise InputError(expected=f"{name} as a dense array", found=found, fix=fix)
+    if isinstance(value, list | tuple) and any(isinstance(part, Tensor) for part in value):
+        return torch.stack([as_tensor(part, name) for part in value])
+    for part in value if isinstance(value, list | tuple) else (value,):
+        # np.asarray would give what is under the mask as if it were data.
+        if isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part):
+            raise _mask_error(name, f"{np.ma.getmaskarray(part).sum()} of {part.size} masked")
+    if hasattr(value, "__cuda_array_interface__"):
+        return value
+    array = np.asarray(value.to_numpy() if hasattr(value, "to_numpy") else value)
+    kind, size = array.dtype.kind, array.dtype.itemsize
+    if kind not in "biufc" or (kind == "c" and size > 16):
+        is_array = isinstance(value, np.ndarray) or array.ndim > 0
+        raise _type_error(name, f"dtype {array.dtype}" if is_array else type(value).__name__)
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    if kind == "f" and size > 8:  # long doubles, which torch does not have
+        with np.errstate(over="ignore", under="ignore"):
+            narrow = array.astype(np.float64)
+        if ((narrow == 0) != (array == 0)).any() or (np.isinf(narrow) != np.isinf(array)).any():
+            expected, fix = f"{name} in the range of float64", "scale them first"
+            raise InputError(expected=expected, found="larger or smaller long doubles", fix=fix)
+        array = narrow
+    # torch refuses negative strides, which a reversed array has.
+    return array.copy() if min(array.strides, default=0) < 0 else array
+
+
+_FLOAT8 = frozenset(dtype for name, dtype in vars(torch).items() if name.startswith("float8_"))
+
+
+_SUBSTITUTES = dict.fromkeys(_FLOAT8, torch.float32) | {
+    torch.uint16: torch.int32,  # torch computes little with these three
+    torch.uint32: torch.int64,
+    torch.uint64: torch.float64,
+}
+
+
+_PLAIN_TYPES = frozenset(
+    {
+        *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+        *(torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8),
+        *(torch.bool, torch.complex32, torch.complex64, torch.complex128),
+    }
+)
+
+
+def _to_plain(value: Tensor, name: str) -> Tensor:
+    """Return a dense tensor that every operation accepts.
+
+    Raises:
+        InputError: If the tensor has no values, or lacks the values of some entries.
+    """
+    if isinstance(value, torch.masked.MaskedTensor):
+        raise _mask_error(name, "a MaskedTensor")
+    if value.is_nested:
+        found, fix = "a nested tensor", "cut or pad its parts to one length and stack them"
+        raise InputError(expected=f"{name} as a dense tensor", found=found, fix=fix)
+    if value.layout != torch.strided:
+        found, fix = f"layout {value.layout}", f"pass {name}.to_dense()"
+        raise InputError(expected=f"{name} as a dense tensor", found=found, fix=fix)
+    if value.is_meta or type(value).__name__ == "FakeTensor":
+        found, fix = "a tensor without values (meta device)", "load or compute its values first"
+        raise InputError(expected=f"{name} with values", found=found, fix=fix)
+    value = value.detach().resolve_neg()
+    value = value.dequantize() if value.is_quantized else value
+    before: Any = value  # before torch 2.15, tensors could have named dimensions
+    if any(getattr(before, "names", ())):
+        value = before.rename(None)
+    value = value.to(_SUBSTITUTES.get(value.dtype, value.dtype))
+    if value.dtype not in _PLAIN_TYPES:
+        raise _type_error(name, f"dtype {value.dtype}")
+    return value
+
+
+def _mask_error(name: str, found: str) -> InputError:
+    fix = "drop what is masked, and pass the rest as a plain array"
+    return InputError(expected=f"{name} without masked entries", found=found, fix=fix)
+
+
+def _type_error(name: str, found: str) -> InputError:
+    fix = "pass NumPy or torch"
+    if name == "labels":
+        fix = "pass class indices: np.unique(labels, return_inverse=True)[1] if they are names"
+    return InputError(expected=f"{name} as a numeric array", found=found, fix=fix)

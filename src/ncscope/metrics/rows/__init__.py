@@ -1,1 +1,0 @@
-"""Table of metrics, with a file for each group."""

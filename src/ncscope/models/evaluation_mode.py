@@ -1,0 +1,145 @@
+"""Contexts in which a model is evaluated without an effect on its training."""
+
+import random
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from ncscope.models.sharding import local_shard
+from ncscope.models.wrappers import ORIGINAL
+
+
+@contextmanager
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Evaluate without gradients at full precision, and restore everything afterwards.
+
+    Inside the context, every module is in evaluation mode, and gradients and autocast are off. On
+    exit, even after an exception, every module gets its training flag back, and the global random
+    states of Python, NumPy and torch (CPU, and every CUDA device if CUDA was in use) are restored:
+    a loader draws its seed from them, augmentation draws from them, and a run that is measured must
+    train like a run that is not. Generators of the caller are not restored.
+
+    Compiled modules run uncompiled, so that hooks in them are called. Torch's transformer layers
+    run without their fast path, which removes the padding of samples.
+
+    Args:
+        model: Model to measure. Cost: one pass over its modules.
+
+    Example:
+        >>> model = nn.Sequential(nn.Dropout(), nn.BatchNorm1d(3).eval())
+        >>> with evaluation_mode(model):
+        ...     [module.training for module in model]
+        [False, False]
+        >>> [module.training for module in model]
+        [True, False]
+    """
+    flags = [(module, module.training) for module in model.modules()]
+
+    def restore_flags() -> None:
+        for module, training in flags:
+            module.training = training
+
+    # What is entered or registered last is undone first. The random states are restored last of
+    # all, because everything before may draw numbers.
+    with ExitStack() as stack:
+        stack.enter_context(restore_random_states())
+        stack.callback(restore_flags)
+        # The fast path of torch's encoder layers drops the padding of samples: layers then return
+        # nested tensors, which have no shape from which rows could be read.
+        fast_path = torch.backends.mha.get_fastpath_enabled()
+        stack.callback(torch.backends.mha.set_fastpath_enabled, fast_path)
+        torch.backends.mha.set_fastpath_enabled(False)
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(disable_compilation(model))
+        devices = {"cpu"} | {parameter.device.type for parameter in model.parameters()}
+        for device in filter(torch.amp.is_autocast_available, devices):
+            stack.enter_context(torch.autocast(device, enabled=False))
+        for module, _ in flags:
+            # Not `module.eval()`, which may do more: the layers of LoRA merge their adapters.
+            module.training = False
+        yield
+
+
+@contextmanager
+def disable_compilation(model: nn.Module) -> Iterator[None]:
+    """Run compiled modules uncompiled, so that hooks in them are called.
+
+    Hooks that are added after the compilation are not in the compiled graph. The stance of the
+    compiler holds for the whole process, so the context leaves it alone unless ``torch.compile``
+    made a part of the model, its ``compile`` method was called, or Lightning compiled it: Lightning
+    replaces methods of the `LightningModule`, and sets ``_compiler_ctx``.
+
+    Args:
+        model: Any model.
+    """
+    with ExitStack() as stack:
+        if any(
+            ORIGINAL in module._modules
+            or module._compiled_call_impl is not None
+            or getattr(module, "_compiler_ctx", None)
+            for module in model.modules()
+        ):
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        yield
+
+
+@contextmanager
+def restore_random_states() -> Iterator[None]:
+    """Restore the global random states of Python, NumPy and torch, on all devices in use."""
+    python, cpu = random.getstate(), torch.get_rng_state()
+    numbers = np.random.get_state()  # noqa: NPY002  the user's code draws from it
+    # To ask for the states of CUDA would start it: hundreds of MB, and no fork afterwards.
+    in_use = torch.cuda.is_initialized()
+    cuda = torch.cuda.get_rng_state_all() if in_use else []
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numbers)  # noqa: NPY002
+        torch.set_rng_state(cpu)
+        torch.cuda.set_rng_state_all(cuda)
+
+
+@contextmanager
+def restore_buffers(model: nn.Module) -> Iterator[None]:
+    """Restore a model's buffers, whether the model writes them in place or replaces the tensors.
+
+    Buffers that a lazy module fills meanwhile, and buffers that are added meanwhile, are kept.
+
+    Args:
+        model: Model that runs inside the context. Cost: a copy of its buffers.
+
+    Example:
+        >>> model = nn.BatchNorm1d(2)
+        >>> with restore_buffers(model):
+        ...     _ = model(torch.randn(5, 2))
+        >>> model.running_mean
+        tensor([0., 0.])
+    """
+
+    def copy(buffer: Tensor | None) -> Tensor | None:
+        if buffer is None or is_lazy(buffer) or buffer.layout != torch.strided:
+            return None
+        return buffer.detach().clone()
+
+    buffers = [
+        (module, name, buffer, copy(buffer))
+        for module in model.modules()
+        for name, buffer in module._buffers.items()
+    ]
+    try:
+        yield
+    finally:
+        for module, name, buffer, before in buffers:
+            module._buffers[name] = buffer
+            if buffer is None or before is None:
+                continue
+            # Only what has changed is written: a write counts as a change in place, after which
+            # the backward pass of a graph that had saved the buffer would be refused.
+            if not torch.equal(local_shard(buffer), local_shard(before)):
+                with torch.no_grad():
+                    buffer.copy_(before)

@@ -1,0 +1,184 @@
+"""Names, numbers and steps as text, for tables, pages and figures."""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ncscope.errors import printable
+from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
+from ncscope.metrics.uncertainty import interval
+from ncscope.stats.jackknife import Estimate
+
+LONGEST_TICK = 40
+"""Most characters of a name beside an axis, so that enough width is left for the curves."""
+
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def make_printable(probe: ModelRecord) -> ModelRecord:
+    """Return a measurement whose names, notes and warnings are printable.
+
+    Args:
+        probe: Measurement of one or more layers.
+    """
+    layers = [
+        replace(
+            record,
+            layer=printable(record.layer),
+            notes=tuple(map(printable, record.notes)),
+            warnings=tuple(map(printable, record.warnings)),
+        )
+        for record in probe.layers
+    ]
+    return replace(probe, layers=tuple(layers), comparable=tuple(map(printable, probe.comparable)))
+
+
+def make_all_printable(measurements: Sequence[Measurement]) -> list[Measurement]:
+    """Return measurements whose names, notes and warnings are printable.
+
+    Args:
+        measurements: Measurements of one run or several.
+    """
+    return [
+        replace(
+            each,
+            probe=make_printable(each.probe),
+            split=printable(each.split),
+            run=printable(each.run),
+        )
+        for each in measurements
+    ]
+
+
+def quote_number(name: str) -> str:
+    """Return a layer's name as a sentence shows it: one that reads as a number is quoted.
+
+    Args:
+        name: Name of a layer.
+
+    Example:
+        >>> quote_number("5"), quote_number("layer4.1")
+        ("layer '5'", 'layer4.1')
+    """
+    return f"layer '{name}'" if re.fullmatch(r"[\d.]+", name) else name
+
+
+def write_figure_text(name: str, longest: int = LONGEST_TICK) -> str:
+    r"""Convert a name to text for Matplotlib: printable, no formula, long names cut in the middle.
+
+    Args:
+        name: Any name.
+        longest: Largest number of characters.
+
+    Example:
+        >>> print(write_figure_text("price in $x_1$"))
+        price in \$x_1\$
+    """
+    text = printable(name)
+    if len(text) > longest:
+        half = longest // 2
+        text = f"{text[: half - 1]}…{text[-half:]}"
+    # Matplotlib leaves a label that begins with an underscore out of the legend.
+    text = f" {text}" if text.startswith("_") else text
+    return text.replace("$", r"\$")
+
+
+def join_words(words: list[str]) -> str:
+    """Write words as an enumeration: ``a, b and c``."""
+    return " and ".join(part for part in (", ".join(words[:-1]), *words[-1:]) if part)
+
+
+def round_for_json(value: float, digits: int = 6) -> float | None:
+    """Round the value to significant digits; None, JSON's ``null``, if it is not finite."""
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else None
+
+
+def write_plain(value: float, digits: int = 4) -> str:
+    """Write the value for a terminal: significant digits, ``undefined`` for NaN, ``inf``."""
+    return "undefined" if math.isnan(value) else f"{value:.{digits}g}"
+
+
+def typeset(value: float, digits: int = 4) -> str:
+    """Write the value for a page, like :func:`write_plain` but with powers of ten written out.
+
+    Example:
+        >>> typeset(1.25e-7), typeset(0.5)
+        ('1.25 × 10⁻⁷', '0.5')
+    """
+    if math.isnan(value):
+        return write_plain(value)
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    mantissa, _, exponent = write_plain(value, digits).partition("e")
+    mantissa = mantissa.replace("-", "−")
+    if not exponent:
+        return mantissa
+    return f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
+
+
+def write_millions(count: float) -> str:
+    """Write a number of parameters for a narrow column.
+
+    Example:
+        >>> write_millions(25_557_032), write_millions(12_345)
+        ('25.6M', '12,345')
+    """
+    return f"{count / 1e6:.3g}M" if count >= 1e5 else f"{count:,.0f}"
+
+
+def find_interval(record: LayerRecord, key: str) -> tuple[float, float] | None:
+    """Return the 95 % interval of a metric; None without error or bias correction.
+
+    Args:
+        record: Record of the layer.
+        key: Key of the metric in the record.
+    """
+    if key not in record.standard_errors or key not in record.bias_corrected:
+        return None
+    estimate = Estimate(record.standard_errors[key], record.bias_corrected[key])
+    return interval(key, record.metrics[key], estimate)
+
+
+def write_interval_title(record: LayerRecord, key: str = "") -> str:
+    """Write the heading of intervals: which other samples they are of.
+
+    Args:
+        record: Record of the layer.
+        key: Key of the metric; empty for a column of several metrics.
+    """
+    if not record.num_classes:
+        return "95 % interval, bias corrected"
+    # DeLong's errors are those of samples drawn with their classes, whatever was asked for.
+    random = record.random_sizes or key.endswith("_auroc")
+    return f"95 % interval, bias corrected, class sizes {'random' if random else 'held'}"
+
+
+def write_class_count(num_classes: int, num_present: int = 0) -> str:
+    """Write the number of classes; samples without labels have none.
+
+    Args:
+        num_classes: Number of classes, with or without samples.
+        num_present: Number of classes with samples; 0 if all have.
+
+    Example:
+        >>> write_class_count(1000), write_class_count(1000, 49), write_class_count(0)
+        ('1,000 classes', '49 of 1,000 classes', 'no labels')
+    """
+    some = f"{num_present:,} of " if num_present else ""
+    return f"{some}{num_classes:,} classes" if num_classes else "no labels"
+
+
+def write_step(step: float) -> str:
+    """Write a step: thousands apart, no more digits than needed.
+
+    Example:
+        >>> write_step(12000), write_step(0.25)
+        ('12,000', '0.25')
+    """
+    return f"{int(step):,}" if float(step).is_integer() else f"{step:.6g}"
+
+
+def name_step(measurement: Measurement, unit: str) -> str:
+    """Name the step of a measurement, for example ``epoch 1,200``."""
+    return f"{unit} {write_step(measurement.step)}"

@@ -1,0 +1,1 @@
+"""Scores that predict the accuracy of a linear probe: one file for each, and `all_scores`."""

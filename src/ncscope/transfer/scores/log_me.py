@@ -1,0 +1,84 @@
+"""LogME: the log evidence of the labels under a linear model of the features."""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ncscope.arguments import check_arguments
+from ncscope.stats.statistics import ClassStatistics
+from ncscope.transfer.uneven_scales import check_scale, power_of_two, uneven_eigen
+
+_GRID = 0.5  # grid spacing of the logarithm of the ratio of precisions
+_GOLDEN = (5**0.5 - 1) / 2
+_SECTIONS = 40
+
+
+@check_arguments
+def log_me(stats: ClassStatistics) -> Float[Tensor, ""]:
+    r"""Compute the log evidence of the labels given the features, per sample and class.
+
+    The value is the mean over the classes. For each class $c$ with $y\in\{0,1\}^n$ and the
+    uncentred features $F$:
+    $\frac1n\max_{\alpha,\beta}\log p(y\mid F)$ of the model $y=Fw+\beta^{-1/2}\varepsilon$,
+    $w=\alpha^{-1/2}\eta$ with standard normal $\varepsilon$ and $\eta$. With
+    $\rho=\alpha/\beta$, the eigenvalues $\sigma_j$ of $F^\top F$ and $u_j$ the left singular
+    vectors of $F$, that is
+    $-\frac12(1+\log2\pi)-\frac12\min_\rho[\log s(\rho)+\frac1n\sum_j\log(1+\frac{\sigma_j}\rho)]$,
+    $s(\rho)=\frac1n(\lVert y\rVert^2-\sum_j\frac{\sigma_j}{\rho+\sigma_j}\langle u_j,y\rangle^2)$.
+    Source: You, Liu, Wang, Long 2021, section 4. Their fixed point in $\alpha$ and $\beta$ is a
+    stationary point of this evidence; for $n\le d$ their iteration may reach no such point,
+    although the maximum is finite. If the labels are exactly a linear function of fewer than n
+    features, there is no maximum; the part of $\lVert y\rVert^2$ that the features do not explain
+    then counts as $\epsilon\lVert y\rVert^2$, the rounding of float64. The larger, the better.
+    Invariant under rotation and uniform scaling, but not under a shift, as there is no intercept.
+
+    Args:
+        stats: Statistics of the downstream samples, under the empirical prior, with the pooled
+            scatter.
+
+    Raises:
+        InputError: If the squares of the features leave the range of float64.
+
+    Cost: one eigen-decomposition, $9d^3$ operations, about nine times as much if the ratio of the
+    features' sizes exceeds $2^{16}$; the features are not read again.
+    """
+    assert stats.within is not None
+    check_scale(stats)
+    scale = power_of_two(stats.means.abs().max())
+    means, counts = stats.means * scale, stats.counts.to(stats.means)
+    n = counts.sum()
+    second = n * (scale**2 * stats.within) + means.mT @ (counts[:, None] * means)
+    values, vectors = uneven_eigen(second, limit=min(int(n), stats.dim))
+    along = counts[:, None] * (means @ vectors)
+    explained = along.square() / values
+    # By rounding the part that is not explained can be negative or 0, and its logarithm is taken.
+    rounding = torch.finfo(explained.dtype).eps * counts
+    unexplained = torch.maximum(counts - explained.sum(1), rounding)
+    values = values / values[:1]  # in units of the largest eigenvalue, as are the ratios below
+
+    def profile(log_ratio: Float[Tensor, " k"]) -> Float[Tensor, " k"]:
+        r"""Compute $\log s(\rho)+\frac1n\sum_j\log(1+\sigma_j/\rho)$ at a ratio for each class."""
+        ratio = log_ratio.exp()[:, None]
+        left = unexplained + (explained * (ratio / (ratio + values))).sum(1)
+        return torch.log(left / n) + torch.log1p(values / ratio).sum(1) / n
+
+    if not len(values):  # all features are 0: the profile does not depend on the ratio
+        least = torch.log(unexplained / n)
+    else:
+        eps = torch.finfo(values.dtype).eps
+        # If only rounding is unexplained, the minimum lies at about r/n of this share of an
+        # eigenvalue, which is at least the lower end of the grid.
+        ends = math.log(eps * float(values[-1] / n)) - _GRID, -math.log(eps)
+        grid = torch.arange(ends[0], ends[1] + _GRID, _GRID).to(values)
+        # A grid first: with eigenvalues orders of magnitude apart the profile has several local
+        # minima. Golden sections then narrow the best point down.
+        best = torch.stack([profile(point.expand(len(explained))) for point in grid]).argmin(0)
+        low, high = grid[best] - _GRID, grid[best] + _GRID
+        for _ in range(_SECTIONS):
+            inner, outer = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+            left = profile(inner) < profile(outer)
+            low, high = torch.where(left, low, inner), torch.where(left, outer, high)
+        least = profile((low + high) / 2)
+    return -(1 + math.log(2 * math.pi) + least).mean() / 2
