@@ -301,7 +301,7 @@ def in_groups(rank: int) -> list[Any]:
                 raise OSError(msg)
 
     outside = said_by(lambda: merge_across_processes(moments, other))
-    return [total, own.values(rank), int(source), own.ranks, said_by(fails), outside]
+    return [total, own.gather(rank), int(source), own.ranks, said_by(fails), outside]
 
 
 @pytest.mark.slow
