@@ -101,7 +101,7 @@ def test_the_factor_gives_what_the_eigenpairs_give(q: int, units: float, request
 
     agree(found.residual, wanted.residual)
     agree(found.solution * units[:, None], wanted.solution * units[:, None])
-    agree(found.explained.T @ found.explained, wanted.explained.T @ wanted.explained)
+    agree(found.spread_root.T @ found.spread_root, wanted.spread_root.T @ wanted.spread_root)
     agree(found.odds_root.T @ found.odds_root, wanted.odds_root.T @ wanted.odds_root)
     assert found.rank == wanted.rank == SIDE
     assert found.cut == pytest.approx(wanted.cut, rel=1e-6)

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 import ncscope
-from ncscope.stats import pooled
 from ncscope.stats.moments import ClassMoments
-from ncscope.stats.pooled import PooledScatter
+from ncscope.stats.scatter import ScatterSum
 from ncscope.stats.statistics import finish
 
 from ..closeness import assert_agree
@@ -50,7 +49,7 @@ def measured(instance: Instance) -> ncscope.Report:
 @pytest.mark.parametrize("name", CASES)
 def test_the_values_are_those_of_the_matrix(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     dense = measured(CASES[name])
-    monkeypatch.setattr(pooled, "_LEAST_DIM", 1)
+    monkeypatch.setattr("ncscope.stats.scatter._LEAST_DIM", 1)
     rows = measured(CASES[name])
     if name != "a class a sample":  # then nothing varies within classes
         assert dense.statistics.scatter.shape == (60, 60)
@@ -68,7 +67,7 @@ def test_the_values_are_those_of_the_matrix(name: str, monkeypatch: pytest.Monke
 def test_the_values_are_those_of_the_reference(
     options: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pooled, "_LEAST_DIM", 1)
+    monkeypatch.setattr("ncscope.stats.scatter._LEAST_DIM", 1)
     instance = clusters(3, (2, 1), 12, **options)
     arguments = (instance.features, instance.labels)
     report = measured(instance)
@@ -158,7 +157,8 @@ def test_rows_that_are_kept_are_exact_where_products_are_blocked() -> None:
 
 
 def test_rows_are_copied() -> None:
-    scatter, rows = PooledScatter(256, torch.device("cpu"), "float64"), torch.ones(2, 256).double()
+    scatter = ScatterSum(256, torch.device("cpu"), "float64")
+    rows = torch.ones(2, 256).double()
     scatter.add(rows)
     rows.zero_()
     assert scatter.few

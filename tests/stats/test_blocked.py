@@ -131,7 +131,7 @@ def test_measure_and_its_chance_level_take_it(monkeypatch: pytest.MonkeyPatch) -
         calls += 1
         plain(total, rows)
 
-    monkeypatch.setattr("ncscope.stats.pooled.add_gram_in_blocks_", counting)
+    monkeypatch.setattr("ncscope.stats.scatter.add_gram_in_blocks_", counting)
     exact = ncscope.measure(features, labels, baseline=True)
     assert calls == 0
     found = ncscope.measure(features, labels, baseline=True, precision="blocked")

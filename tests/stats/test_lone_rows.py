@@ -6,7 +6,7 @@ from torch import Tensor
 
 from ncscope.math.symmetric import without_zeros
 from ncscope.stats import moments as moments_module
-from ncscope.stats import pooled
+from ncscope.stats import scatter
 from ncscope.stats.moments import ClassMoments
 
 from ..reference.moments import reference_moments
@@ -20,7 +20,7 @@ def test_they_are_left_out_without_a_change(
     labels = torch.cat([torch.arange(lone), torch.arange(60 - lone) % 5 + 60])
     features = torch.randn(60, 9, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     counts = 2 * torch.bincount(labels, minlength=65)
-    sizes, add = [], pooled.add_gram_
+    sizes, add = [], scatter.add_gram_
 
     def counted(total: Tensor, rows: Tensor) -> None:
         sizes.append(len(rows))
@@ -33,7 +33,7 @@ def test_they_are_left_out_without_a_change(
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(pooled, "add_gram_", counted)
+        patch.setattr(scatter, "add_gram_", counted)
         found = gathered()
     monkeypatch.setattr(moments_module, "without_zeros", lambda rows, zero: rows)
     torch.testing.assert_close(found.scatter, gathered().scatter, rtol=1e-13, atol=1e-14)

@@ -167,7 +167,7 @@ class Report(Mapping[str, float]):
             fix = "measure the training set again, and pass that report"
             found = "a report read from a file, which has no class means"
             raise InputError(expected="a report with its class means", found=found, fix=fix)
-        if not self.statistics.labelled:
+        if not self.statistics.has_labels:
             found, fix = "a report of features without labels", "measure them with labels"
             raise InputError(expected="a report with its class means", found=found, fix=fix)
         return self.statistics

@@ -84,28 +84,31 @@ class Canonical:
         residual_root: $Y(Y^\top Y+O)^{-1/2}$, a root of $F$; q x m.
         rank: Number of directions kept in $T$.
         cut: Squared length above which a direction of $C$ outside the range of $R$ is kept.
-        recover: Function that computes `explained` and `solution`, which few metrics need.
+        solve: Function that computes `spread_root` and `solution`, which few metrics need.
     """
 
     odds_root: Float[Tensor, "z m"]
     residual_root: Float[Tensor, "q m"]
     rank: int
     cut: float
-    recover: Callable[[], tuple[Float[Tensor, "z q"], Float[Tensor, "d q"]]]
+    solve: Callable[[], tuple[Float[Tensor, "z q"], Float[Tensor, "d q"]]]
 
     @cached_property
-    def _recovered(self) -> tuple[Float[Tensor, "z q"], Float[Tensor, "d q"]]:
-        return self.recover()
+    def _spread_root_and_solution(self) -> tuple[Float[Tensor, "z q"], Float[Tensor, "d q"]]:
+        return self.solve()
 
     @property
-    def explained(self) -> Float[Tensor, "z q"]:
-        r"""$E=Z(Y^\top Y+O)^{-1}Y^\top$, for which $E^\top E=F-F^2$."""
-        return self._recovered[0]
+    def spread_root(self) -> Float[Tensor, "z q"]:
+        r"""Root $E=Z(Y^\top Y+O)^{-1}Y^\top$ of the predictions' spread within classes.
+
+        With $B=T^\dagger C$, $E^\top E=B^\top(R+\lambda I)B=F-F^2$.
+        """
+        return self._spread_root_and_solution[0]
 
     @property
     def solution(self) -> Float[Tensor, "d q"]:
-        r"""$T^\dagger C$."""
-        return self._recovered[1]
+        r"""$B=T^\dagger C$."""
+        return self._spread_root_and_solution[1]
 
     @property
     def residual(self) -> Float[Tensor, "q q"]:
@@ -167,57 +170,59 @@ def canonical(
     assert decay == 0 or spread.scales is None
     assert mean is None or decay > 0
     if decay == 0 and spread.definite is not None:
-        return _of_full_rank(spread, spread.definite.root, factor, rounding)
+        return _solve_full_rank(spread, spread.definite.root, factor, rounding)
     columns = factor if mean is None else torch.cat([factor, mean[:, None]], 1)
     scaled = columns if spread.scales is None else columns * spread.scales[:, None]
     vectors, roots = spread.eigen.vectors, (spread.eigen.values + decay).sqrt()[:, None]
     along = vectors.mT @ scaled
     whitened, beyond = along / roots, scaled - vectors @ along
-    cut, q = _cut(spread, columns, rounding), factor.shape[1]
-    outside = _outside(spread, beyond[:, :q], cut)
-    kept = len(outside.lengths)
-    finite, leaving = outside.rest, outside.rest[:0]
+    cut, q = _find_cut(spread, columns, rounding), factor.shape[1]
+    axes, reach, combinations, finite = _find_outside(spread, beyond[:, :q], cut)
+    # Without a decay, combinations with a part outside the range of R have infinite odds: they
+    # leave no residual, and have no column in either root.
+    outside, leaving = len(reach), finite[:0]
     if decay > 0:  # directions outside the range of R have finite odds, however small the decay
-        finite = torch.cat([outside.combinations * (decay**0.5 / outside.lengths), finite], 1)
-        leaving = torch.eye(kept, q).to(factor)
+        finite = torch.cat([combinations * (decay**0.5 / reach), finite], 1)
+        leaving = torch.eye(outside, q).to(factor)
     if mean is not None:
-        across = outside.vectors.mT @ beyond[:, -1]
-        rest = beyond[:, -1] - outside.vectors @ across
+        across = axes.mT @ beyond[:, -1]
+        rest = beyond[:, -1] - axes @ across
         # A rest that is only rounding error would get a weight as large as the constant feature's.
         rest = torch.where(rest.square().sum() > cut, rest, 0.0)
         constant = 1 + rest.square().sum()
         finite = torch.block_diag(finite, torch.full_like(finite[:1, :1], decay**0.5))
         leaving = torch.block_diag(leaving, constant.sqrt())
-        leaving[:kept, -1] = across
+        leaving[:outside, -1] = across
     odds_root = torch.cat([whitened @ finite, leaving])
     lengths = torch.linalg.vector_norm(finite, dim=0)
     # QR of the root instead of Cholesky of the product: the product rounds at the scale of its
     # largest odds, and small odds would be lost.
     bases, root = torch.linalg.qr(torch.cat([odds_root, lengths.diag()]))
     half = torch.linalg.solve_triangular(root.mT, finite.mT, upper=False)
-    explained = bases[: len(odds_root)] @ half
-    inside = explained[: len(whitened)]
+    spread_root = bases[: len(odds_root)] @ half
+    inside = spread_root[: len(whitened)]
     solution = vectors @ (inside / roots)
     if spread.eigen.rank < len(factor):
         left = -whitened.mT @ inside - half.mT @ half
         left.diagonal().add_(1)
-        escaped = outside.combinations.mT @ left[:q] / outside.lengths[:, None]
+        escape = combinations.mT @ left[:q] / reach[:, None]
         if decay > 0:
             # Both expressions equal the solution. The first divides rounding errors by the length
             # of a direction, which may be tiny; the second divides them by the decay's root.
-            regularised = explained[len(whitened) :][:kept] / decay**0.5
-            large = decay > outside.lengths.square()
-            escaped = torch.where(large[:, None], regularised, escaped)
-        solution += outside.vectors @ escaped
+            by_decay = spread_root[len(whitened) :][:outside] / decay**0.5
+            large = decay > reach.square()
+            escape = torch.where(large[:, None], by_decay, escape)
+        solution += axes @ escape
         if mean is not None:
-            solution += torch.outer(rest, (left[-1] - across @ escaped) / constant)
+            solution += torch.outer(rest, (left[-1] - across @ escape) / constant)
     if spread.scales is not None:
         solution *= spread.scales[:, None]
-    recovered = explained, solution
-    return Canonical(odds_root, half.mT, spread.eigen.rank + kept, cut, lambda: recovered)
+    return Canonical(
+        odds_root, half.mT, spread.eigen.rank + outside, cut, lambda: (spread_root, solution)
+    )
 
 
-def _of_full_rank(
+def _solve_full_rank(
     spread: Spread, root: Float[Tensor, "d d"], factor: Float[Tensor, "d q"], rounding: float
 ) -> Canonical:
     r"""Solve for an $R$ of full rank: with $LL^\top=R$, $F=(I+Z^\top Z)^{-1}$ for $Z=L^{-1}C$."""
@@ -228,52 +233,45 @@ def _of_full_rank(
     upper = torch.linalg.qr(stacked, mode="r").R  # not by Cholesky: see `canonical`
     half = torch.linalg.solve_triangular(upper.mT, identity, upper=False)
 
-    def recover() -> tuple[Tensor, Tensor]:
-        explained = torch.linalg.qr(stacked).Q[: len(odds_root)] @ half
-        solution = torch.linalg.solve_triangular(root.mT, explained, upper=True)
-        return explained, solution if spread.scales is None else solution * spread.scales[:, None]
+    def solve() -> tuple[Tensor, Tensor]:
+        spread_root = torch.linalg.qr(stacked).Q[: len(odds_root)] @ half
+        solution = torch.linalg.solve_triangular(root.mT, spread_root, upper=True)
+        return spread_root, solution if spread.scales is None else solution * spread.scales[:, None]
 
-    return Canonical(odds_root, half.mT, len(factor), _cut(spread, factor, rounding), recover)
+    return Canonical(odds_root, half.mT, len(factor), _find_cut(spread, factor, rounding), solve)
 
 
-@dataclass(frozen=True)
-class _Outside:
-    """Combinations of the factor's columns outside and inside the range of R.
+def _find_outside(
+    spread: Spread, beyond: Float[Tensor, "d q"], cut: float
+) -> tuple[Float[Tensor, "d o"], Float[Tensor, " o"], Float[Tensor, "q o"], Float[Tensor, "q p"]]:
+    """Find the combinations of the factor's columns that have a part outside the range of R.
 
-    Attributes:
-        vectors: Directions of the parts outside, orthonormal in the scaled coordinates; d x o.
-        lengths: Lengths of the parts outside.
-        combinations: Orthonormal combinations with a part outside; q x o.
-        rest: Orthonormal basis of the combinations without a part outside.
+    Args:
+        spread: Decomposition of R.
+        beyond: Part of the scaled factor outside the range of R.
+        cut: Squared length, in the factor's own units, above which a part counts.
+
+    Returns:
+        Directions of the parts outside, orthonormal in the scaled coordinates; lengths of the
+        parts; their combinations of columns, orthonormal; and an orthonormal basis of the
+        combinations without a part outside.
     """
-
-    vectors: Float[Tensor, "d o"]
-    lengths: Float[Tensor, " o"]
-    combinations: Float[Tensor, "q o"]
-    rest: Float[Tensor, "q p"]
-
-
-def _outside(spread: Spread, outside: Float[Tensor, "d q"], cut: float) -> _Outside:
-    """Decompose the part of the scaled factor outside the range of R."""
-    d, q = outside.shape
-    identity = torch.eye(q, dtype=outside.dtype, device=outside.device)
-    plain = outside if spread.scales is None else outside / spread.scales[:, None]
+    d, q = beyond.shape
+    identity = torch.eye(q, dtype=beyond.dtype, device=beyond.device)
+    plain = beyond if spread.scales is None else beyond / spread.scales[:, None]
     if spread.eigen.rank == d or float(plain.square().sum()) <= cut:
-        return _Outside(outside[:, :0], identity.new_zeros(0), identity[:, :0], identity)
-    vectors, lengths, combinations = torch.linalg.svd(outside, full_matrices=q > d)
+        return beyond[:, :0], identity.new_zeros(0), identity[:, :0], identity
+    vectors, lengths, combinations = torch.linalg.svd(beyond, full_matrices=q > d)
+    # The cut is a squared length in the given units: scaling up a coordinate scales its error up.
     plain = vectors if spread.scales is None else vectors / spread.scales[:, None]
     squares = plain[:, : len(lengths)].square().sum(0) * lengths.square()
     leaving = torch.nn.functional.pad(squares > cut, (0, q - len(squares)))
-    kept = leaving[: len(lengths)]
-    return _Outside(
-        vectors[:, : len(lengths)][:, kept],
-        lengths[kept],
-        combinations[leaving].mT,
-        combinations[~leaving].mT,
-    )
+    long = leaving[: len(lengths)]
+    axes = vectors[:, : len(lengths)][:, long]
+    return axes, lengths[long], combinations[leaving].mT, combinations[~leaving].mT
 
 
-def _cut(spread: Spread, columns: Float[Tensor, "d q"], rounding: float) -> float:
+def _find_cut(spread: Spread, columns: Float[Tensor, "d q"], rounding: float) -> float:
     """Return the squared length above which the part of a column outside the range of R counts."""
     d = len(columns)
     noise = (torch.finfo(columns.dtype).eps * d) ** 2 * float(columns.square().sum())

@@ -14,7 +14,7 @@ from ncscope.math.powers import power_of_two
 
 _LEAST_SIDE = 256  # eigen-decompositions of smaller matrices take no time worth saving
 _BEST_CONDITION = 2.0**26  # 1 / sqrt(machine epsilon of float64)
-_MOST_STEPS, _FEWEST_STEPS, _CHECKED_STEPS, _LANCZOS_RESIDUAL = 256, 32, 8, 1e-3
+_MOST_STEPS, _FEWEST_STEPS, _CHECK_EVERY, _LANCZOS_RESIDUAL = 256, 32, 8, 1e-3
 _BLOCK_ROWS = 1024
 _LEAST_EXPONENT = 1000  # a power of two to the opposite of it is still in range
 SMALL_BYTES = 32 * 2**20
@@ -157,7 +157,7 @@ def symmetric_eigen(matrix: Float[Tensor, "d d"] | Gram, limit: int | None = Non
         limit: Upper bound of the rank, if known; at most this many pairs are kept.
 
     Returns:
-        The kept pairs, descending. Cost: one eigen-decomposition, about $9d^3$ operations; for a
+        The pairs, descending. Cost: one eigen-decomposition, about $9d^3$ operations; for a
         matrix of m rows singular values, about $6m^2d$.
 
     Example:
@@ -166,9 +166,9 @@ def symmetric_eigen(matrix: Float[Tensor, "d d"] | Gram, limit: int | None = Non
     """
     spectrum, vectors = symmetric_pairs(matrix)
     cut = rank_cut(spectrum[:1].sum(), len(matrix))  # the sum also works for a 0 x 0 matrix
-    kept = int((spectrum > cut).sum())
-    kept = kept if limit is None else min(kept, limit)
-    return Eigen(spectrum[:kept], vectors[:, :kept], spectrum, cut)
+    rank = int((spectrum > cut).sum())
+    rank = rank if limit is None else min(rank, limit)
+    return Eigen(spectrum[:rank], vectors[:, :rank], spectrum, cut)
 
 
 def symmetric_pairs(
@@ -220,8 +220,8 @@ def positive_definite(matrix: Float[Tensor, "d d"] | Gram) -> PositiveDefinite |
     """
     if isinstance(matrix, Gram) or len(matrix) < _LEAST_SIDE or matrix.dtype != torch.float64:
         return None
-    root, failed = torch.linalg.cholesky_ex(matrix)
-    if int(failed):
+    root, status = torch.linalg.cholesky_ex(matrix)
+    if int(status):
         return None
     pivots = root.diagonal().square()
     if not float(pivots.max()) <= _BEST_CONDITION * float(pivots.min()):
@@ -268,12 +268,13 @@ def largest_eigenvalue(
         basis[step] = vector
         image = multiply(vector)
         diagonal[step] = vector @ image
-        known = basis[: step + 1]
+        before = basis[: step + 1]
         for _ in range(2):  # without reorthogonalisation, copies of eigenvalues would appear
-            image = image - known.mT @ (known @ image)
+            image = image - before.mT @ (before @ image)
         beside[step] = torch.linalg.vector_norm(image)
-        checked = step + 1 >= _FEWEST_STEPS and (step + 1) % _CHECKED_STEPS == 0
-        if step + 1 == steps or checked:
+        # A check waits for the device and decomposes a small matrix: not after every step.
+        due = step + 1 >= _FEWEST_STEPS and (step + 1) % _CHECK_EVERY == 0
+        if step + 1 == steps or due:
             side = beside[:step].diag(1)
             ritz, vectors = torch.linalg.eigh(diagonal[: step + 1].diag() + side + side.mT)
             if bool(beside[step] * vectors[-1, -1].abs() <= _LANCZOS_RESIDUAL * ritz[-1]):
@@ -307,8 +308,8 @@ def factor_eigen(factor: Float[Tensor, "d k"], limit: int) -> tuple[Eigen, Float
     wide = k > d
     small = symmetric_eigen(factor @ factor.mT if wide else factor.mT @ factor, limit)
     cut = rank_cut(small.spectrum[0], d)
-    kept = int((small.values > cut).sum())
-    near = small.vectors[:, :kept]
+    rank = int((small.values > cut).sum())
+    near = small.vectors[:, :rank]
     far = (factor.mT if wide else factor) @ near
     # The lengths of the columns are the singular values with small relative errors. The errors of
     # the square roots of the eigenvalues are relative to the largest eigenvalue.
@@ -316,7 +317,7 @@ def factor_eigen(factor: Float[Tensor, "d k"], limit: int) -> tuple[Eigen, Float
     far /= lengths
     left, right = (near, far) if wide else (far, near)
     values = lengths.square()
-    return Eigen(values, left, torch.cat([values, small.spectrum[kept:]]), cut), right
+    return Eigen(values, left, torch.cat([values, small.spectrum[rank:]]), cut), right
 
 
 def gram_of_rows(vectors: Float[Tensor, "k d"]) -> Float[Tensor, "k k"] | None:
@@ -344,6 +345,7 @@ def gram_of_rows(vectors: Float[Tensor, "k d"]) -> Float[Tensor, "k k"] | None:
 def frobenius_of_gram(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
     """Compute the Frobenius norm of the Gram matrix of the rows, from the smaller side."""
     k, d = vectors.shape
+    # Other metrics need the k x k matrix too, so it pays where it is somewhat the larger one.
     gram = gram_of_rows(vectors) if k <= 2 * d else None
     if gram is None:
         gram = vectors @ vectors.mT if k <= d else vectors.mT @ vectors
@@ -360,7 +362,7 @@ def add_gram_(total: Float[Tensor, "d d"], rows: Float[Tensor, "n d"]) -> None:
         rows: $X$. Cost: 5/8 of the $2nd^2$ operations of the full product, 9/16 for
             d of 1,024 or more.
     """
-    for low, high in _bands(rows.shape[1]):
+    for low, high in _split_rows(rows.shape[1]):
         total[low:high, low:].addmm_(rows[:, low:high].mT, rows[:, low:])
 
 
@@ -382,7 +384,7 @@ def add_gram_in_blocks_(total: Float[Tensor, "d d"], rows: Float[Tensor, "n d"])
         narrow = (block * power_of_two(-exponent)).to(torch.float32)
         unit = power_of_two(exponent)
         with torch.autocast(rows.device.type, enabled=False):
-            for low, high in _bands(rows.shape[1]):
+            for low, high in _split_rows(rows.shape[1]):
                 product = (narrow[:, low:high].mT @ narrow[:, low:]).to(torch.float64)
                 total[low:high, low:] += product.mul_(unit[low:high, None]).mul_(unit[low:])
 
@@ -403,7 +405,7 @@ def without_zeros(rows: Float[Tensor, "n d"], zero: Bool[Tensor, " n"]) -> Float
     return rows[~zero]
 
 
-def _bands(dim: int) -> list[tuple[int, int]]:
+def _split_rows(dim: int) -> list[tuple[int, int]]:
     """Return the rows of the upper blocks of a symmetric matrix, as ranges."""
     parts = 1 if dim < 256 else 4 if dim < 1024 else 8
     return list(pairwise(dim * i // parts for i in range(parts + 1)))
@@ -412,7 +414,7 @@ def _bands(dim: int) -> list[tuple[int, int]]:
 def mirror_upper(upper: Float[Tensor, "d d"]) -> Float[Tensor, "d d"]:
     """Return the symmetric matrix whose upper triangle is given."""
     whole = upper.clone()
-    for low, high in _bands(len(upper)):
+    for low, high in _split_rows(len(upper)):
         corner = upper[low:high, low:high]
         whole[low:high, low:high] = corner.triu() + corner.triu(1).mT
         whole[high:, low:high] = upper[low:high, high:].mT

@@ -54,7 +54,7 @@ class LayerSamples:
         precision: Precision of the moments.
         processes: Processes that measure their samples together; None if this process measures its
             samples alone, and must not wait for others.
-        labelled: False if the samples have no labels and are one class.
+        has_labels: False if the samples have no labels and are one class.
     """
 
     plan: LayerPlan
@@ -69,7 +69,7 @@ class LayerSamples:
     decided: bool = True
     precision: Precision = "float64"
     processes: Processes | None = None
-    labelled: bool = True
+    has_labels: bool = True
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -100,7 +100,7 @@ class LayerSamples:
 
     def finish(self, moments: ClassMoments) -> ClassStatistics:
         """Return the statistics of moments, in the unit of the features given."""
-        stats = finish(moments) if self.labelled else finish_unlabelled(moments)
+        stats = finish(moments) if self.has_labels else finish_unlabelled(moments)
         return replace(stats, exponent=self.exponent)
 
     def entropies(self, batches: Batches, stats: ClassStatistics) -> DatasetInformation | None:

@@ -205,10 +205,12 @@ def layer_record(
         num_samples=stats.num_samples,
         dim=stats.dim,
         spectra=drawn,
-        gram=_without_nan(cosines(stats.frame)) if pictures and small and stats.labelled else None,
+        gram=_without_nan(cosines(stats.frame))
+        if pictures and small and stats.has_labels
+        else None,
         warnings=warnings_on(sources, values),
         per_class=class_table(sources) if has_class_table(sources, groups, by_class) else None,
-        num_present=stats.k if stats.labelled and stats.k < stats.num_classes else 0,
+        num_present=stats.k if stats.has_labels and stats.k < stats.num_classes else 0,
     )
 
 
@@ -257,7 +259,7 @@ def measure_unlabelled(
         counts=torch.tensor([n], device=features.device),
         dim=dim,
         precision=precision,
-        labelled=False,
+        has_labels=False,
     )
     classes, moments = BatchClasses.from_labels(labels, 1), samples.moments(samples.counts)
     exponent = moments.take_checked(features, classes, COPY_LIMIT)

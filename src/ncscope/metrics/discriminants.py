@@ -97,15 +97,15 @@ def discriminants(stats: ClassStatistics) -> Discriminants:
     # If the rounding of the class means explains the variance within classes of a coordinate, the
     # differences of its means are noise of the same size, and would separate classes at random.
     rounding = mean_rounding(stats)
-    suspected = rounding.clamp(max=rank_cut(total.max(), stats.dim))
-    constant, collapsed = total <= suspected, variances <= suspected
+    noise = rounding.clamp(max=rank_cut(total.max(), stats.dim))
+    constant, collapsed = total <= noise, variances <= noise
     weighted[:, constant] = 0
     scales = comparable_scales(total.masked_fill(constant, 0))
     _reflect_(weighted, root)
-    between, classes, factor = _contrasts(weighted, overwrite=scales is None)
+    between, classes, factor = _decompose_contrasts(weighted, overwrite=scales is None)
     if scales is not None:
-        del classes, factor
-        _, classes, factor = _contrasts(weighted.mul_(scales), overwrite=True)
+        del classes, factor  # k x r and d x r, before their successors are allocated
+        _, classes, factor = _decompose_contrasts(weighted.mul_(scales), overwrite=True)
     _reflect_(classes, root)
     within = rescale(stats.scatter, scales)
     if bool(collapsed.any()):
@@ -133,7 +133,7 @@ def _reflect_(rows: Float[Tensor, "k d"], root: Float[Tensor, " k"]) -> None:
     rows.addr_(mirror, mirror @ rows, alpha=-2)
 
 
-def _contrasts(
+def _decompose_contrasts(
     weighted: Float[Tensor, "k d"], *, overwrite: bool
 ) -> tuple[Eigen, Float[Tensor, "k r"], Float[Tensor, "d r"]]:
     r"""Decompose the weighted means by singular values, with a complete basis of contrasts.
@@ -153,13 +153,20 @@ def _contrasts(
     # Without the first row, which is no contrast: as a null vector of the matrix it could mix with
     # contrasts of length zero.
     spectrum, near = symmetric_pairs(rows.mT @ rows if wide else rows @ rows.mT)
-    far = _times_(weighted if overwrite else weighted.clone(), near) if wide else rows.mT @ near
+    if wide:
+        far = weighted if overwrite else weighted.clone()
+        for block in row_blocks(*far.shape):  # in place: no second k x d matrix
+            far[block] = far[block] @ near
+    else:
+        far = rows.mT @ near
     lengths = torch.linalg.vector_norm(far, dim=0)
     cut = rank_cut(spectrum[0], d)
-    kept = int((spectrum > cut).sum())
-    values = lengths[:kept].square()
-    left = near[:, :kept] if wide else far[:, :kept] / lengths[:kept]
-    between = Eigen(values, left, torch.cat([values, spectrum[kept:]]), cut)
+    rank = int((spectrum > cut).sum())
+    # The lengths are the singular values to small relative errors; the errors of the square roots
+    # of the eigenvalues are relative to the largest.
+    values = lengths[:rank].square()
+    left = near[:, :rank] if wide else far[:, :rank] / lengths[:rank]
+    between = Eigen(values, left, torch.cat([values, spectrum[rank:]]), cut)
     if not wide:
         return between, torch.nn.functional.pad(near, (0, 0, 1, 0)), far
     if bool(lengths.min() > _GRADED * lengths.max()):
@@ -167,13 +174,6 @@ def _contrasts(
     # Short columns have rounding errors of the size of long ones, and are not orthogonal to them.
     right, triangle = torch.linalg.qr(far[1:])
     return between, torch.nn.functional.pad(right, (0, 0, 1, 0)), near @ triangle.mT
-
-
-def _times_(rows: Float[Tensor, "k d"], square: Float[Tensor, "d d"]) -> Float[Tensor, "k d"]:
-    """Multiply rows by a square matrix in place, in blocks."""
-    for block in row_blocks(*rows.shape):
-        rows[block] = rows[block] @ square
-    return rows
 
 
 def snr_singular_values(

@@ -128,7 +128,7 @@ def evaluate(
     rows = [
         row
         for row in select(groups)
-        if row.needs <= sources.available and (sources.stats.labelled or not row.needs_classes)
+        if row.needs <= sources.available and (sources.stats.has_labels or not row.needs_classes)
     ]
     notes = []
     if groups is None:
@@ -205,7 +205,7 @@ def spectra(sources: Sources) -> dict[str, Float[Tensor, " _m"]]:
     sources = sources.in_range
     stats = sources.stats
     squared = {}
-    if stats.labelled:
+    if stats.has_labels:
         scatter = sources.discriminants
         assert stats.scatter is not None
         decomposed = scatter.within is stats.scatter and scatter.spread.scales is None
@@ -217,7 +217,7 @@ def spectra(sources: Sources) -> dict[str, Float[Tensor, " _m"]]:
     squared["total"] = sources.covariance.eigenvalues
     if stats.exponent:
         squared = {name: _in_unit(v, 2 * stats.exponent) for name, v in squared.items()}
-    if not stats.labelled:
+    if not stats.has_labels:
         return squared
     return {**squared, "snr_singular_values": snr_singular_values(stats, sources.discriminants)}
 

@@ -182,7 +182,7 @@ class _Problem:
         unseparated = torch.zeros_like(prior)
         if classes.shape[1] < self.stats.k:
             unseparated = (1 - classes.square().sum(1)).clamp(min=0)
-        nc1 = prior @ (classes @ self.canonical.explained.mT).square().sum(1)
+        nc1 = prior @ (classes @ self.canonical.spread_root.mT).square().sum(1)
         return nc1, prior @ (residual.square().sum(1) + unseparated)
 
 
@@ -337,7 +337,7 @@ def _with_bias(solved: Canonical) -> Canonical:
     return replace(
         solved,
         residual_root=pad(solved.residual_root, (0, 0, 0, 1)),
-        recover=lambda: (pad(solved.explained, (0, 1)), pad(solved.solution, (0, 1))),
+        solve=lambda: (pad(solved.spread_root, (0, 1)), pad(solved.solution, (0, 1))),
     )
 
 
@@ -353,5 +353,5 @@ def _with_mean(units: RidgeUnits, has_bias: bool) -> Canonical:
     return replace(
         solved,
         residual_root=turn.mT @ solved.residual_root,
-        recover=lambda: (solved.explained @ turn, (solved.solution @ turn)[: len(units.mean)]),
+        solve=lambda: (solved.spread_root @ turn, (solved.solution @ turn)[: len(units.mean)]),
     )

@@ -49,7 +49,7 @@ def warnings_on(sources: Sources, values: Mapping[str, float]) -> tuple[str, ...
         values: Metrics computed from them.
     """
     stats = sources.stats
-    if not stats.labelled:
+    if not stats.has_labels:
         return (
             *_warn_of_bounded_ranks(stats, values),
             *_warn_of_rounding_in_spectrum(sources, values),

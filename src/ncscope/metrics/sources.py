@@ -79,7 +79,7 @@ class Sources:
     @cached_property
     def covariance(self) -> Covariance:
         """Covariance of the samples, and its root."""
-        if not self.stats.labelled:
+        if not self.stats.has_labels:
             return covariance_within(self.stats)
         return covariance_between(self.stats, self.discriminants)
 

@@ -66,7 +66,7 @@ class Sample:
         noise: Share of noise in the spread of the class means; see `noise_share`.
         own_means: True if the nearest-mean rule uses the class means of these samples.
         classes: Number of classes present.
-        labelled: True if the samples have labels.
+        has_labels: True if the samples have labels.
     """
 
     size: int
@@ -74,13 +74,13 @@ class Sample:
     noise: float = 0.0
     own_means: bool = True
     classes: int = 2
-    labelled: bool = True
+    has_labels: bool = True
 
     @classmethod
     def of(cls, stats: ClassStatistics, *, own_means: bool) -> "Sample":
         """Describe the samples of which statistics are given."""
         smallest, noise = int(stats.counts.min()), noise_share(stats)
-        return cls(stats.num_samples, smallest, noise, own_means, stats.k, stats.labelled)
+        return cls(stats.num_samples, smallest, noise, own_means, stats.k, stats.has_labels)
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def estimate_errors(
 
 def _design(keys: Collection[str], sample: Sample, random_sizes: bool) -> Iterator[str]:
     """Say which other samples the errors are of."""
-    if not sample.labelled or not keys:
+    if not sample.has_labels or not keys:
         return
     if random_sizes:
         yield "the standard errors are those of other samples drawn with their classes"

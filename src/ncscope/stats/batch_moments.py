@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 
 import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from ncscope.arrays import refuse_nonfinite
@@ -13,9 +13,9 @@ from ncscope.math.powers import exponent_of
 from ncscope.math.symmetric import without_zeros
 from ncscope.stats.batch import Workspace, square_norms
 from ncscope.stats.classes import BatchClasses
-from ncscope.stats.pooled import PooledScatter
+from ncscope.stats.scatter import ScatterSum
 
-_SAMPLED = 64
+_PILOT_ROWS = 64  # at most so many rows show that there is no common offset
 _FEWEST_ROWS = 8  # a class, on average, with which traces from the first read are likely to do
 
 
@@ -24,7 +24,7 @@ def batch_moments(
     classes: BatchClasses,
     *,
     directions: bool = False,
-    scatter: PooledScatter | None = None,
+    scatter: ScatterSum | None = None,
     weights: Float[Tensor, " k"] | None = None,
     pilot: Float[Tensor, " d"] | None = None,
 ) -> dict[str, Tensor]:
@@ -39,25 +39,41 @@ def batch_moments(
         pilot: Vector that the class means are computed about; None for 0.
     """
     present, counts, labels = classes.present, classes.counts, classes.index
+    dim, device = features.shape[1], features.device
+    space = Workspace(len(features), dim, device)
+    means = torch.zeros(len(present), dim, dtype=torch.float64, device=device)
+    batch = {"counts": counts, "offsets": means, "traces": means.new_zeros(len(present))}
+    if directions:
+        batch["unit_means"] = torch.zeros_like(means)
+        batch["unit_traces"] = means.new_zeros(len(present))
+        batch["zero_vectors"] = torch.zeros((), dtype=torch.int64, device=device)
     # Where the means are all that the first read gives, it may give the traces too.
-    alone = scatter is None and not directions and not is_asynchronous(features.device)
+    alone = scatter is None and not directions and not is_asynchronous(device)
     squared = alone and len(features) >= _FEWEST_ROWS * len(present)
-    batch = {"counts": counts, **_first_read(features, labels, counts, directions, squared, pilot)}
-    means, dim = batch["offsets"], features.shape[1]
+    for chunk, y in space.iterate_chunks(features, labels):
+        rows = space.subtract_pilot(chunk, pilot)
+        means.index_add_(0, y, rows)
+        if squared:
+            batch["traces"].index_add_(0, y, square_norms(rows))
+        if directions:
+            unit, length = space.normalise_rows(chunk)
+            batch["unit_means"].index_add_(0, y, unit)
+            batch["zero_vectors"] += (length == 0).sum()
+    means /= counts[:, None]
+    if directions:
+        batch["unit_means"] /= counts[:, None]
     if squared:
         share = counts * square_norms(means)
-        traces = (batch.pop("traces") - share).masked_fill_(counts == 1, 0.0)
+        traces = (batch["traces"] - share).masked_fill_(counts == 1, 0.0)
         # The subtraction loses two bits at most. Where it would lose more, because the class means
         # are far larger than the spread, the spread is read again, about the means.
         if bool(((share <= 3 * traces) | (counts == 1)).all()):
             batch["traces"] = traces
             return batch
-    batch["traces"] = means.new_zeros(len(present))
-    if directions:
-        batch["unit_traces"] = means.new_zeros(len(present))
+        batch["traces"].zero_()
     root = None if weights is None else weights[present].sqrt()
-    space = Workspace(len(features), dim, features.device)
-    # A chunk suits the cache, a product of so few rows would read and write all of a large scatter.
+    # A chunk suits the cache, but a product of so few rows would read and write all of a large
+    # scatter. The centred rows are therefore collected in a panel of several chunks.
     panel = None if scatter is None else space.panel(len(features))
     first = 0
     for chunk, y in space.iterate_chunks(features, labels):
@@ -76,45 +92,11 @@ def batch_moments(
                 # A row alone in its class is the class mean: its centred row is exactly zero.
                 scatter.add(without_zeros(rows, counts[labels[end - len(rows) : end]] == 1))
         if directions:
-            turned = space.subtract_means(space.normalise_rows(chunk)[0], batch["unit_means"], y)
-            batch["unit_traces"].index_add_(0, y, square_norms(turned))
+            # Last, because it overwrites the chunk and the workspace's differences.
+            turn = space.subtract_means(space.normalise_rows(chunk)[0], batch["unit_means"], y)
+            batch["unit_traces"].index_add_(0, y, square_norms(turn))
         first = end
     return batch
-
-
-def _first_read(
-    features: Shaped[Tensor, "n d"],
-    labels: Int[Tensor, " n"],
-    counts: Int[Tensor, " p"],
-    directions: bool,
-    squared: bool,
-    pilot: Float[Tensor, " d"] | None,
-) -> dict[str, Tensor]:
-    """Compute the class means of a batch's features, less the pilot, and of their directions.
-
-    With ``squared``, the squares about the pilot are summed too, as traces.
-    """
-    dim, device = features.shape[1], features.device
-    first = {"offsets": torch.zeros(len(counts), dim, dtype=torch.float64, device=device)}
-    if directions:
-        first["unit_means"] = torch.zeros_like(first["offsets"])
-        first["zero_vectors"] = torch.zeros((), dtype=torch.int64, device=device)
-    if squared:
-        first["traces"] = first["offsets"].new_zeros(len(counts))
-    space = Workspace(len(features), dim, device)
-    for chunk, y in space.iterate_chunks(features, labels):
-        rows = space.subtract_pilot(chunk, pilot)
-        first["offsets"].index_add_(0, y, rows)
-        if squared:
-            first["traces"].index_add_(0, y, square_norms(rows))
-        if directions:
-            unit, length = space.normalise_rows(chunk)
-            first["unit_means"].index_add_(0, y, unit)
-            first["zero_vectors"] += (length == 0).sum()
-    for name in ("offsets", "unit_means"):
-        if name in first:
-            first[name] /= counts[:, None]
-    return first
 
 
 def choose_pilot(features: Shaped[Tensor, "n d"]) -> Float[Tensor, " d"]:
@@ -127,16 +109,16 @@ def choose_pilot(features: Shaped[Tensor, "n d"]) -> Float[Tensor, " d"]:
     Args:
         features: Features of a real dtype, n at least 1.
     """
-    step = -(-len(features) // _SAMPLED)
+    step = -(-len(features) // _PILOT_ROWS)
     if step > 1 and features.device.type == "cpu":
         # What some of the rows exclude, all of them do: most features cost no read of their own.
-        pilot = pilot_between(*_ends(features[::step]))
+        pilot = pilot_between(*_find_ends(features[::step]))
         if not pilot.numpy().any():
             return pilot
-    return pilot_between(*_ends(features))
+    return pilot_between(*_find_ends(features))
 
 
-def _ends(rows: Shaped[Tensor, "n d"]) -> tuple[Float[Tensor, " d"], Float[Tensor, " d"]]:
+def _find_ends(rows: Shaped[Tensor, "n d"]) -> tuple[Float[Tensor, " d"], Float[Tensor, " d"]]:
     """Return the smallest and the largest value of each coordinate."""
     # Not aminmax, which along the rows takes eight times as long on a CPU.
     return rows.amin(0).to(torch.float64), rows.amax(0).to(torch.float64)

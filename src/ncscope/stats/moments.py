@@ -33,10 +33,10 @@ from ncscope.stats.options import (
     Prior,
     Statistic,
 )
-from ncscope.stats.pooled import PooledScatter
+from ncscope.stats.scatter import ScatterSum
 
 _LARGE = 2**30  # bytes below which nobody asks the system for its free memory
-_POOLED = frozenset({"pilot", "scatter", "scatter_weights", "zero_vectors"})
+_CLASSLESS = frozenset({"pilot", "zero_vectors"})  # without an entry for each class
 
 
 @check_arguments
@@ -118,11 +118,11 @@ class ClassMoments(ThreadSafe):
         self.class_counts = (
             None if class_counts is None else as_tensor(class_counts, "class_counts")
         )
-        self._weights = self._scatter_weights()
-        self._pooled = self._no_rows()
-        directed = "directions" in self.statistics
-        self.unit_means = self._zeros(k, d) if directed else None
-        self.unit_traces = self._zeros(k) if directed else None
+        self._weights = self._find_scatter_weights()
+        self._scatter = self._start_scatter()
+        directions = "directions" in self.statistics
+        self.unit_means = self._zeros(k, d) if directions else None
+        self.unit_traces = self._zeros(k) if directions else None
         self.zero_vectors = torch.zeros((), dtype=torch.int64, device=device)
 
     def update(self, features: Any, labels: Any) -> None:
@@ -141,16 +141,20 @@ class ClassMoments(ThreadSafe):
         """
         rows = as_tensor(features, "features")
         check_features(rows, self.dim or None)
-        checked = check_labels(as_tensor(labels, "labels"), len(rows))
-        k, d = self._size_with(rows, checked)
+        indices = check_labels(as_tensor(labels, "labels"), len(rows))
+        k, d = self.num_classes, rows.shape[1]
+        if self._grows and len(indices):
+            k = max(k, int(indices.max()) + 1, 1)
+            fix = "number the classes from 0, or pass num_classes"
+            check_memory(8 * k * d, f"the means of {k:,} classes of dimension {d:,}", fix)
         if (k, d) != (self.num_classes, self.dim):
             # Not in place: a batch that is refused must not change the size.
             batch = self._empty(k or None, d)
-            batch.update(rows, checked)
+            batch.update(rows, indices)
             batch._grows = self._grows  # else the merged number of classes would be fixed
             self.merge(batch)
             return
-        classes = BatchClasses.from_labels(checked, k)
+        classes = BatchClasses.from_labels(indices, k)
         refuse_magnitude(self.take_checked(rows, classes, STREAM_LIMIT), STREAM_LIMIT)
 
     def take_checked(
@@ -172,11 +176,11 @@ class ClassMoments(ThreadSafe):
         """
         if not len(features):
             return 0
-        classes, scatter = classes.to(self.device), self._no_rows()
+        classes, scatter = classes.to(self.device), self._start_scatter()
         # Outside the lock, so that threads wait for each other only while one of them merges.
         features = move_to(features, self.device)
         pilot = self._pilot_for(features)
-        batch = self._of_batch(features, classes, scatter, pilot)
+        batch = self._measure_batch(features, classes, scatter, pilot)
         exponent = exponent_out_of_range(features, batch, limit, pilot)
         if not exponent:
             with self.lock:
@@ -198,8 +202,8 @@ class ClassMoments(ThreadSafe):
             limit, the moments are spoiled, and the caller must refuse them.
         """
         classes, features = classes.to(self.device), move_to(features, self.device)
-        scatter, pilot = self._no_rows(), self._pilot_for(features)
-        batch = self._of_batch(features, classes, scatter, pilot)
+        scatter, pilot = self._start_scatter(), self._pilot_for(features)
+        batch = self._measure_batch(features, classes, scatter, pilot)
         with self.lock:
             self._merge_rows(classes.present, batch, scatter, pilot)
         size = approximate_magnitude(batch, pilot)
@@ -215,23 +219,24 @@ class ClassMoments(ThreadSafe):
     @property
     def scatter(self) -> Float[Tensor, "d d"] | None:
         """The pooled scatter as a matrix, not copied; only its upper blocks count."""
-        return None if self._pooled is None else self._pooled.total
+        return None if self._scatter is None else self._scatter.total
 
     @scatter.setter
     def scatter(self, matrix: Float[Tensor, "d d"]) -> None:
-        self._pooled = PooledScatter(len(matrix), self.device, self.precision)
-        self._pooled.total = matrix
+        self._scatter = ScatterSum(len(matrix), self.device, self.precision)
+        self._scatter.total = matrix
 
-    def pooled(self) -> Float[Tensor, "d d"] | Gram | None:
-        """Return the pooled scatter, as its rows if they are few; the caller holds the lock."""
-        if self._pooled is None:
+    def copy_scatter(self) -> Float[Tensor, "d d"] | Gram | None:
+        """Copy the pooled scatter, as its rows if they are few; the caller holds the lock."""
+        if self._scatter is None:
             return None
-        return self._pooled.gram() if self._pooled.few else mirror_upper(self._pooled.total)
+        return self._scatter.gram() if self._scatter.few else mirror_upper(self._scatter.total)
 
-    def _no_rows(self) -> PooledScatter | None:
-        """Return the scatter of no rows; None if it is not accumulated."""
-        gathered = "scatter" in self.statistics
-        return PooledScatter(self.dim, self.device, self.precision) if gathered else None
+    def _start_scatter(self) -> ScatterSum | None:
+        """Start a scatter without rows; None if it is not accumulated."""
+        if "scatter" not in self.statistics:
+            return None
+        return ScatterSum(self.dim, self.device, self.precision)
 
     def like(self) -> "ClassMoments":
         """Return moments of the same form without samples."""
@@ -267,29 +272,40 @@ class ClassMoments(ThreadSafe):
             InputError: If classes, dimension, prior, statistics or class counts differ.
         """
         fits = self._fits(other) and other._fits(self) and self._form() == other._form()
-        if not fits or not _same(self.class_counts, other.class_counts):
+        mine, theirs = self.class_counts, other.class_counts
+        if mine is None or theirs is None:
+            fits &= mine is theirs
+        else:
+            fits &= torch.equal(mine.cpu(), theirs.cpu())
+        if not fits:
             raise InputError(
                 expected=f"moments of {self._size()}, {self._form()}",
                 found=f"moments of {other._size()}, {other._form()}",
                 fix="build both alike",
             )
         with other.lock:
-            state, scatter = other._state(), copy.deepcopy(other._pooled)
+            state, scatter = other._state(), copy.deepcopy(other._scatter)
         present = torch.nonzero(state["counts"]).squeeze(1)
-        rows = {name: value if name in _POOLED else value[present] for name, value in state.items()}
-        moved = {name: value.to(self.device) for name, value in rows.items()}
+        rows = {}
+        for name, value in state.items():
+            part = value if name in _CLASSLESS else value[present]
+            rows[name] = part.to(self.device)
         with self.lock:
             self._grows &= other._grows
             self._grow(*state["offsets"].shape)
             if len(present):
-                self._merge_rows(present.to(self.device), moved, scatter, moved["pilot"])
+                self._merge_rows(present.to(self.device), rows, scatter, rows["pilot"])
         return self
 
     def split_for_merge(self) -> MergeParts:
         """Return the statistics for a merge with those of other processes, not copied."""
         form = {"moments": f"{self._size()}, {self._form()}"}
         if self._weights is not None and self.class_counts is not None:
-            form["class_counts"] = _checksum(self.class_counts)
+            values = self.class_counts.to("cpu", torch.int64).numpy().tobytes()
+            # Other processes' counts are compared by this text, which shows the first eight only.
+            form["class_counts"] = (
+                f"{_describe(self.class_counts)}, checksum {zlib.crc32(values):08x}"
+            )
         means, sums = {"offsets": self.offsets}, {"traces": self.traces}
         if self.scatter is not None:
             sums["scatter"] = self.scatter
@@ -322,22 +338,30 @@ class ClassMoments(ThreadSafe):
         Raises:
             InputError: If names or shapes differ from this accumulator's.
         """
-        found = {name: tuple(value.shape) for name, value in state.items()}
-        k, d = self._size_like(found.get("offsets", ()))
+        shapes = {name: tuple(value.shape) for name, value in state.items()}
+        k, d = self.num_classes, self.dim
+        size = shapes.get("offsets", ())
+        if len(size) == 2:  # what these moments leave open, the state decides
+            k, d = size[0] if self._grows else k, d or size[1]
         expected = self._shapes(k, d)
         if self._weights is not None:
             expected["scatter_weights"] = (k,)
-        if expected != found:
+        if expected != shapes:
             raise InputError(
                 expected=f"a state of {expected}",
-                found=f"{found}",
+                found=f"{shapes}",
                 fix="build the moments alike first",
             )
         if bool((state["counts"] < 0).any()) or not bool(torch.isfinite(state["pilot"]).all()):
             fix = "save the state again; this one is damaged"
             damage = "negative counts, or a pilot that is not finite"
             raise InputError(expected="the state of class moments", found=damage, fix=fix)
-        self._check_weights(state)
+        # The scatter is a sum over the classes, which cannot be weighted again.
+        weights = self._weights
+        if weights is not None and not torch.equal(state["scatter_weights"].to(weights), weights):
+            fix = "build the moments with the class_counts of the state"
+            found = "a scatter weighted with others"
+            raise InputError(expected="the class_counts given", found=found, fix=fix)
         with self.lock:
             for name in state.keys() - {"scatter_weights"}:
                 dtype = getattr(self, name).dtype
@@ -360,11 +384,11 @@ class ClassMoments(ThreadSafe):
             self.offsets += self.pilot - pilot
         self.pilot, self._has_pilot = pilot.clone(), True
 
-    def _of_batch(
+    def _measure_batch(
         self,
         features: Shaped[Tensor, "n d"],
         classes: BatchClasses,
-        scatter: PooledScatter | None,
+        scatter: ScatterSum | None,
         pilot: Float[Tensor, " d"] | None,
     ) -> dict[str, Tensor]:
         return batch_moments(
@@ -380,7 +404,7 @@ class ClassMoments(ThreadSafe):
         self,
         present: Int[Tensor, " p"],
         other: Mapping[str, Tensor],
-        scatter: PooledScatter | None,
+        scatter: ScatterSum | None,
         pilot: Float[Tensor, " d"] | None,
     ) -> None:
         """Merge statistics of the classes present by the update of Chan, Golub and LeVeque."""
@@ -398,12 +422,12 @@ class ClassMoments(ThreadSafe):
         self.traces.index_add_(0, present, other["traces"] + weight * shift.square().sum(1))
         self.offsets.index_add_(0, present, share[:, None] * shift)
         self.counts.index_add_(0, present, theirs)
-        if self._pooled is not None and scatter is not None:
+        if self._scatter is not None and scatter is not None:
             weight = weight if self._weights is None else weight * self._weights[present]
-            self._pooled.take(scatter)
+            self._scatter.take_over(scatter)
             # The shift of a class without samples before this batch has the weight 0.
             rows, sizes = (without_zeros(part, weight == 0) for part in (shift, weight))
-            self._pooled.add(rows * sizes.sqrt()[:, None])
+            self._scatter.add(rows * sizes.sqrt()[:, None])
         if self.unit_means is not None and self.unit_traces is not None:
             turn = other["unit_means"] - self.unit_means[present]
             spread = other["unit_traces"] + mine * share * turn.square().sum(1)
@@ -413,14 +437,14 @@ class ClassMoments(ThreadSafe):
 
     def _refer(self, rows: slice, shift: Mapping[str, Tensor]) -> None:
         """Refer traces and scatter to other means: see `MergeParts.refer`."""
-        counts, moved = self.counts[rows].to(torch.float64), shift["offsets"]
-        self.traces[rows] += counts * torch.linalg.vector_norm(moved, dim=1).square()
-        if self._pooled is not None:
+        counts, offsets = self.counts[rows].to(torch.float64), shift["offsets"]
+        self.traces[rows] += counts * torch.linalg.vector_norm(offsets, dim=1).square()
+        if self._scatter is not None:
             weight = counts if self._weights is None else counts * self._weights[rows]
-            self._pooled.add(moved.mul_(weight.sqrt()[:, None]))
+            self._scatter.add(offsets.mul_(weight.sqrt()[:, None]))
         if self.unit_traces is not None:
-            turned = torch.linalg.vector_norm(shift["unit_means"], dim=1).square()
-            self.unit_traces[rows] += counts * turned
+            turn = torch.linalg.vector_norm(shift["unit_means"], dim=1)
+            self.unit_traces[rows] += counts * turn.square()
 
     def _zeros(self, *shape: int) -> Tensor:
         return torch.zeros(*shape, dtype=torch.float64, device=self.device)
@@ -442,7 +466,7 @@ class ClassMoments(ThreadSafe):
             check_memory(needed, f"the moments of {k:,} classes in {d:,} dimensions", fix)
 
     def _grow(self, k: int, d: int) -> None:
-        """Make room for k classes in d dimensions; the new entries are those of no samples."""
+        """Enlarge the state to k classes in d dimensions; new entries are zero."""
         k, d = max(k, self.num_classes), max(d, self.dim)
         self._check_memory(k, d)
         for name, shape in self._shapes(k, d).items():
@@ -453,26 +477,9 @@ class ClassMoments(ThreadSafe):
                 new = old.new_zeros(shape)
                 new[tuple(map(slice, old.shape))] = old
                 setattr(self, name, new)
-        known, self.num_classes, self.dim = self.dim, k, d
-        if d != known:  # there were no samples yet
-            self._pooled = self._no_rows()
-
-    def _size_with(
-        self, features: Shaped[Tensor, "n d"], labels: Int[Tensor, " n"]
-    ) -> tuple[int, int]:
-        """Return the number of classes and the dimension after a batch."""
-        k, d = self.num_classes, features.shape[1]
-        if self._grows and len(labels):
-            k = max(k, int(labels.max()) + 1, 1)
-            fix = "number the classes from 0, or pass num_classes"
-            check_memory(8 * k * d, f"the means of {k:,} classes of dimension {d:,}", fix)
-        return k, d
-
-    def _size_like(self, shape: tuple[int, ...]) -> tuple[int, int]:
-        """Return the shape of a state's means as far as these moments can take this size."""
-        if len(shape) != 2:
-            return self.num_classes, self.dim
-        return shape[0] if self._grows else self.num_classes, self.dim or shape[1]
+        old_dim, self.num_classes, self.dim = self.dim, k, d
+        if d != old_dim:  # there were no samples yet
+            self._scatter = self._start_scatter()
 
     def _fits(self, other: "ClassMoments") -> bool:
         """Return whether these moments can take in the classes and the dimension of others."""
@@ -485,21 +492,12 @@ class ClassMoments(ThreadSafe):
         return f"{least}{self.num_classes} classes, dim {self.dim or 'of the first batch'}"
 
     def _form(self) -> str:
-        gathered = ", ".join(["means", *sorted(self.statistics)])
-        known = "" if self._weights is None else f", class counts {_digest(self.class_counts)}"
-        return f"{self.prior} prior, {gathered}{known}"
+        names = ", ".join(["means", *sorted(self.statistics)])
+        counts = "" if self._weights is None else f", class counts {_describe(self.class_counts)}"
+        return f"{self.prior} prior, {names}{counts}"
 
-    def _check_weights(self, state: Mapping[str, Tensor]) -> None:
-        """Refuse a scatter that was weighted for other class counts."""
-        if self._weights is None:
-            return
-        if not torch.equal(state["scatter_weights"].to(self._weights), self._weights):
-            fix = "build the moments with the class_counts of the state"
-            found = "a scatter weighted with others"
-            raise InputError(expected="the class_counts given", found=found, fix=fix)
-
-    def _scatter_weights(self) -> Float[Tensor, " k"] | None:
-        """Return the factor of each class's scatter; None stands for 1."""
+    def _find_scatter_weights(self) -> Float[Tensor, " k"] | None:
+        """Find the factor of each class's scatter; None stands for 1."""
         if self.prior == "empirical" or "scatter" not in self.statistics:
             return None
         counts = self.class_counts
@@ -518,18 +516,5 @@ def _may_differ_from_zero(vector: Float[Tensor, " d"]) -> bool:
     return vector.device.type != "cpu" or bool(vector.numpy().any())
 
 
-def _same(one: Tensor | None, other: Tensor | None) -> bool:
-    """Return whether two sets of class counts, either of which may be unknown, are equal."""
-    if one is None or other is None:
-        return one is other
-    return torch.equal(one.cpu(), other.cpu())
-
-
-def _digest(counts: Tensor | None) -> str:
+def _describe(counts: Tensor | None) -> str:
     return "none" if counts is None else f"{counts.tolist()[:8]}, {int(counts.sum())} in all"
-
-
-def _checksum(counts: Tensor) -> str:
-    """Return a short text that differs between class counts."""
-    written = counts.to("cpu", torch.int64).numpy().tobytes()
-    return f"{_digest(counts)}, checksum {zlib.crc32(written):08x}"

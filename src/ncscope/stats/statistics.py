@@ -59,7 +59,7 @@ class ClassStatistics:
     blocked: bool = False
 
     @property
-    def labelled(self) -> bool:
+    def has_labels(self) -> bool:
         """True if the samples have labels, so that there are classes to compare."""
         return self.num_classes > 0
 
@@ -210,7 +210,7 @@ def finish(
             found = f"{present} in {int(moments.counts.sum())} samples"
             fix = "collapse is a relation between classes: pass samples of several"
             raise InputError(expected="at least two classes with samples", found=found, fix=fix)
-        return _statistics(moments, moments.prior if prior is None else prior, copy)
+        return _divide_moments(moments, moments.prior if prior is None else prior, copy)
 
 
 def finish_unlabelled(moments: ClassMoments) -> ClassStatistics:
@@ -229,10 +229,10 @@ def finish_unlabelled(moments: ClassMoments) -> ClassStatistics:
         fix = "update the moments with at least one sample"
         raise InputError(expected="samples", found="moments without samples", fix=fix)
     with moments.lock:
-        return replace(_statistics(moments, moments.prior, copy=True), num_classes=0)
+        return replace(_divide_moments(moments, moments.prior, copy=True), num_classes=0)
 
 
-def _statistics(moments: ClassMoments, prior: Prior, copy: bool) -> ClassStatistics:
+def _divide_moments(moments: ClassMoments, prior: Prior, copy: bool) -> ClassStatistics:
     present = torch.nonzero(moments.counts).squeeze(1)
     if "scatter" in moments.statistics:
         _check_pooling(moments, prior)
@@ -240,7 +240,13 @@ def _statistics(moments: ClassMoments, prior: Prior, copy: bool) -> ClassStatist
     counts = moments.counts[present]
     share = counts.to(torch.float64)
     weights = share / share.sum() if prior == "empirical" else torch.ones_like(share) / len(share)
-    scatter = _pooled(moments, share)
+    # Under the uniform prior, each class's scatter was divided by its count when it was summed.
+    total = share.sum() if prior == "empirical" else share.new_tensor(float(len(share)))
+    scatter = moments.copy_scatter()
+    if isinstance(scatter, Gram):
+        scatter = Gram(scatter.rows / total.sqrt())
+    elif scatter is not None:
+        scatter.div_(total)  # in place, because it is a copy
     return ClassStatistics(
         classes=present,
         num_classes=moments.num_classes,
@@ -257,16 +263,6 @@ def _statistics(moments: ClassMoments, prior: Prior, copy: bool) -> ClassStatist
         zero_vectors=int(moments.zero_vectors),
         blocked=moments.precision == "blocked" and isinstance(scatter, Tensor),
     )
-
-
-def _pooled(
-    moments: ClassMoments, share: Float[Tensor, " k"]
-) -> Float[Tensor, "d d"] | Gram | None:
-    scatter = moments.pooled()
-    total = share.sum() if moments.prior == "empirical" else share.new_tensor(float(len(share)))
-    if isinstance(scatter, Gram):
-        return Gram(scatter.rows / total.sqrt())
-    return None if scatter is None else scatter.div_(total)  # a new matrix: see `mirror_upper`
 
 
 def _check_pooling(moments: ClassMoments, prior: Prior) -> None:

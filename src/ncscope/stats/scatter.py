@@ -1,4 +1,4 @@
-"""Pooled scatter of a stream: the rows themselves while they are few, then a d x d matrix."""
+"""Scatter of a stream: the rows themselves while they are few, then a d x d matrix."""
 
 import torch
 from jaxtyping import Float
@@ -12,7 +12,7 @@ _LEAST_DIM = 256  # problems of smaller dimension take no time worth saving
 _SHARE = 4
 
 
-class PooledScatter:
+class ScatterSum:
     r"""Sum of $X^\top X$ over a stream of rows $X$.
 
     Up to d/4 rows are kept as they are. Fewer samples than that need no d x d matrix at any time,
@@ -27,7 +27,7 @@ class PooledScatter:
 
     def __init__(self, dim: int, device: torch.device, precision: Precision) -> None:
         self.dim, self.device, self.precision = dim, device, precision
-        self._most = dim // _SHARE if dim >= _LEAST_DIM else 0
+        self._most_rows = dim // _SHARE if dim >= _LEAST_DIM else 0
         self._rows: list[Float[Tensor, "_n d"]] = []
         self._total: Float[Tensor, "d d"] | None = None
 
@@ -40,14 +40,15 @@ class PooledScatter:
         """Add the Gram matrix of rows, which may be overwritten afterwards."""
         if not len(rows):
             return
-        if sum(map(len, self._rows)) + len(rows) <= self._most:
-            self._rows.append(rows.clone())
+        if sum(map(len, self._rows)) + len(rows) <= self._most_rows:
+            self._rows.append(rows.clone())  # the caller's buffer is used again
         else:
             self._multiply(self.total, rows)
 
-    def take(self, other: "PooledScatter") -> None:
+    def take_over(self, other: "ScatterSum") -> None:
         """Add another scatter, on any device, whose memory may be taken over."""
         if other._total is not None and self.few and not self._rows:
+            # A first batch: the sum with zeros would read and write the d x d matrix twice more.
             self._total = other._total.to(self.device)
         elif other._total is not None:
             total = self.total
