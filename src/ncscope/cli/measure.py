@@ -411,7 +411,7 @@ def measure_model(
     save: Save = None,
     json: Json = False,
 ) -> None:
-    """Measure neural collapse in the layers of an image classifier.
+    """Measure the layers of an image classifier.
 
     "Measure any model" (docs/tutorials/any-model.md) says which models and checkpoints.
 
