@@ -53,7 +53,7 @@ ING_WORDS = frozenset(
 
 @dataclass
 class Count:
-    """What was counted in one checkout; each list names its items."""
+    """Counts of one checkout; each list names its items."""
 
     files: list[str] = field(default_factory=list)
     lines: int = 0

@@ -80,10 +80,8 @@ def _summary() -> str:
 
 
 def _typical(row: Metric) -> list[str]:
-    """Return the typical values; without values for a metric that needs labels of another kind."""
-    if row.on_request:
-        return [""] * len(_TYPICAL)
-    return [f"{values[row.key]:.3g}" for values in _TYPICAL.values()]
+    """Return the typical values; empty for a metric that was not there when they were measured."""
+    return [f"{values[row.key]:.3g}" if row.key in values else "" for values in _TYPICAL.values()]
 
 
 def _group(name: str) -> str:

@@ -160,8 +160,8 @@ def test_a_file_from_before_straightness_was_measured_is_read(tmp_path: Path) ->
     assert "straightness" not in old
     path.write_text(old)
     (again,) = History.load(path).measurements
-    assert again.probe.straightness is None
-    assert again.probe.geodesic is not None
+    assert again.model_record.straightness is None
+    assert again.model_record.geodesic is not None
 
 
 def test_provenance_keeps_base_names_only(history: History, tmp_path: Path) -> None:

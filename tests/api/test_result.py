@@ -128,9 +128,9 @@ def test_a_report_of_a_model_is_read_again_with_its_layers(tmp_path: Path) -> No
     loader = DataLoader(data, 20)
     report = ncscope.measure_model(model, loader, layers=["0", "1"], progress=False)
     again = ncscope.ModelReport.from_json(report.save(tmp_path / "model.json"))
-    assert again.probe == report.probe
+    assert again.model_record == report.model_record
     assert list(again.layers) == list(report.layers)
-    assert again.probe.geodesic is not None
+    assert again.model_record.geodesic is not None
     assert type(ncscope.Report.from_json(report.to_json())) is ncscope.ModelReport
     with pytest.raises(InputError, match="a report with its class means, found a report read"):
         ncscope.measure_model(model, loader, reference=again, progress=False)

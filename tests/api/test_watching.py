@@ -34,7 +34,7 @@ def test_the_report_is_that_of_measure_model():
             model(inputs)
             seen.labels(labels)
     report = seen.report()
-    assert report.probe == expected.probe
+    assert report.model_record == expected.model_record
     assert list(report.layers) == list(expected.layers)
     assert report["ncc_accuracy"] != ncscope.measure_model(model, BATCHES)["ncc_accuracy"]
     assert seen.report() is report

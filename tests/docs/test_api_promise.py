@@ -32,10 +32,10 @@ def test_the_api_page_of_a_module_shows_that_module(row: tuple[str, str]):
 
 
 def test_the_commands_are_those_of_the_instrument():
-    named = set(re.findall(r"`ncscope (\w+)`", section("**Commands.**", "**Keys.**")))
+    named = set(re.findall(r"`ncscope ([\w-]+)`", section("**Commands.**", "**Keys.**")))
     callbacks = [command.callback for command in running.app.registered_commands]
     inside = [call for call in callbacks if call and call.__module__.startswith("ncscope.cli.")]
-    assert named == {call.__name__ for call in inside}
+    assert named == {call.__name__.replace("_", "-") for call in inside}
 
 
 def test_the_versions_agree():

@@ -49,7 +49,7 @@ def main(out: Path) -> None:
         found[kind.__name__] = {
             "same": bool(torch.equal(*weights)),
             "logged": [log.get("eval_nc/nc1") for log in trainer.state.log_history],
-            "samples": [each.probe.layers[-1].num_samples for each in callback.history],
+            "samples": [each.model_record.layers[-1].num_samples for each in callback.history],
             "warnings": [str(w.message) for w in caught if w.category is MeasurementWarning],
         }
     out.with_suffix(f".{dist.get_rank()}.json").write_text(json.dumps(found))

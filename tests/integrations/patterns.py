@@ -161,7 +161,7 @@ def main(out: Path) -> None:
             "same": bool(torch.equal(*weights)) and left[0] == left[1],
             "logged": {key: float(each) for key, each in trainer.callback_metrics.items()},
             "steps": [(each.split, each.step) for each in callback.history],
-            "samples": [each.probe.layers[-1].num_samples for each in callback.history],
+            "samples": [each.model_record.layers[-1].num_samples for each in callback.history],
             "warnings": [str(each.message) for each in caught if "neural" in str(each.message)],
         }
     out.with_suffix(f".{trainer.global_rank}.json").write_text(json.dumps(found))

@@ -134,7 +134,7 @@ def test_evaluations_are_measured(kind, tmp_path):
 
     loader = DataLoader(data(40, 1), batch_size=16, collate_fn=collate)
     report = ncscope.measure_model(followed.model, loader, progress=False)
-    assert callback.latest["eval"] == report.probe
+    assert callback.latest["eval"] == report.model_record
     assert [each.step for each in callback.history] == [3, 6]
     assert callback.history["nc1"].tolist()[-1] == report["nc1"]
     logs = [log for log in followed.state.log_history if "eval_nc/nc1" in log]
@@ -204,7 +204,7 @@ def test_a_head_that_is_replaced_within_a_training_is_found_again(kind, tmp_path
     trainer = run(tmp_path, make, data, collate, [callback, Replacing()])
     before = trainer.model.config.num_labels
     trainer.train()
-    assert [m.probe.layers[-1].num_classes for m in callback.history] == [before, 7]
+    assert [m.model_record.layers[-1].num_classes for m in callback.history] == [before, 7]
     batches = trainer.get_eval_dataloader()
     report = ncscope.measure_model(trainer.model, batches, groups=["nc1", "nc3"], progress=False)
     found = callback.latest["eval"].layers[-1].metrics

@@ -47,10 +47,10 @@ def test_both_sets_are_measured_on_the_final_weights():
     torch.testing.assert_close(model.state_dict(), alone.state_dict(), rtol=0, atol=0)
     assert_logged(trainer.callback_metrics, "train", model, TRAIN)
     assert_logged(trainer.callback_metrics, "val", model, HELD_OUT)
-    assert callback.latest["val"] == ncscope.measure_model(model.net, HELD_OUT).probe
+    assert callback.latest["val"] == ncscope.measure_model(model.net, HELD_OUT).model_record
     steps = [(each.split, each.step) for each in callback.history]
     assert steps == [(name, step) for step in (6, 9) for name in ("val", "train")]
-    last = {each.split: each.probe for each in callback.history}
+    last = {each.split: each.model_record for each in callback.history}
     assert last == callback.latest
     assert {name for name, module in model.named_modules() if module._forward_hooks} == set()
 
@@ -151,7 +151,7 @@ class Growing(Classifier):
 def test_a_head_or_a_network_that_is_replaced_within_a_fit_is_found_again(train):
     callback = NeuralCollapseCallback(train=train, **SOME)
     _, model = fit(callback, kind=Growing)
-    heads = {(m.split, m.step): m.probe.layers[-1].num_classes for m in callback.history}
+    heads = {(m.split, m.step): m.model_record.layers[-1].num_classes for m in callback.history}
     assert list(heads.values()) == [4, 4, 6, 6, 4, 4]
     report = ncscope.measure_model(model.net, HELD_OUT, progress=False, **SOME)
     found = callback.latest["val"].layers[-1].metrics

@@ -222,7 +222,7 @@ def test_parts_are_measured_as_the_whole(tmp_path):
     whole = nn.Sequential()
     whole.backbone, whole.head = module.backbone, module.head
     report = ncscope.measure_model(whole, module.val_dataloader(), progress=False)
-    *before, last = report.probe.layers
+    *before, last = report.model_record.layers
     without_table = replace(last, per_class=None)  # a callback makes none unasked for
     assert callback.latest["val"].layers == (*before, without_table)
 

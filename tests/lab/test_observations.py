@@ -132,7 +132,7 @@ def test_observations_of_results_are_as_they_are_read_back() -> None:
     results.add(MEASURED, "part")
     assert math.isnan(float(results[2]["nc1"]))
     assert math.isnan(float(results[2]["cdnv"]))
-    assert results.measurements[0].probe.layers[-1].metrics["cdnv"] == INF
+    assert results.measurements[0].model_record.layers[-1].metrics["cdnv"] == INF
 
 
 def test_results_stand_together_in_order() -> None:

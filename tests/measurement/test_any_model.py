@@ -571,7 +571,7 @@ def test_names_of_wrappers_vanish_at_every_depth() -> None:
     model.head = torch.compile(model.head, backend="eager")
     found = measured(model, layers=["stage.*", "stage.0.1"])
     assert list(found.layers) == list(plain.layers)
-    assert found.probe == plain.probe
+    assert found.model_record == plain.model_record
     with pytest.raises(InputError, match=r"did you mean .*'stage\.0'"):
         measured(model, layers=["stage.module.0"])
 
@@ -590,7 +590,7 @@ def test_the_head_is_found_again_when_it_is_replaced_or_grows() -> None:
             report = seen.report()
             assert numbers(report) == close(truth(model, model.fc.weight, model.fc.bias, labels))
             history.add(report, step=epoch)
-    assert [entry.probe.layers[-1].num_classes for entry in history] == [K, K, K + 3]
+    assert [entry.model_record.layers[-1].num_classes for entry in history] == [K, K, K + 3]
 
 
 def test_another_head_of_the_same_model_is_found_again() -> None:

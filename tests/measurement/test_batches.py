@@ -80,7 +80,7 @@ def test_the_samples_of_a_loader_are_measured(name: str) -> None:
     expected, found = measured([FIRST, LAST]), measured(TAKEN[name])
     assert found.num_samples == N
     assert_agree(found, dict(expected))
-    assert found.probe.geodesic == expected.probe.geodesic
+    assert found.model_record.geodesic == expected.model_record.geodesic
 
 
 @pytest.mark.parametrize("mapping", [dict, UserDict])

@@ -142,7 +142,7 @@ def test_layers_by_name_and_pattern() -> None:
     assert list(report.layers) == ["stem", "blocks.1", "blocks.2"]
     only = measured(residual_net(), loader(), layers=[])
     assert list(only.layers) == ["head input"]
-    assert only.probe.geodesic is None
+    assert only.model_record.geodesic is None
     assert_agree(only, dict(report))
 
 
@@ -158,7 +158,7 @@ def test_geodesic_is_that_of_interpolated_features(prior: str) -> None:
     counts = torch.bincount(data.tensors[1])
     report = measured(residual_net(), loader(data, batch_size=33), prior=prior, class_counts=counts)
     first, *_, last = (h.numpy() for h in layer_features(data))
-    labels, line = data.tensors[1].numpy(), report.probe.geodesic
+    labels, line = data.tensors[1].numpy(), report.model_record.geodesic
     assert line is not None
     assert line.t == LINE.tolist()
     assert (line.t[0], line.t[-1]) == (0, 1)
@@ -174,7 +174,7 @@ def test_geodesic_is_that_of_interpolated_features(prior: str) -> None:
 
 def test_geodesic_ends_at_the_layers() -> None:
     report = measured(residual_net(), loader())
-    line, (first, *_, last) = report.probe.geodesic, report.layers.values()
+    line, (first, *_, last) = report.model_record.geodesic, report.layers.values()
     for key in ("pfc1", "pfc2", "pfc3"):
         assert getattr(line, key)[0] == pytest.approx(first[key], rel=1e-9)
         assert getattr(line, key)[-1] == pytest.approx(last[key], rel=1e-9)
@@ -183,11 +183,11 @@ def test_geodesic_ends_at_the_layers() -> None:
 def test_relative_positions_are_those_of_the_features() -> None:
     data = samples()
     report = measured(residual_net(), loader(batch_size=48))
-    assert report.probe.comparable == ("blocks.0", "blocks.1", "blocks.2")
+    assert report.model_record.comparable == ("blocks.0", "blocks.1", "blocks.2")
     expected = reference_relative_position([h.numpy() for h in layer_features(data)])
-    assert list(report.probe.relative_position) == pytest.approx(list(expected), rel=1e-9)
-    assert report.probe.relative_position[0] == 0
-    assert report.probe.relative_position[-1] == 1
+    assert list(report.model_record.relative_position) == pytest.approx(list(expected), rel=1e-9)
+    assert report.model_record.relative_position[0] == 0
+    assert report.model_record.relative_position[-1] == 1
 
 
 @pytest.mark.parametrize("batch_size", [7, 48])
@@ -196,22 +196,22 @@ def test_straightness_is_the_chord_over_the_path_of_the_features(batch_size: int
     path = np.linalg.norm(np.diff(layers, axis=0), axis=2).sum()
     chord = np.linalg.norm(layers[-1] - layers[0], axis=1).sum()
     report = measured(residual_net(), loader(batch_size=batch_size))
-    assert report.probe.straightness == pytest.approx(chord / path, rel=1e-6)
+    assert report.model_record.straightness == pytest.approx(chord / path, rel=1e-6)
     assert chord / path < 0.95
 
 
 def test_one_layer_has_no_straightness() -> None:
-    assert measured(residual_net(), loader(), layers=[]).probe.straightness is None
+    assert measured(residual_net(), loader(), layers=[]).model_record.straightness is None
 
 
 def test_layers_of_another_dimension_are_not_compared() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(12, 6), nn.ReLU(), nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, K))
     report = measured(model, loader(), layers=["0", "1", "2", "3"])
-    assert report.probe.comparable == ("2", "3")
-    assert report.probe.relative_position == (0.0, 1.0)
-    assert report.probe.straightness == pytest.approx(1)
-    assert len(report.probe.layers) == 4
+    assert report.model_record.comparable == ("2", "3")
+    assert report.model_record.relative_position == (0.0, 1.0)
+    assert report.model_record.straightness == pytest.approx(1)
+    assert len(report.model_record.layers) == 4
 
 
 def test_reference_uses_the_training_means() -> None:
@@ -249,10 +249,12 @@ def assert_reports_agree(found: ncscope.ModelReport, expected: ncscope.ModelRepo
     assert list(found.layers) == list(expected.layers)
     for name, layer in expected.layers.items():
         assert_agree(found.layers[name], dict(layer), rel=1e-10)
-    assert found.probe.relative_position == pytest.approx(expected.probe.relative_position)
+    assert found.model_record.relative_position == pytest.approx(
+        expected.model_record.relative_position
+    )
     for key in ("pfc1", "pfc2", "pfc3"):
-        wanted = getattr(expected.probe.geodesic, key)
-        assert getattr(found.probe.geodesic, key) == pytest.approx(wanted, rel=1e-10)
+        wanted = getattr(expected.model_record.geodesic, key)
+        assert getattr(found.model_record.geodesic, key) == pytest.approx(wanted, rel=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -269,7 +271,7 @@ def test_spilling_to_disk_does_not_matter(tmp_path: Path, monkeypatch: pytest.Mo
     in_memory, spilled = (measured(model, loader(), memory=memory) for memory in (10**6, 0))
     for name, layer in in_memory.layers.items():
         assert dict(spilled.layers[name]) == dict(layer)
-    assert spilled.probe == in_memory.probe
+    assert spilled.model_record == in_memory.model_record
     assert list(tmp_path.iterdir()) == []
 
 
@@ -428,7 +430,7 @@ def test_a_failing_loader_leaves_them_too() -> None:
 def test_probe_and_front_door_are_the_same() -> None:
     model = residual_net()
     probed = measure_layers(model, loader(), Options(memory=0, by_class=True))
-    assert probed.record == measured(model, loader()).probe
+    assert probed.record == measured(model, loader()).model_record
     assert list(probed.statistics) == [record.layer for record in probed.record.layers]
 
 
@@ -437,7 +439,7 @@ def test_the_record_is_plain() -> None:
     from dataclasses import asdict
 
     report = measured(residual_net(), loader())
-    plain = asdict(report.probe)
+    plain = asdict(report.model_record)
     assert json.loads(json.dumps(plain)) == json.loads(json.dumps(plain, allow_nan=False))
     assert [layer["layer"] for layer in plain["layers"]] == list(report.layers)
     found = json.loads(report.to_json())
@@ -493,7 +495,7 @@ def test_a_reference_of_another_dimension_is_refused() -> None:
 def test_a_reference_that_is_no_report_of_a_model_is_refused() -> None:
     report = measured(residual_net(), loader())
     plain = ncscope.measure(X, Y)
-    for reference in (plain, report.statistics, report.layers, report.probe):
+    for reference in (plain, report.statistics, report.layers, report.model_record):
         with pytest.raises(InputError, match=r"reference as a ModelReport.*measure_model"):
             measured(residual_net(), loader(), reference=reference)
 

@@ -198,7 +198,9 @@ def measured_in_a_group(rank: int) -> Any:
     wrong = said_of(
         network(), mislabelled(own) if rank else own, replace(LIGHT, process_group=group)
     )
-    records = [plain(each) for each in (report.probe, watched.probe, recorder.latest["val"])]
+    records = [
+        plain(each) for each in (report.model_record, watched.model_record, recorder.latest["val"])
+    ]
     try:
         recorder.run_in_all(lambda: 1 // 0 if rank else recorder.leave_out(["a name"]))
         apart = ""

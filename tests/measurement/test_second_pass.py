@@ -261,7 +261,7 @@ def test_watching_draws_a_sample() -> None:
         for inputs, labels in DataLoader(DATA, batch_size=64):
             model(inputs)
             seen.labels(labels)
-        watched = seen.report().probe
+        watched = seen.report().model_record
     found = probed(second_pass=100).record
     assert shares_of(ModelResult(watched, {})) == shares_of(ModelResult(found, {}))
     # The accuracy is that of the head at the time of the report, so it is of the sample too.

@@ -1,4 +1,4 @@
-"""The metrics of spec 1, which the slow reference knows: all but the information group.
+"""The metrics of collapse, which the slow reference knows: all but the information group.
 
 `ON_REQUEST` are those that only their keys select.
 """

@@ -1,4 +1,4 @@
-"""What each metric must not see, and what it must (spec 1; VCI obs. 4.2-4.5, prop. 4.1)."""
+"""What each metric must not see, and what it must (VCI obs. 4.2-4.5, prop. 4.1)."""
 
 from dataclasses import dataclass, replace
 

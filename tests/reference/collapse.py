@@ -1,4 +1,4 @@
-"""Every collapse metric of spec 1, literally from its formula, slowly, in 50-digit arithmetic.
+"""Every metric of collapse, literally from its formula, slowly, in 50-digit arithmetic.
 
 Sizes it is meant for: d <= 24, K <= 12, N <= 300.
 
@@ -274,7 +274,7 @@ def reference_metrics(
     weight_decay=0.0,
     reference_means=None,
 ):
-    """Every key of spec 1's tables; those that need `weight` only with it.
+    """Every key; those that need `weight` only with it.
 
     Args:
         features: (n, d) floats, taken as the exact float64 numbers they are.

@@ -1,4 +1,4 @@
-"""The parts of the MSE loss (spec 1, MSE thms 1-2) from normal equations in 60 digits.
+"""The parts of the MSE loss (MSE thms 1-2) from normal equations in 60 digits.
 
 Every sample enters as it is: nothing is centred and no factor is shared. The features are float64
 numbers taken as exact, so the formulas alone decide, down to any spread and any weight decay.

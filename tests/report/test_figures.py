@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 import ncscope
 from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
-from ncscope.report.figures import plot_metric, plot_probe, plot_run
+from ncscope.report.figures import plot_metric, plot_model, plot_run
 
 
 def titles(figure: Figure) -> list[str]:
@@ -50,14 +50,14 @@ def test_run_figure_of_one_snapshot_without_gram(bare: ModelRecord) -> None:
 
 
 def test_many_layers_are_drawn_against_position(measurements: list[Measurement]) -> None:
-    figure = plot_probe(measurements[-2].probe)
+    figure = plot_model(measurements[-2].model_record)
     assert [axes.get_xlabel() for axes in figure.axes] == ["relative position"] * 3
     measured = figure.axes[0].lines[1]
     assert list(measured.get_xdata()) == [0.0, 0.3, 0.62, 1.0]
 
 
 def test_layers_without_positions_are_drawn_in_order(measurements: list[Measurement]) -> None:
-    figure = plot_probe(ModelRecord(measurements[-2].probe.layers))
+    figure = plot_model(ModelRecord(measurements[-2].model_record.layers))
     assert [axes.get_xlabel() for axes in figure.axes] == ["layer"] * 3
     names = [text.get_text() for text in figure.axes[0].get_xticklabels()]
     assert names[-1] == "stage3.block1"
@@ -66,16 +66,16 @@ def test_layers_without_positions_are_drawn_in_order(measurements: list[Measurem
 def test_one_layer_is_drawn_as_far_as_it_was_measured(
     single_layer: ModelRecord, bare: ModelRecord
 ) -> None:
-    figure = plot_probe(single_layer)
+    figure = plot_model(single_layer)
     assert titles(figure) == ["Covariance eigenvalues", "Cosines of class means", "Key metrics"]
-    figure = plot_probe(bare)
+    figure = plot_model(bare)
     assert titles(figure) == ["Key metrics"]
     figure.savefig(io.BytesIO(), format="png")
 
 
 def test_labels_of_an_axis_do_not_overlap(measurements: list[Measurement]) -> None:
-    figures = [plot_probe(ModelRecord(each.probe.layers[-1:])) for each in measurements]
-    figures += [plot_probe(measurements[0].probe), plot_run(measurements)]
+    figures = [plot_model(ModelRecord(each.model_record.layers[-1:])) for each in measurements]
+    figures += [plot_model(measurements[0].model_record), plot_run(measurements)]
     for figure in figures:
         figure.canvas.draw()
         for axes in (*figure.axes, *(a for part in figure.subfigs for a in part.axes)):
@@ -103,7 +103,7 @@ def test_logarithmic_axis_is_marked_at_few_round_values(
     low: float, high: float, names: list[str]
 ) -> None:
     record = LayerRecord("l", {"nc1_quotient": high, "vci": low}, (), 2, 4, 3)
-    axes = plot_probe(ModelRecord((record,))).axes[0]
+    axes = plot_model(ModelRecord((record,))).axes[0]
     assert [label.get_text() for label in axes.get_xticklabels()] == names
 
 
@@ -131,7 +131,7 @@ def test_a_value_of_0_has_its_place_on_every_logarithmic_axis() -> None:
     of_zeros = plot_metric([measured(0, 0.0), measured(1, 0.0)], "nc1_quotient")
     of_zeros.savefig(io.BytesIO(), format="png")
     record = LayerRecord("l", {"nc1_quotient": 0.0, "vci": 0.2, "cdnv": 3.0}, (), 2, 4, 3)
-    (dots,) = plot_probe(ModelRecord((record,))).axes
+    (dots,) = plot_model(ModelRecord((record,))).axes
     assert [label.get_text() for label in dots.get_xticklabels()] == ["0", "0.5", "1", "2"]
     assert float(dots.lines[0].get_xdata()[0]) == dots.get_xticks()[0]
 

@@ -20,11 +20,11 @@ from ncscope.api.writable import write_figure
 from ncscope.lab.report.rows import rows_table
 from ncscope.lab.report.sweep import SweptRun, printed_sweep, sweep_table
 from ncscope.measurement.records import Measurement, ModelRecord
-from ncscope.report.figures import plot_metric, plot_probe, plot_run
-from ncscope.report.latex import write_classes_latex
-from ncscope.report.page import render_history_page, render_probe_page
-from ncscope.report.tables import Summary, build_probe_table, build_run_table, build_summary_table
-from ncscope.report.wording import write_figure_text
+from ncscope.report.figures import plot_metric, plot_model, plot_run
+from ncscope.report.latex import format_classes_latex
+from ncscope.report.page import render_history_page, render_model_page
+from ncscope.report.tables import Summary, build_model_table, build_run_table, build_summary_table
+from ncscope.report.wording import format_figure_text
 from tests.lab.observed import observed
 
 NAMES = (
@@ -39,11 +39,11 @@ RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\
 
 
 def test_layers_named_by_numbers_are_quoted(measurements: list[Measurement]) -> None:
-    probe = measurements[-1].probe
+    probe = measurements[-1].model_record
     numbered = [replace(one, layer=f"{i}") for i, one in enumerate(probe.layers)]
     numbered[-1] = replace(numbered[-1], warnings=("few samples",))
     named = tuple(record.layer for record in numbered[2:])
-    page = render_probe_page("Numbers", replace(probe, layers=tuple(numbered), comparable=named))
+    page = render_model_page("Numbers", replace(probe, layers=tuple(numbered), comparable=named))
     assert "<li>layer &#39;5&#39;: few samples</li>" in page
     assert "At the last layer, layer &#39;5&#39;" in page
     assert "from layer '2' to layer '5'" in page
@@ -52,7 +52,7 @@ def test_layers_named_by_numbers_are_quoted(measurements: list[Measurement]) -> 
 @pytest.fixture
 def odd(measurements: list[Measurement]) -> list[Measurement]:
     """A run whose layers have names from outside."""
-    return [replace(each, probe=renamed(each.probe)) for each in measurements]
+    return [replace(each, model_record=renamed(each.model_record)) for each in measurements]
 
 
 def renamed(probe: ModelRecord) -> ModelRecord:
@@ -71,7 +71,7 @@ def shown(table: object) -> str:
 
 
 def test_tables_show_them(odd: list[Measurement]) -> None:
-    for table in (build_probe_table(odd[-1].probe), build_run_table(odd)):
+    for table in (build_model_table(odd[-1].model_record), build_run_table(odd)):
         text = shown(table)
         assert not RAW.search(text)
         for name in ("\\x1b[31mred", "two\\nlines", "\\u202ereversed", "[/] [red] :warning:"):
@@ -97,7 +97,10 @@ def test_tables_of_runs_show_them() -> None:
 
 
 def test_pages_show_them(odd: list[Measurement]) -> None:
-    for page in (render_history_page(NAMES[0], odd), render_probe_page(NAMES[3], odd[-1].probe)):
+    for page in (
+        render_history_page(NAMES[0], odd),
+        render_model_page(NAMES[3], odd[-1].model_record),
+    ):
         page.encode()
         own = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
         assert not RAW.search(own)
@@ -119,8 +122,8 @@ def saved(figure: Figure, kind: str) -> bytes:
 
 
 def test_figures_show_them(odd: list[Measurement]) -> None:
-    probe = replace(odd[-1].probe, relative_position=(), geodesic=None)
-    figure = plot_probe(probe)
+    probe = replace(odd[-1].model_record, relative_position=(), geodesic=None)
+    figure = plot_model(probe)
     image = saved(figure, "svg")
     xml.dom.minidom.parseString(image)
     assert not RAW.search(image.decode())
@@ -129,9 +132,9 @@ def test_figures_show_them(odd: list[Measurement]) -> None:
 
 
 def test_a_long_name_is_cut_in_the_middle() -> None:
-    assert write_figure_text("a" * 30 + "b" * 30) == "a" * 19 + "…" + "b" * 20
-    assert write_figure_text("a" * 40) == "a" * 40
-    assert write_figure_text("$" * 41, 60) == r"\$" * 41
+    assert format_figure_text("a" * 30 + "b" * 30) == "a" * 19 + "…" + "b" * 20
+    assert format_figure_text("a" * 40) == "a" * 40
+    assert format_figure_text("$" * 41, 60) == r"\$" * 41
 
 
 @pytest.mark.parametrize("name", [*NAMES, "$$", "cost $\\x$", "_hidden", "x" * 5000])
@@ -162,7 +165,7 @@ def test_figures_use_no_tex_of_the_user(odd: list[Measurement], tmp_path: Path) 
 def test_a_row_of_latex_begins_with_no_argument(name: str) -> None:
     table = ncscope.measure([[0.0], [1.0], [4.0], [6.0]], [0, 0, 1, 1]).record.per_class
     assert table is not None
-    rows = write_classes_latex(table, [name] * 2).splitlines()
+    rows = format_classes_latex(table, [name] * 2).splitlines()
     assert not any(row.startswith(("[", "*")) for row in rows)
     assert sum(f"{{{name[0]}}}{name[1:]}" in row for row in rows) > 1
 

@@ -31,8 +31,8 @@ from ncscope.report.overview import (
 from ncscope.report.page import (
     build_history_view,
     render_history_page,
+    render_model_page,
     render_page,
-    render_probe_page,
 )
 
 CLAIMS = [
@@ -441,7 +441,7 @@ def test_plots_follow_the_dark_scheme(run: Page) -> None:
 
 @pytest.mark.slow
 def test_probe_page_of_many_layers(show: Open, measurements: list[Measurement]) -> None:
-    page = show(render_probe_page("Many layers", measurements[-1].probe))
+    page = show(render_model_page("Many layers", measurements[-1].model_record))
     assert page.locator(".chart").count() == 8
     assert page.locator(".frame-time").count() == 0
     assert page.locator("table.details").count() == 1
@@ -453,7 +453,7 @@ def test_probe_page_chooses_the_layer(show: Open, single_layer: ModelRecord) -> 
     last = single_layer.layers[0]
     flat = [[1.0 if row == column else 0.0 for column in range(6)] for row in range(6)]
     first = LayerRecord("early", last.metrics, (), 6, 120, 32, last.spectra, flat)
-    page = show(render_probe_page("Two layers", ModelRecord((first, last))))
+    page = show(render_model_page("Two layers", ModelRecord((first, last))))
     with changes(page, "gram-measured"):
         page.locator("#gram .frame-layer").select_option("0")
     assert drawn(page, "gram-measured")[0]["z"] == flat
@@ -463,7 +463,7 @@ def test_probe_page_chooses_the_layer(show: Open, single_layer: ModelRecord) -> 
 def test_probe_page_of_one_layer_names_what_is_undefined(
     show: Open, single_layer: ModelRecord
 ) -> None:
-    page = show(render_probe_page("One layer", single_layer))
+    page = show(render_model_page("One layer", single_layer))
     assert page.locator("#layers").count() == 0
     assert page.locator("#gram, #spectra").count() == 2
     row = page.locator("table.details tr", has_text="Novel metric")
@@ -476,7 +476,7 @@ def test_probe_page_of_one_layer_names_what_is_undefined(
 @pytest.mark.slow
 def test_probe_page_without_data_has_no_figures(show: Open, bare: ModelRecord) -> None:
     title = "<b>a_rather_long_file_name_without_any_space_in_it</b>.npz"
-    page = show(render_probe_page(title, bare))
+    page = show(render_model_page(title, bare))
     assert page.locator("h1").inner_text() == title
     assert page.locator("figure, .chart").count() == 0
     assert "<script>alert(1)</script>" in page.locator("table.details").inner_text()
@@ -488,13 +488,13 @@ def test_probe_page_without_data_has_no_figures(show: Open, bare: ModelRecord) -
 def test_runs_of_one_measurement_of_nothing_defined_and_of_steps(
     show: Open, measurements: list[Measurement]
 ) -> None:
-    probe = measurements[0].probe
+    probe = measurements[0].model_record
     page = show(render_history_page("One", [Measurement(probe, 0)]))
     assert page.locator(".frame-time, .history-split").count() == 0
     undefined = LayerRecord("a", {"accuracy": float("nan")}, ("undefined: why",), 2, 4, 1)
     page = show(render_history_page("NaN", [Measurement(ModelRecord((undefined,)), 0)]))
     assert "nothing to draw" in page.locator("#history .reading").inner_text()
-    twice = [Measurement(measurements[step // 10].probe, step) for step in (0, 50)]
+    twice = [Measurement(measurements[step // 10].model_record, step) for step in (0, 50)]
     page = show(render_history_page("Steps", twice, unit="step"))
     assert "step t" in page.locator("#history-chart .xtitle").text_content()
 
@@ -503,14 +503,14 @@ def test_pages_of_nothing_are_refused() -> None:
     with pytest.raises(ValueError, match="at least one measurement"):
         render_history_page("Nothing", [])
     with pytest.raises(ValueError, match="at least one layer"):
-        render_probe_page("Nothing", ModelRecord(layers=()))
+        render_model_page("Nothing", ModelRecord(layers=()))
 
 
 def test_a_page_says_what_was_measured_warns_first_and_leaves_out_what_does_not_apply(
     show: Open, measurements: list[Measurement]
 ) -> None:
     """The layers are those of a CNN: two share a dimension, and the last has another."""
-    probe = measurements[-2].probe
+    probe = measurements[-2].model_record
     dims = [64, 64, 32, 32, 16, 8]
     layers = [replace(one, dim=dim) for one, dim in zip(probe.layers, dims, strict=True)]
     layers[-1] = replace(
@@ -526,7 +526,7 @@ def test_a_page_says_what_was_measured_warns_first_and_leaves_out_what_does_not_
     )
     names = ("cat", "<dog>", "eel", "fox", "gnu", "hen")
     origin = Provenance(model="resnet", weights="best.pt", data="pets", class_names=names)
-    page = show(render_probe_page("My <title>", two, origin))
+    page = show(render_model_page("My <title>", two, origin))
     assert page.locator("h1").inner_text() == "My <title>"
     assert page.locator(".facts li").all_inner_texts()[:3] == ["resnet", "best.pt", "pets"]
     assert "best.pt" in page.locator("section", has_text="Provenance").last.inner_text()
@@ -554,7 +554,7 @@ def test_a_page_says_what_was_measured_warns_first_and_leaves_out_what_does_not_
 def test_nothing_is_said_of_a_plot_that_is_not_there(show: Open, single_layer: ModelRecord) -> None:
     spectra = {**single_layer.layers[0].spectra, "snr_singular_values": [math.inf] * 9}
     record = replace(single_layer.layers[0], spectra=spectra)
-    page = show(render_probe_page("One", ModelRecord((record,))))
+    page = show(render_model_page("One", ModelRecord((record,))))
     assert page.locator("#spectra-snr").count() == 0
     assert "9 infinite" not in page.locator("#spectra").inner_text()
 
@@ -577,13 +577,13 @@ def test_keys_stand_beside_titles(show: Open, single_layer: ModelRecord) -> None
     compared = render_comparison_page(
         "Two", [ComparisonSource(n, one, "", Provenance()) for n in "ab"]
     )
-    for markup in (render_probe_page("One", single_layer), compared):
+    for markup in (render_model_page("One", single_layer), compared):
         keys = show(markup).locator("table tbody th .key").all_text_contents()
         assert set(single_layer.layers[0].metrics) - {"pfc1", "pfc2", "pfc3"} <= set(keys)
 
 
 def test_the_layers_that_are_compared_are_named(measurements: list[Measurement]) -> None:
-    probe = measurements[-2].probe
+    probe = measurements[-2].model_record
     said = " ".join(describe_layers(probe))
     dim = probe.layers[-1].dim
     chain = f"the 4 layers of one dimension (d = {dim}) from stage2.block0 to stage3.block1"

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
-from ncscope.report.tables import build_probe_table, build_run_table
+from ncscope.report.tables import build_model_table, build_run_table
 
 
 def shown(table: RenderableType, width: int = 80) -> str:
@@ -23,7 +23,7 @@ def test_run_table_has_a_row_a_layer_and_the_test_accuracy(measurements: list[Me
     train = [each for each in measurements if each.split == "train"][-1]
     test = [each for each in measurements if each.split == "test"][-1]
     assert "train samples, epoch 40" in text
-    for record, tested in zip(train.probe.layers, test.probe.layers, strict=True):
+    for record, tested in zip(train.model_record.layers, test.model_record.layers, strict=True):
         line = next(line for line in text.splitlines() if record.layer in line)
         cells = line.split()
         assert cells[1] == f"{record.metrics['nc1_quotient']:.4g}"
@@ -35,7 +35,7 @@ def test_order_of_measurements_does_not_matter(measurements: list[Measurement]) 
 
 
 def test_eighty_columns_hold_every_number(measurements: list[Measurement]) -> None:
-    for table in (build_run_table(measurements), build_probe_table(measurements[-1].probe)):
+    for table in (build_run_table(measurements), build_model_table(measurements[-1].model_record)):
         lines = shown(table).splitlines()
         assert max(map(len, lines)) <= 80
         assert "…" not in "".join(lines)
@@ -47,7 +47,7 @@ def test_numbers_end_in_one_column(measurements: list[Measurement]) -> None:
 
 
 def test_table_of_one_layer_tells_the_value_at_collapse(single_layer: ModelRecord) -> None:
-    text = shown(build_probe_table(single_layer))
+    text = shown(build_model_table(single_layer))
     assert "undefined" in text
     lines = {line.split()[0]: line.split()[2:] for line in text.splitlines() if line.strip()}
     assert lines["nc1_quotient"] == ["0", "↓"]
@@ -71,7 +71,7 @@ def test_chance_and_intervals_stand_beside_the_value_and_warnings_come_first(
     single_layer: ModelRecord,
 ) -> None:
     record = trusted(single_layer.layers[0])
-    text = shown(build_probe_table(ModelRecord((record,))))
+    text = shown(build_model_table(ModelRecord((record,))))
     assert text.startswith("warning: n < 5 d")
     line = next(line for line in text.splitlines() if "nc1_quotient" in line)
     assert "± 0.01" in line
@@ -89,9 +89,9 @@ def test_chance_and_intervals_stand_beside_the_value_and_warnings_come_first(
 def test_a_table_of_layers_ends_with_what_to_judge_the_last_by(
     measurements: list[Measurement],
 ) -> None:
-    probe = measurements[-1].probe
+    probe = measurements[-1].model_record
     last = trusted(probe.layers[-1])
-    text = shown(build_probe_table(replace(probe, layers=(*probe.layers[:-1], last))))
+    text = shown(build_model_table(replace(probe, layers=(*probe.layers[:-1], last))))
     rows = {line.strip()[:9].strip(): line.split() for line in text.splitlines()}
     assert rows["collapsed"][2:] == ["0↓", "0↓", "0↓", "0↓", "1↑", "1↑"]
     assert "7.5" in rows["by chance"]
@@ -102,7 +102,7 @@ def test_a_table_of_layers_ends_with_what_to_judge_the_last_by(
 
 def test_table_of_bare_record(bare: ModelRecord) -> None:
     assert math.isnan(bare.layers[0].metrics["nc1_quotient"])
-    assert "undefined" in shown(build_probe_table(bare))
+    assert "undefined" in shown(build_model_table(bare))
 
 
 def test_table_of_no_run_is_refused() -> None:

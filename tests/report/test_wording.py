@@ -8,14 +8,14 @@ from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
 from ncscope.report.curves import describe_layers, select_drawable
 from ncscope.report.overview import build_details, flatten_config, split_config
 from ncscope.report.payload import GRAM_CLASSES, build_gram_frame, build_history_payload, write_json
-from ncscope.report.wording import join_words, round_for_json, typeset, write_plain
+from ncscope.report.wording import format_plain, join_words, round_for_json, typeset
 
 
 def test_numbers() -> None:
     assert round_for_json(math.nan) is None
     assert round_for_json(-math.inf) is None
     assert round_for_json(1 / 3) == 0.333333
-    assert [write_plain(v) for v in (math.nan, 0.123456, 1e-9)] == ["undefined", "0.1235", "1e-09"]
+    assert [format_plain(v) for v in (math.nan, 0.123456, 1e-9)] == ["undefined", "0.1235", "1e-09"]
     assert [typeset(v) for v in (math.nan, -1.5, -math.inf)] == ["undefined", "−1.5", "−∞"]
     assert typeset(1.25e-7) == "1.25 × 10⁻⁷"
     assert [join_words(words) for words in ([], ["a"], ["a", "b", "c"])] == ["", "a", "a, b and c"]

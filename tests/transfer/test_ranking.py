@@ -16,7 +16,7 @@ from ncscope.api.transfer import TransferReport
 from ncscope.errors import InputError, how_to_install
 from ncscope.report import transfer
 from ncscope.report.transfer import build_ranking_tables, plot_ranking, render_ranking_page
-from ncscope.report.wording import write_plain
+from ncscope.report.wording import format_plain
 from ncscope.stats.moments import ClassMoments
 from ncscope.transfer import leep, nce, rank_checkpoints
 from ncscope.transfer.baselines import static_ranking
@@ -181,7 +181,7 @@ def test_every_score_of_the_downstream_samples_stands_in_a_table_of_checkpoints(
     assert sorted(heads) == sorted([*found, "top-1", "λ"])
     (own,) = (each for each in summaries if each.title == "Our own score")
     known = {
-        each.name: f"{write_plain(each.scores[key], 3)} ± {write_plain(each.errors[key], 2)}"
+        each.name: f"{format_plain(each.scores[key], 3)} ± {format_plain(each.errors[key], 2)}"
         for key in ("explained_entropy",)
         for each in ranking.checkpoints
     }

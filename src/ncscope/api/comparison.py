@@ -43,14 +43,14 @@ class ReportSources:
     def table(self) -> "RenderableType | None":
         """Return the table for the terminal; None if there are no measurements."""
         from ncscope.report.comparison import build_comparison_table
-        from ncscope.report.tables import build_probe_table
+        from ncscope.report.tables import build_model_table
 
         columns = self._columns()
         if not columns:
             return None
         only = next(iter(self.contents.values()))
         if len(self.contents) == 1 and isinstance(only, Report):
-            return build_probe_table(only.probe)
+            return build_model_table(only.model_record)
         return build_comparison_table(columns)
 
     def save(self, path: str | Path, title: str | None = None) -> Path:
@@ -90,7 +90,7 @@ class ReportSources:
         columns = []
         for name, content in self.contents.items():
             if isinstance(content, Report):
-                one = [Measurement(content.probe, 0)]
+                one = [Measurement(content.model_record, 0)]
                 columns.append(ComparisonSource(name, one, "", content.provenance))
             elif content is not None and len(content):
                 origin = content.provenance

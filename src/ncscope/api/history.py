@@ -111,7 +111,7 @@ class History:
             InputError: If the report is something else, the step is not a finite number, a further
                 number is none, or its name is that of a metric or a column.
         """
-        metrics = {key for record in report.probe.layers for key in record.metrics}
+        metrics = {key for record in report.model_record.layers for key in record.metrics}
         for key in values:
             if key in metrics or key in _COLUMNS:
                 fix = "give the number another name"
@@ -123,7 +123,7 @@ class History:
         if not self.provenance.class_names:
             self.provenance = replace(self.provenance, class_names=report.class_names)
         further = {key: float(value) for key, value in values.items()}
-        self.append(Measurement(report.probe, number, split, run, further))
+        self.append(Measurement(report.model_record, number, split, run, further))
 
     def append(self, measurement: Measurement) -> None:
         """Add a plain record; one of the same run, split and step replaces the earlier one.
@@ -171,7 +171,9 @@ class History:
     @property
     def layers(self) -> list[str]:
         """Names of all layers, in forward order of first appearance."""
-        return list(dict.fromkeys(record.layer for each in self for record in each.probe.layers))
+        return list(
+            dict.fromkeys(record.layer for each in self for record in each.model_record.layers)
+        )
 
     def split(self, name: str) -> "History":
         """Return the measurements of one split.
@@ -197,10 +199,10 @@ class History:
         """
         measurements = []
         for each in self:
-            records = tuple(record for record in each.probe.layers if record.layer == name)
+            records = tuple(record for record in each.model_record.layers if record.layer == name)
             if records:
-                probe = ModelRecord(records)
-                one_layer = Measurement(probe, each.step, each.split, each.run, each.values)
+                model_record = ModelRecord(records)
+                one_layer = Measurement(model_record, each.step, each.split, each.run, each.values)
                 measurements.append(one_layer)
         return self._select("layer", name, measurements)
 
@@ -240,7 +242,7 @@ class History:
             table
             for each in self
             if step in (None, each.step)
-            if (table := each.probe.layers[-1].per_class) is not None
+            if (table := each.model_record.layers[-1].per_class) is not None
         ]
         return PerClass(tables[-1], self.provenance.class_names) if tables else None
 
@@ -251,7 +253,7 @@ class History:
             | dict(each.values)
             | dict(record.metrics)
             for each in self
-            for record in each.probe.layers
+            for record in each.model_record.layers
         ]
 
     def to_dataframe(self) -> "pandas.DataFrame":
@@ -287,7 +289,9 @@ class History:
                 each.step,
                 {f"{each.split}/{key}": value for key, value in each.values.items()}
                 | flatten_for_log(
-                    each.probe, f"{each.split}/{prefix}/" if prefix else f"{each.split}/", log
+                    each.model_record,
+                    f"{each.split}/{prefix}/" if prefix else f"{each.split}/",
+                    log,
                 ),
             )
             for each in self
@@ -356,7 +360,9 @@ class History:
         if metric is None:
             first = self.measurements[0].run
             return plot_run([each for each in self if each.run == first], self.unit)
-        metrics = {key for each in self for record in each.probe.layers for key in record.metrics}
+        metrics = {
+            key for each in self for record in each.model_record.layers for key in record.metrics
+        }
         metrics |= {key for each in self for key in each.values}
         if metric not in metrics:
             fix = f"choose from {', '.join(sorted(metrics))}"
@@ -384,9 +390,9 @@ class History:
         if path.suffix == ".csv":
             return write_text(path, csv_text(self.rows()))
         if path.suffix == ".tex":
-            from ncscope.report.latex import write_history_latex
+            from ncscope.report.latex import format_history_latex
 
-            return write_text(path, write_history_latex(self.measurements, self.unit))
+            return write_text(path, format_history_latex(self.measurements, self.unit))
         if path.suffix == ".html":
             return write_text(path, self.page(title or path.stem))
         return write_figure(path, self.plot())
@@ -456,4 +462,4 @@ _COLUMNS = ("run", "split", "step", "layer")
 
 def _last_layer_values(measurement: Measurement) -> dict[str, float]:
     """Return the further numbers of a measurement and the last layer's metrics."""
-    return {**measurement.values, **measurement.probe.layers[-1].metrics}
+    return {**measurement.values, **measurement.model_record.layers[-1].metrics}

@@ -1,4 +1,7 @@
-"""Checks of what the user passes, made once at the public boundary: arrays."""
+"""Features, labels and a classifier that must fit each other, checked once for all functions.
+
+What one array must be by itself is checked in `ncscope.arrays`.
+"""
 
 from collections.abc import Mapping
 from os import PathLike

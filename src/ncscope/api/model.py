@@ -49,7 +49,7 @@ def measure_model(
             pruned, quantised, compiled or wrapped for training on several devices.
         loader: Iterable of ``(inputs, labels)``, or of mappings with ``labels``. Batches without
             samples are skipped.
-        options: What to measure, and how; None for the defaults.
+        options: Options of the measurement; None for the defaults.
         reference: Report of the same model on its training set; the nearest-mean rule then uses
             the class means of the training set, and so do the metrics of OOD samples. All layers
             must have the same names in this report, except the features that the head reads.
@@ -158,7 +158,7 @@ def watch(
     Args:
         model: A classifier; your loop must call this object, or its parts, inside the context. A
             compiled model runs uncompiled there.
-        options: What to measure, and how; None for the defaults. ``progress`` has no effect.
+        options: Options of the measurement; None for the defaults. ``progress`` has no effect.
         reference: Report of the same model on its training set, as for `measure_model`.
         fields: Fields of `Options`, such as ``layers`` or ``groups``; they replace those of
             ``options``.

@@ -39,7 +39,7 @@ def measure_named_model(
         name: ``torchvision:NAME``, ``timm:NAME``, ``hf:NAME``, ``hf:FOLDER``, or a network of
             the catalogue; see `open_model`.
         image_options: Images to measure on, and settings for running the model.
-        options: What to measure, and how; the class counts are those of the images.
+        options: Options of the measurement; the class counts are those of the images.
         weights: File with the weights, or folder, as for `load_weights`; None for the weights of
             the model's library.
         weights_key: Dotted path of the entry of the file that holds the weights.

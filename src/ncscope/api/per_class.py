@@ -91,11 +91,11 @@ class PerClass(Mapping[str, list[float]]):
         return rows
 
     def __repr__(self) -> str:
-        from ncscope.report.classes import build_class_view, write_aligned_table
-        from ncscope.report.wording import write_plain
+        from ncscope.report.classes import build_class_view, format_aligned_table
+        from ncscope.report.wording import format_plain
 
-        view = build_class_view(self.table, self.class_names, write=write_plain)
-        return f"{type(self).__name__}: {write_aligned_table(view)}"
+        view = build_class_view(self.table, self.class_names, write=format_plain)
+        return f"{type(self).__name__}: {format_aligned_table(view)}"
 
     def _repr_html_(self) -> str:
         from ncscope.report.page import render_classes_fragment
@@ -132,7 +132,7 @@ class PerClass(Mapping[str, list[float]]):
         if path.suffix == ".csv":
             return write_text(path, csv_text(self.rows()))
         if path.suffix == ".tex":
-            from ncscope.report.latex import write_classes_latex
+            from ncscope.report.latex import format_classes_latex
 
-            return write_text(path, write_classes_latex(self.table, self.class_names))
+            return write_text(path, format_classes_latex(self.table, self.class_names))
         return write_figure(path, self.plot())

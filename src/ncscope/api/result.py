@@ -102,7 +102,7 @@ class Report(Mapping[str, float]):
         return "\n".join([f"{type(self).__name__}: {head}", *lines])
 
     @property
-    def probe(self) -> ModelRecord:
+    def model_record(self) -> ModelRecord:
         """Plain record of the report."""
         return ModelRecord(layers=(self.record,))
 
@@ -191,7 +191,7 @@ class Report(Mapping[str, float]):
         ``dim``, and for a model ``layers``. Under ``probe`` and ``provenance`` stands everything
         else that a page needs.
         """
-        return report_json(self.as_dict(), self.probe, self.provenance)
+        return report_json(self.as_dict(), self.model_record, self.provenance)
 
     @classmethod
     def from_json(cls, source: str | Path) -> "Report":
@@ -241,7 +241,7 @@ class Report(Mapping[str, float]):
                 "standard_error": record.standard_errors.get(key),
                 "bias_corrected": record.bias_corrected.get(key),
             }
-            for record in self.probe.layers
+            for record in self.model_record.layers
             for key, value in record.metrics.items()
         ]
 
@@ -255,9 +255,9 @@ class Report(Mapping[str, float]):
 
     def plot(self) -> "Figure":
         """Draw the measurement as a matplotlib figure."""
-        from ncscope.report.figures import plot_probe
+        from ncscope.report.figures import plot_model
 
-        return plot_probe(self.probe)
+        return plot_model(self.model_record)
 
     def save(self, path: str | Path, title: str | None = None) -> Path:
         """Write the report as .html, .json, .csv, .tex, .png, .svg or .pdf.
@@ -279,23 +279,23 @@ class Report(Mapping[str, float]):
         if path.suffix == ".csv":
             return write_text(path, csv_text(self.rows()))
         if path.suffix == ".tex":
-            from ncscope.report.latex import write_probe_latex
+            from ncscope.report.latex import format_model_latex
 
-            return write_text(path, write_probe_latex(self.probe))
+            return write_text(path, format_model_latex(self.model_record))
         if path.suffix == ".html":
             return write_text(path, self.page(title or path.stem))
         return write_figure(path, self.plot())
 
     def page(self, title: str) -> str:
         """Return the HTML page with a heading."""
-        from ncscope.report.page import render_probe_page
+        from ncscope.report.page import render_model_page
 
-        return render_probe_page(title, self.probe, self.provenance)
+        return render_model_page(title, self.model_record, self.provenance)
 
     def _repr_html_(self) -> str:
-        from ncscope.report.page import render_probe_fragment
+        from ncscope.report.page import render_model_fragment
 
-        return render_probe_fragment(self.probe)
+        return render_model_fragment(self.model_record)
 
 
 @check_arguments
@@ -305,19 +305,21 @@ class ModelReport(Report):
     Attributes:
         layers: Layer name to report, in forward order; the last layer is the one that feeds the
             head.
-        probe: Plain record of all layers, with relative positions and the geodesic.
+        model_record: Plain record of all layers, with relative positions and the geodesic.
     """
 
     def __init__(
         self,
-        probe: ModelRecord,
+        model_record: ModelRecord,
         statistics: Mapping[str, ClassStatistics],
         origin: Provenance | None = None,
     ) -> None:
-        last = probe.layers[-1]
-        self._probe = probe
+        last = model_record.layers[-1]
+        self._model_record = model_record
         # The constructor of Report sets the provenance, and the setter passes it on to the layers.
-        self.layers = {r.layer: Report(r, statistics.get(r.layer), origin) for r in probe.layers}
+        self.layers = {
+            r.layer: Report(r, statistics.get(r.layer), origin) for r in model_record.layers
+        }
         super().__init__(last, statistics.get(last.layer), origin)
 
     @property
@@ -332,9 +334,9 @@ class ModelReport(Report):
             report.provenance = origin
 
     @property
-    def probe(self) -> ModelRecord:
+    def model_record(self) -> ModelRecord:
         """Plain record of all layers."""
-        return self._probe
+        return self._model_record
 
     def as_dict(self) -> dict[str, object]:
         """Return the report of the head's features, with each layer's report under ``layers``."""

@@ -19,7 +19,7 @@ def doctor(
     data: Annotated[Path, typer.Option(help="Folder of the data sets.")] = Path("data"),
     json: Annotated[bool, typer.Option("--json", help="Print one JSON list only.")] = False,
 ) -> None:
-    """Show versions, devices, threads, folders and data sets here.
+    """Show versions, devices, threads, folders and data sets.
 
     Example: ncscope doctor
 

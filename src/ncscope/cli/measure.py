@@ -411,7 +411,7 @@ def measure_model(
     save: Save = None,
     json: Json = False,
 ) -> None:
-    """Measure neural collapse in the layers of an image classifier.
+    """Measure the layers of an image classifier.
 
     "Measure any model" (docs/tutorials/any-model.md) says which models and checkpoints.
 
@@ -466,14 +466,14 @@ def print_report(report: "Report", save: Path | None, json: bool, by_class: bool
     if json:
         print(report.to_json())
         return
-    from ncscope.report.tables import build_probe_table
-    from ncscope.report.wording import write_class_count
+    from ncscope.report.tables import build_model_table
+    from ncscope.report.wording import format_class_count
 
     console = Terminal()
-    console.print(build_probe_table(report.probe))
+    console.print(build_model_table(report.model_record))
     if by_class and report.per_class is not None:
         print(printable(f"{report.per_class}\n", keep="\n"))
-    classes = write_class_count(report.num_classes, report.record.num_present)
+    classes = format_class_count(report.num_classes, report.record.num_present)
     size = f"{report.num_samples:,} samples, {classes}, dimension {report.dim}"
     console.print(size, style="dim", highlight=False)
     for note in report.notes:

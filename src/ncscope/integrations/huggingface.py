@@ -65,7 +65,7 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
             evaluation, in all processes.
         save: File in which the history is written at the end of the training, for example
             ``"run.html"``; see `History.save`.
-        options: What to measure, and how, as for `measure_model`; not the uniform prior, whose
+        options: Options of the measurements, as for `measure_model`; not the uniform prior, whose
             class counts hold for one split. None for the defaults.
         fields: Fields of `Options`, such as ``layers``, ``groups`` or ``uncertainty``; they replace
             those of ``options``.

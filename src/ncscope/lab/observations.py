@@ -157,7 +157,7 @@ def observations_of(measurement: Measurement) -> list[Observation]:
     Args:
         measurement: Measurement of a part.
     """
-    probe = measurement.probe
+    probe = measurement.model_record
     positions = dict(zip(probe.comparable, probe.relative_position, strict=False))
     straight = {} if probe.straightness is None else {"straightness": probe.straightness}
     shared = {key: value for key, value in measurement.values.items() if key != ITERATION}

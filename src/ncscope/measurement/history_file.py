@@ -46,7 +46,8 @@ def history_json(measurements: Iterable[Measurement], unit: str, provenance: Pro
 
 def measurement_line(measurement: Measurement) -> str:
     """Write a measurement as one line of strict JSON; NaN and infinities are strings."""
-    return _text(asdict(measurement))
+    fields = asdict(measurement)
+    return _text({"probe": fields.pop("model_record"), **fields})
 
 
 def parse_history(content: bytes) -> tuple[list[Measurement], str, Provenance]:
@@ -66,16 +67,16 @@ def parse_history(content: bytes) -> tuple[list[Measurement], str, Provenance]:
     return measurements, _word(whole["unit"]), origin
 
 
-def report_json(summary: Mapping[str, Any], probe: ModelRecord, provenance: Provenance) -> str:
+def report_json(summary: Mapping[str, Any], model: ModelRecord, provenance: Provenance) -> str:
     """Write a report as strict JSON: a summary for scripts, then the whole record.
 
     Args:
         summary: Entries for scripts, whose numbers are finite or None; `parse_report` ignores
             them.
-        probe: Record of all layers.
+        model: Record of all layers.
         provenance: Origin of the report.
     """
-    record = {"provenance": asdict(provenance), "probe": asdict(probe)}
+    record = {"provenance": asdict(provenance), "probe": asdict(model)}
     return _text({"schema_version": SCHEMA_VERSION, **summary, **record})
 
 
@@ -92,16 +93,16 @@ def parse_report(content: bytes) -> tuple[ModelRecord, Provenance, bool]:
             and KeyError mean the former too.
     """
     whole, origin = _open(content)
-    probe = _probe(_map(whole["probe"]))
+    model = _model_record(_map(whole["probe"]))
     of_model = "layers" in whole
-    names = {record.layer for record in probe.layers}
+    names = {record.layer for record in model.layers}
     if of_model and set(_map(whole["layers"])) != names:
         msg = "a summary and a record of different layers"
         raise ValueError(msg)
     if not of_model and len(names) > 1:
         msg = f"{len(names)} layers in a report of features"
         raise ValueError(msg)
-    return probe, origin, of_model
+    return model, origin, of_model
 
 
 def is_history(content: bytes) -> bool:
@@ -201,41 +202,41 @@ def measurement_of(given: Mapping[str, Any]) -> Measurement:
     if columns := values.keys() & {"run", "split", "step", "layer"}:
         msg = f"a further number named {min(columns)}, as a column of the table is"
         raise ValueError(msg)
-    probe = _probe(_map(given["probe"]))
-    return Measurement(probe, step, _word(given["split"]), _word(given["run"]), values)
+    model = _model_record(_map(given["probe"]))
+    return Measurement(model, step, _word(given["split"]), _word(given["run"]), values)
 
 
-def _probe(given: Mapping[str, Any]) -> ModelRecord:
+def _model_record(given: Mapping[str, Any]) -> ModelRecord:
     geodesic, layers = given["geodesic"], _list(given["layers"])
     straightness = given.get("straightness")  # absent from the files of earlier versions
     if not layers:
         msg = "a measurement without a layer"
         raise ValueError(msg)
-    probe = ModelRecord(
+    model = ModelRecord(
         tuple(_layer(_map(layer)) for layer in layers),
         _words(given["comparable"]),
         _numbers(given["relative_position"]),
         None if geodesic is None else _geodesic(_map(geodesic)),
         None if straightness is None else _number(straightness),
     )
-    _check_chain(probe)
-    return probe
+    _check_chain(model)
+    return model
 
 
-def _check_chain(probe: ModelRecord) -> None:
+def _check_chain(model: ModelRecord) -> None:
     """Check that the comparable layers are layers of one dimension, in order, with positions."""
-    names = [record.layer for record in probe.layers]
+    names = [record.layer for record in model.layers]
     _refuse_twice("a layer", names)
-    comparable = set(probe.comparable)
-    in_order = [record for record in probe.layers if record.layer in comparable]
-    if [record.layer for record in in_order] != list(probe.comparable):
+    comparable = set(model.comparable)
+    in_order = [record for record in model.layers if record.layer in comparable]
+    if [record.layer for record in in_order] != list(model.comparable):
         msg = "comparable layers that are not among the layers, in their order"
         raise ValueError(msg)
     if len({record.dim for record in in_order}) > 1:
         msg = "comparable layers of different dimensions"
         raise ValueError(msg)
-    if len(probe.relative_position) not in (0, len(comparable)):
-        msg = f"{len(probe.relative_position)} positions of {len(comparable)} comparable layers"
+    if len(model.relative_position) not in (0, len(comparable)):
+        msg = f"{len(model.relative_position)} positions of {len(comparable)} comparable layers"
         raise ValueError(msg)
 
 

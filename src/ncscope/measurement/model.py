@@ -121,7 +121,7 @@ def measure_layers(
             restore_buffers(model),
             open_samples(options, batches=length) as kept,
         ):
-            probe = LayerwiseMeasurement(
+            measurement = LayerwiseMeasurement(
                 model,
                 options,
                 kept,
@@ -130,7 +130,7 @@ def measure_layers(
                 counts_logits=True,
                 has_ood=ood is not None,
             )
-            probe.take_buffers(check_replicas(model, processes))
+            measurement.take_buffers(check_replicas(model, processes))
             traced = None
             with processes.fail_together(), _empty_beside_others(processes):
                 # Inside `evaluation_mode`, because a loader that starts draws a seed from torch.
@@ -146,14 +146,14 @@ def measure_layers(
                     for batch in with_progress(batches, length, "Measuring", options.progress):
                         inputs, labels = split(batch, device)
                         traced.run(model, inputs, labels)
-                        probe.update(taps, labels, traced)
-                    probe.warn(taps.check_step()[1])
+                        measurement.update(taps, labels, traced)
+                    measurement.warn(taps.check_step()[1])
                 if isinstance(kept, Rerun):
-                    kept.source = partial(_run_again, probe, model, loader, traced, options)
+                    kept.source = partial(_run_again, measurement, model, loader, traced, options)
             outside = None
             if ood is not None:
                 outside = partial(run_outside, model, ood, traced, options)
-            return probe.result(outside=outside)
+            return measurement.result(outside=outside)
 
 
 def with_processes(options: Options, model: nn.Module) -> tuple[Options, Any]:
@@ -177,7 +177,7 @@ def with_processes(options: Options, model: nn.Module) -> tuple[Options, Any]:
 
 
 def _run_again(
-    probe: "LayerwiseMeasurement",
+    measurement: "LayerwiseMeasurement",
     model: nn.Module,
     loader: Iterable[Any],
     traced: Trace,
@@ -193,7 +193,7 @@ def _run_again(
         for batch in with_progress(batches, length, "Deciding", options.progress):
             inputs, labels = split(batch, device)
             traced.run(model, inputs, labels)
-            features, classes, _ = probe.rows(taps, labels, traced.head)
+            features, classes, _ = measurement.rows(taps, labels, traced.head)
             taps.release_logits()
             yield features, classes.labels
 

@@ -162,14 +162,14 @@ class Measurement:
     """Record of a model at one step of a run, on one split.
 
     Attributes:
-        probe: Metrics of every layer.
+        model_record: Metrics of every layer.
         step: Position on the run's axis: epochs or iterations completed, or a parameter's value.
         split: Name of the samples: ``"train"``, ``"test"``, ``"val"``.
         run: Name of the run, if a history holds several runs.
         values: Further numbers of the step, such as the loss.
     """
 
-    probe: ModelRecord
+    model_record: ModelRecord
     step: float
     split: str = "train"
     run: str = ""

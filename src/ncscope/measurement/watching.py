@@ -89,7 +89,7 @@ class Watch:
         self._observer: PartsObserver | None = None
         self._traced: Trace | None = None
         self._taps: Taps | None = None
-        self._probe: LayerwiseMeasurement | None = None
+        self._measurement: LayerwiseMeasurement | None = None
         self._unchecked: Any = None
         self._last: object = None
         self._untraceable: Exception | None = None
@@ -190,8 +190,10 @@ class Watch:
             )
         assert self._traced is not None
         with _outside_inference_mode():
-            self._probe = self._probe or self._new_probe()
-            self._probe.update(taps, self._check_labels(as_tensor(labels, "labels")), self._traced)
+            self._measurement = self._measurement or self._new_measurement()
+            self._measurement.update(
+                taps, self._check_labels(as_tensor(labels, "labels")), self._traced
+            )
         self._last = taps.features
 
     def has_passes(self) -> bool:
@@ -207,7 +209,7 @@ class Watch:
 
         Every process must call this.
         """
-        return any(self._processes.gather(self._probe is not None))
+        return any(self._processes.gather(self._measurement is not None))
 
     def measure(self) -> ModelResult:
         """Measure the samples that all processes have added since the last call.
@@ -228,17 +230,17 @@ class Watch:
                     found="none",
                     fix="run the model and pass the labels of each batch inside the context",
                 )
-            probe = self._probe or self._new_probe()
+            measurement = self._measurement or self._new_measurement()
             try:
-                probe.note_buffers(check_replicas(self._model, self._processes))
-                probe.set_reference(self.reference)
-                return probe.result(self._present_head())
+                measurement.note_buffers(check_replicas(self._model, self._processes))
+                measurement.set_reference(self.reference)
+                return measurement.result(self._present_head())
             finally:
                 self.restart()
 
     def forget(self) -> None:
         """Drop the samples added since the last call of `measure`."""
-        self._probe = None
+        self._measurement = None
         self._gathered.close()
 
     def restart(self) -> None:
@@ -310,7 +312,7 @@ class Watch:
         self._taps = self._hooks.enter_context(taps)
         return self._taps
 
-    def _new_probe(self) -> LayerwiseMeasurement:
+    def _new_measurement(self) -> LayerwiseMeasurement:
         context = open_samples(self._options, can_rerun=False)
         store: SampleStore = self._gathered.enter_context(context)
         return LayerwiseMeasurement(
@@ -322,9 +324,9 @@ class Watch:
         if self._traced is None:
             return None
         step = None
-        if self._taps is not None and self._probe is not None:
+        if self._taps is not None and self._measurement is not None:
             step, warnings = self._taps.check_step()
-            self._probe.warn(warnings)
+            self._measurement.warn(warnings)
         return self._traced.head.refresh(step)
 
     def _check_labels(self, labels: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from ncscope.metrics.sources import Sources
 from ncscope.stats.statistics import ClassStatistics
 
 SAMPLES_PER_DIMENSION = 5
-"""Least ratio n/d at which metrics that invert a covariance are not warned about."""
+"""Least ratio of n to max(d, K-1) at which random labels do not look collapsed."""
 
 SAMPLES_PER_CLASS = 10
 """Least number of samples of a class that is not warned about."""
@@ -97,7 +97,7 @@ def _warn_of_rounding_in_scatter(stats: ClassStatistics, values: Collection[str]
 
 
 def _warn_of_few_samples(stats: ClassStatistics, values: Collection[str]) -> Iterator[str]:
-    r"""Warn if random labels would look collapsed.
+    r"""Warn if random labels would look collapsed, in a metric that was measured.
 
     With random labels, $\Sigma_B$ holds a share $(K-1)/(n-1)$ of $\Sigma_T$ in each direction: VCI
     is about $1-\max(d,K-1)/(n-1)$, and at least 0.

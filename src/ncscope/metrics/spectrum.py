@@ -28,8 +28,8 @@ _CONSTANT = "the features do not vary"
 RIDGE = 1e-4
 r"""Ridge $\delta$ of LiDAR, in the squared unit of the features.
 
-Thilak et al. print no value. stable-pretraining adds 1e-4, as here; reptrix adds 1e-6 to a scatter
-that is summed, not averaged, over the views of an image.
+For Thilak et al. it is a small positive constant. stable-pretraining adds 1e-4, as here; reptrix
+adds 1e-6 to a scatter that is summed, not averaged, over the views of an image.
 """
 
 FEWEST_EIGENVALUES = 3

@@ -1,6 +1,7 @@
 """Detection of a classifier's head: from what the model returns, without a list of names.
 
-The rules, in the order in which they are tried. Rules 1 to 6 are `_find_weighted_head`:
+The rules, in the order in which they are tried. Rules 2 to 6 are `_find_weighted_head`. A loop that
+calls parts of the model, one by one, has its forms of rules 4 and 6 in `PartsObserver`:
 
 1. Any output of the model with a row for each sample or token may be its logits; an output under
    the name ``logits`` is the only one (`possible_logits`).
@@ -19,7 +20,8 @@ The rules, in the order in which they are tried. Rules 1 to 6 are `_find_weighte
 8. The head must run once in a pass, and its outputs must be ``features @ weight.T + bias``
    (`_build_head`).
 
-A head that is given by name skips rules 1 to 7 (`find_head_among_calls`).
+A head that is given by name is looked for by rule 2 alone, and checked by rule 8
+(`find_head_among_calls`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -219,7 +221,7 @@ def _find_weighted_head(
     model: nn.Module, calls: list[LinearCall], outputs: Mapping[str, Tensor]
 ) -> Head | None:
     """Return the head among modules with a weight matrix; None if none makes an output."""
-    # Rules 1 and 2.
+    # Rule 2.
     matches = list(_find_matches(calls, outputs))
     if not matches:
         # In a loop over parts, nothing runs again to show whether one token's outputs are the

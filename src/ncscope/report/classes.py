@@ -178,7 +178,7 @@ def build_class_view(
     """
     columns = [column for column in COLUMNS if getattr(table, column.key) is not None]
 
-    def write_cell(key: str, index: int) -> str:
+    def format_cell(key: str, index: int) -> str:
         value = getattr(table, key)[index]
         if key == "nearest":
             return name_class(value, class_names)
@@ -189,7 +189,7 @@ def build_class_view(
     rows = [
         (
             name_class(table.classes[index], class_names),
-            [write_cell(column.key, index) for column in columns],
+            [format_cell(column.key, index) for column in columns],
         )
         for index in table.worst_first()[:most]
     ]
@@ -227,39 +227,39 @@ def describe_classes(table: ClassTable, class_names: Sequence[str] = ()) -> list
         size = table.samples[most] / sum(table.samples)
         sentences.append(
             f"Largest share of the within-class variance: {name(most)} has "
-            f"{_write_percent(table.within_share[most])} of it with {_write_percent(size)} of the "
-            "samples."
+            f"{_format_percent(table.within_share[most])} of it with {_format_percent(size)} of "
+            "the samples."
         )
     for column, rule in ((table.accuracy, "the head"), (table.ncc_accuracy, "the nearest mean")):
         if column is not None:
             least = min(range(len(column)), key=lambda index: column[index])
             if column[least] < 1:
                 sentences.append(
-                    f"Lowest accuracy by {rule}: {name(least)}, {_write_percent(column[least])}."
+                    f"Lowest accuracy by {rule}: {name(least)}, {_format_percent(column[least])}."
                 )
     return sentences
 
 
-def _write_percent(share: float) -> str:
+def _format_percent(share: float) -> str:
     return f"{typeset(100 * share, 3)} %"
 
 
 def build_class_views(
-    probes: Mapping[str, ModelRecord], class_names: Sequence[str] = ()
+    models: Mapping[str, ModelRecord], class_names: Sequence[str] = ()
 ) -> list[ClassView]:
     """Write the tables of classes of some measurements, of the last layer that has one.
 
     Args:
-        probes: Measurements by caption.
+        models: Measurements by caption.
         class_names: Names of all classes.
     """
     views = []
-    for caption, probe in probes.items():
-        layers = [record for record in probe.layers if record.per_class is not None]
+    for caption, model in models.items():
+        layers = [record for record in model.layers if record.per_class is not None]
         if not layers:
             continue
         last = layers[-1]
-        parts = [caption, "" if last is probe.layers[-1] else last.layer]
+        parts = [caption, "" if last is model.layers[-1] else last.layer]
         assert last.per_class is not None
         views.append(build_class_view(last.per_class, class_names, ", ".join(filter(None, parts))))
     return views
@@ -299,7 +299,7 @@ def build_class_frame(
     }
 
 
-def write_aligned_table(view: ClassView) -> str:
+def format_aligned_table(view: ClassView) -> str:
     """Write a table of classes for a terminal, in aligned columns.
 
     Args:

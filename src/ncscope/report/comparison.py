@@ -30,18 +30,18 @@ from ncscope.report.overview import (
     Write,
     build_details,
     collect_warnings,
-    write_collapse_value,
+    format_collapse_value,
 )
 from ncscope.report.page import HistoryView, render_page
-from ncscope.report.payload import build_history_payload, build_probe_payload
+from ncscope.report.payload import build_history_payload, build_model_payload
 from ncscope.report.tables import make_table
 from ncscope.report.wording import (
     find_interval,
+    format_plain,
     make_all_printable,
     make_printable,
     name_step,
     typeset,
-    write_plain,
 )
 
 _UNLIKE = 2
@@ -73,12 +73,12 @@ class _LastMeasurement:
     """The last measurement of a report, or of a run and split of a history."""
 
     name: str
-    probe: ModelRecord
+    model: ModelRecord
     facts: Mapping[str, str]
 
     @property
     def last(self) -> LayerRecord:
-        return self.probe.layers[-1]
+        return self.model.layers[-1]
 
 
 def render_comparison_page(
@@ -100,14 +100,14 @@ def render_comparison_page(
         for source in sources
     ]
     columns = _build_columns(safe)
-    probes = {column.name: column.probe for column in columns}
+    models = {column.name: column.model for column in columns}
     metrics = sort_labels(key for column in columns for key in column.last.metrics)
     names = dict.fromkeys(name for column in columns for name in column.facts)
     content: dict[str, Any] = {
         "title": title,
         "facts": [f"{len(columns)} measurements side by side"],
         **sections,
-        "warnings": [*_warn_of_unlike_samples(columns), *collect_warnings(probes)],
+        "warnings": [*_warn_of_unlike_samples(columns), *collect_warnings(models)],
         "comparison": {
             "columns": [column.name for column in columns],
             "groups": {
@@ -117,7 +117,7 @@ def render_comparison_page(
             "facts": {name: [column.facts.get(name, "") for column in columns] for name in names},
         },
         "history": _build_charts(safe),
-        "details": [build_details(probe, name) for name, probe in probes.items()],
+        "details": [build_details(model, name) for name, model in models.items()],
     }
     return render_page(**content)
 
@@ -133,8 +133,8 @@ def build_comparison_table(sources: Sequence[ComparisonSource]) -> Group:
         columns below.
     """
     columns = _build_columns(sources)
-    probes = {printable(column.name): make_printable(column.probe) for column in columns}
-    warnings = [*_warn_of_unlike_samples(columns), *collect_warnings(probes)]
+    models = {printable(column.name): make_printable(column.model) for column in columns}
+    warnings = [*_warn_of_unlike_samples(columns), *collect_warnings(models)]
     visible = columns[:_MOST_COLUMNS]
     table = make_table()
     table.add_column("metric", no_wrap=True)
@@ -146,7 +146,7 @@ def build_comparison_table(sources: Sequence[ComparisonSource]) -> Group:
     keys = {key for column in visible for key in column.last.metrics}
     for metric in map(find_label, choose_key_metrics(keys)):
         if any(find_value(column.last.metrics, metric.key) is not None for column in visible):
-            row = _build_row(metric, visible, write_plain, 3)
+            row = _build_row(metric, visible, format_plain, 3)
             cells = [Text(cell.value, style="bold" if cell.is_best else "") for cell in row.cells]
             difference = [row.difference] if len(visible) == 2 else []
             style = "" if row.differs else "dim"
@@ -170,8 +170,8 @@ def _build_columns(sources: Sequence[ComparisonSource]) -> list[_LastMeasurement
         for run, of_run in group_by_run(source.measurements).items():
             splits = group_by_split(of_run)
             for split, of_split in splits.items():
-                probe = of_split[-1].probe
-                last = probe.layers[-1]
+                model = of_split[-1].model_record
+                last = model.layers[-1]
                 parts = [source.name, run, split if source.unit and len(splits) > 1 else ""]
                 facts = source.provenance.facts() | {
                     "samples": f"{last.num_samples:,}",
@@ -179,12 +179,12 @@ def _build_columns(sources: Sequence[ComparisonSource]) -> list[_LastMeasurement
                     if last.num_classes
                     else "no labels",
                     "dimension": f"{last.dim:,}",
-                    "layers": f"{len(probe.layers)}",
+                    "layers": f"{len(model.layers)}",
                 }
                 if source.unit:
                     facts["measured at"] = name_step(of_split[-1], source.unit)
                     facts["split"] = split
-                columns.append(_LastMeasurement(", ".join(filter(None, parts)), probe, facts))
+                columns.append(_LastMeasurement(", ".join(filter(None, parts)), model, facts))
     return columns
 
 
@@ -219,7 +219,7 @@ def _build_row(
         gap = float(values[1] or 0.0) - float(values[0] or 0.0)
         difference = f"{'+' if gap > 0 else ''}{write(gap, 3)}"
     # Columns of other numbers of classes collapse elsewhere: no value is everybody's.
-    targets = {write_collapse_value(metric, column.last, write) for column in columns}
+    targets = {format_collapse_value(metric, column.last, write) for column in columns}
     return MetricRow(metric, targets.pop() if len(targets) == 1 else "", cells, difference)
 
 
@@ -269,8 +269,11 @@ def _build_charts(sources: Sequence[ComparisonSource]) -> HistoryView:
         everything += measurements
     for source in sources:
         if not source.unit:
-            probe, class_names = source.measurements[0].probe, source.provenance.class_names
-            (run,) = build_probe_payload(probe, class_names)["runs"].values()
+            model, class_names = (
+                source.measurements[0].model_record,
+                source.provenance.class_names,
+            )
+            (run,) = build_model_payload(model, class_names)["runs"].values()
             payload["runs"][source.name] = run
     payload["shown"] = payload["shown"] or next(iter(payload["runs"]))
     units = [source.unit for source in sources if source.unit]

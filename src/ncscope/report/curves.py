@@ -45,20 +45,20 @@ def group_by_run(measurements: Iterable[Measurement]) -> dict[str, list[Measurem
     return runs
 
 
-def list_layers(probes: Iterable[ModelRecord]) -> list[str]:
+def list_layers(models: Iterable[ModelRecord]) -> list[str]:
     """Return every layer's name, in forward order of first appearance."""
-    return list(dict.fromkeys(record.layer for probe in probes for record in probe.layers))
+    return list(dict.fromkeys(record.layer for model in models for record in model.layers))
 
 
-def collect_layer_values(probe: ModelRecord, key: str) -> list[float]:
+def collect_layer_values(model: ModelRecord, key: str) -> list[float]:
     """Return a metric of each layer in forward order; NaN for layers without the metric."""
-    values = (find_value(record.metrics, key) for record in probe.layers)
+    values = (find_value(record.metrics, key) for record in model.layers)
     return [math.nan if value is None else value for value in values]
 
 
-def find_effective_depth(probe: ModelRecord) -> int | None:
+def find_effective_depth(model: ModelRecord) -> int | None:
     """Return the index of the first layer with NCC error at most :data:`EPSILON`, or None."""
-    return effective_depth(collect_layer_values(probe, "pfc3"), EPSILON)
+    return effective_depth(collect_layer_values(model, "pfc3"), EPSILON)
 
 
 def geodesic_curves(geodesic: GeodesicRecord) -> dict[str, list[float]]:
@@ -66,41 +66,41 @@ def geodesic_curves(geodesic: GeodesicRecord) -> dict[str, list[float]]:
     return {"pfc1": geodesic.pfc1, "pfc2": geodesic.pfc2, "pfc3": geodesic.pfc3}
 
 
-def relative_positions(probe: ModelRecord) -> dict[str, float]:
+def relative_positions(model: ModelRecord) -> dict[str, float]:
     """Return the relative position of each comparable layer, by name.
 
     Empty if positions were not measured, or if fewer than three layers share a dimension.
     """
-    count = len(probe.comparable)
-    if count < SHORTEST_CHAIN or len(probe.relative_position) != count:
+    count = len(model.comparable)
+    if count < SHORTEST_CHAIN or len(model.relative_position) != count:
         return {}
-    return dict(zip(probe.comparable, probe.relative_position, strict=True))
+    return dict(zip(model.comparable, model.relative_position, strict=True))
 
 
-def describe_layers(probe: ModelRecord) -> list[str]:
+def describe_layers(model: ModelRecord) -> list[str]:
     """Describe the layers in sentences: depth, order, premise of the theorem, layers left out."""
-    if len(probe.layers) < 2:
+    if len(model.layers) < 2:
         return []
     sentences = []
-    if not all(map(math.isnan, collect_layer_values(probe, "pfc3"))):
-        index, rule = find_effective_depth(probe), f"NCC error at most {EPSILON:g}"
+    if not all(map(math.isnan, collect_layer_values(model, "pfc3"))):
+        index, rule = find_effective_depth(model), f"NCC error at most {EPSILON:g}"
         if index is None:
             sentences.append(f"No layer reaches the effective depth ({rule}).")
         else:
-            name, count = quote_number(probe.layers[index].layer), len(probe.layers)
+            name, count = quote_number(model.layers[index].layer), len(model.layers)
             sentences.append(f"Effective depth ({rule}): {name}, layer {index + 1} of {count}.")
-    sentences += [_describe_order(probe, key) for key in PFC_METRICS]
-    if relative_positions(probe):
-        sentences.append(_describe_chain(probe))
-        if probe.straightness is not None and not math.isnan(probe.straightness):
+    sentences += [_describe_order(model, key) for key in PFC_METRICS]
+    if relative_positions(model):
+        sentences.append(_describe_chain(model))
+        if model.straightness is not None and not math.isnan(model.straightness):
             sentences.append(
-                f"Straightness {typeset(probe.straightness, 3)}: the distance from the first of "
+                f"Straightness {typeset(model.straightness, 3)}: the distance from the first of "
                 "these layers to the last over the length of the samples’ path, 1 for a straight "
                 "line."
             )
-        if probe.geodesic is not None:
-            alignment, cost = probe.geodesic.alignment, probe.geodesic.transport_cost
-            ends = f"{quote_number(probe.comparable[0])} and {quote_number(probe.comparable[-1])}"
+        if model.geodesic is not None:
+            alignment, cost = model.geodesic.alignment, model.geodesic.transport_cost
+            ends = f"{quote_number(model.comparable[0])} and {quote_number(model.comparable[-1])}"
             sentences.append(
                 f"The geodesic theorem’s premise, class means of {ends} that do not oppose each "
                 f"other, {'holds' if alignment >= 0 else 'does not hold'} (inner products sum to "
@@ -109,9 +109,9 @@ def describe_layers(probe: ModelRecord) -> list[str]:
     return [sentence for sentence in sentences if sentence]
 
 
-def _describe_order(probe: ModelRecord, key: str) -> str:
+def _describe_order(model: ModelRecord, key: str) -> str:
     """Say where a metric goes against its order from layer to layer; empty if unmeasured."""
-    values = collect_layer_values(probe, key)
+    values = collect_layer_values(model, key)
     if all(map(math.isnan, values)):
         return ""
     falling = find_label(key).better != "high"
@@ -122,7 +122,7 @@ def _describe_order(probe: ModelRecord, key: str) -> str:
     worst = sorted(breaks, key=lambda step: -step[1])[:_MOST_BREAKS]
     phrases = []
     for later, by in worst:
-        before, after = (quote_number(probe.layers[at].layer) for at in (later - 1, later))
+        before, after = (quote_number(model.layers[at].layer) for at in (later - 1, later))
         phrases.append(f"from {before} to {after} (by {typeset(by, 3)})")
     if len(breaks) > len(worst):
         rest = len(breaks) - len(worst)
@@ -130,10 +130,10 @@ def _describe_order(probe: ModelRecord, key: str) -> str:
     return f"{name} breaks the order: it {wrong} {join_words(phrases)}."
 
 
-def _describe_chain(probe: ModelRecord) -> str:
+def _describe_chain(model: ModelRecord) -> str:
     """Name the layers that relative position and geodesic compare, and the layers left out."""
-    chain = probe.comparable
-    dims = {record.layer: record.dim for record in probe.layers}
+    chain = model.comparable
+    dims = {record.layer: record.dim for record in model.layers}
     others = [name for name in dims if name not in chain]
     sentence = (
         f"Relative position and geodesic compare the {len(chain)} layers of one dimension "

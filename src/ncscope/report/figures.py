@@ -20,7 +20,7 @@ from ncscope.report.labels import (
     find_label,
     find_value,
 )
-from ncscope.report.wording import name_step, write_figure_text
+from ncscope.report.wording import format_figure_text, name_step
 
 _HISTORY = ("nc1_quotient", "nc2_etf", "nc3_self_duality", "nc3_etf")
 
@@ -33,25 +33,25 @@ _MOST_NAMED = 30
 """Most layer names beside an axis."""
 
 
-def plot_probe(probe: ModelRecord) -> Figure:
+def plot_model(model: ModelRecord) -> Figure:
     """Draw a measurement.
 
     Of one layer: spectra, the class means' cosines and the key metrics, those that were
     measured. Of many: PFC1-3 against layer with the geodesic's prediction.
 
     Args:
-        probe: A measurement of one or more layers.
+        model: A measurement of one or more layers.
 
     Returns:
         A figure that belongs to no window; ``figure.savefig("x.svg")`` writes it.
     """
     with mpl.rc_context(panels.STYLE):
-        if len(probe.layers) < 2:
-            return _plot_layer(probe.layers[0])
+        if len(model.layers) < 2:
+            return _plot_layer(model.layers[0])
         figure = Figure(figsize=(11, 3.4), layout="constrained")
         for axes, key in zip(figure.subplots(1, 3), PFC_METRICS, strict=True):
-            panels.draw_pfc(axes, probe, key)
-            if probe.geodesic is not None and relative_positions(probe):
+            panels.draw_pfc(axes, model, key)
+            if model.geodesic is not None and relative_positions(model):
                 # An empty line, for the legend: the prediction's own line has no label.
                 axes.plot(
                     [], [], color=panels.SECOND, linestyle=panels.DASHED,
@@ -103,7 +103,7 @@ def plot_run(measurements: Sequence[Measurement], unit: str = "epoch") -> Figure
         msg = "a figure of a run needs at least one measurement, found none"
         raise ValueError(msg)
     of_split = next(iter(group_by_split(measurements).values()))
-    last = of_split[-1].probe.layers[-1]
+    last = of_split[-1].model_record.layers[-1]
     gram = last.gram
     with mpl.rc_context(panels.STYLE):
         if not last.num_classes:
@@ -117,7 +117,7 @@ def plot_run(measurements: Sequence[Measurement], unit: str = "epoch") -> Figure
         _draw_layers_through_time(parts[1].subplots(), of_split, unit)
         if gram:
             upper, lower = parts[2].subplots(2, 1)
-            step = write_figure_text(name_step(of_split[-1], unit))
+            step = format_figure_text(name_step(of_split[-1], unit))
             panels.draw_gram(upper, gram, f"Class means, {step}")
             image = panels.draw_gram(lower, panels.simplex_cosines(len(gram)), "Simplex ETF")
             upper.figure.colorbar(image, ax=[upper, lower], shrink=0.6, ticks=[-1, 0, 1])
@@ -143,7 +143,7 @@ def plot_metric(measurements: Sequence[Measurement], key: str, unit: str = "epoc
         last = grid[0]  # panel with lines, for the legend
         for axes, (name, of_run) in zip(grid, runs.items(), strict=True):
             panels.draw_metric(axes, group_by_split(of_run), key, unit, scale)
-            axes.set_title(write_figure_text(f"{label.title}, {name}" if name else label.title))
+            axes.set_title(format_figure_text(f"{label.title}, {name}" if name else label.title))
             if axes.lines:
                 last = axes
         last.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
@@ -154,7 +154,7 @@ def _draw_last_layer(
     axes: Axes, measurements: Sequence[Measurement], unit: str, keys: Sequence[str]
 ) -> None:
     """Draw those metrics that the last layer has at every step, and of which one is positive."""
-    last_layers = [measurement.probe.layers[-1].metrics for measurement in measurements]
+    last_layers = [measurement.model_record.layers[-1].metrics for measurement in measurements]
     curves = {}
     for key in keys:
         values = [find_value(metrics, key) for metrics in last_layers]
@@ -170,11 +170,18 @@ def _draw_layers_through_time(axes: Axes, measurements: Sequence[Measurement], u
     moments = [measurements[0], measurements[len(measurements) // 2], measurements[-1]]
     distinct = {measurement.step: measurement for measurement in moments}
     colours = ("#3dbc74", "#31688e", "#440154")
-    scale = [v for each in distinct.values() for v in panels.collect_pfc_values(each.probe, "pfc1")]
+    scale = [
+        v
+        for each in distinct.values()
+        for v in panels.collect_pfc_values(each.model_record, "pfc1")
+    ]
     for colour, each in zip(colours[-len(distinct) :], distinct.values(), strict=True):
-        step = write_figure_text(name_step(each, unit))
-        panels.draw_pfc(axes, each.probe, "pfc1", colour, colour, step, scale)
-    if any(each.probe.geodesic and relative_positions(each.probe) for each in distinct.values()):
+        step = format_figure_text(name_step(each, unit))
+        panels.draw_pfc(axes, each.model_record, "pfc1", colour, colour, step, scale)
+    if any(
+        each.model_record.geodesic and relative_positions(each.model_record)
+        for each in distinct.values()
+    ):
         axes.plot([], [], color=panels.SOFT, linestyle=panels.DASHED, label="geodesic prediction")
     axes.set_title("PFC1 from layer to layer")
     axes.set_ylabel(find_label("pfc1").title)
@@ -220,7 +227,7 @@ def plot_classes(table: ClassTable, class_names: Sequence[str] = ()) -> Figure:
             grid[2].set_title("Accuracy")
             grid[2].legend(loc="best")
             grid[2].tick_params(axis="y", length=0)
-        ticks = [write_figure_text(name, _LONGEST_CLASS_NAME) for name in names]
+        ticks = [format_figure_text(name, _LONGEST_CLASS_NAME) for name in names]
         grid[0].set_yticks(range(len(order)), ticks)
         grid[0].set_ylim(len(order) - 0.4, -0.6)
         if len(order) < len(table.classes):
@@ -282,4 +289,4 @@ def plot_similarity(record: SimilarityRecord) -> Figure:
 def _choose_ticks(names: Sequence[str]) -> tuple[range, list[str]]:
     """Return the places beside an axis that are named, and the names."""
     places = range(0, len(names), math.ceil(len(names) / _MOST_NAMED))
-    return places, [write_figure_text(names[place]) for place in places]
+    return places, [format_figure_text(names[place]) for place in places]

@@ -307,7 +307,7 @@ def _to_units(length: float) -> int:
     return round(length * _EM / TextToPath.FONT_SCALE)
 
 
-def _write_em(length: int) -> str:
+def _format_em(length: int) -> str:
     return f"{length / _EM:g}em"
 
 
@@ -322,7 +322,7 @@ class _Contour:
     def append(self, letter: str, points: list[_Point]) -> None:
         """Add a line or a curve to the last of the points."""
         base_x, base_y = self.points[-1]
-        numbers = _write_points((x - base_x, y - base_y) for x, y in points)
+        numbers = _format_points((x - base_x, y - base_y) for x, y in points)
         if letter != self._letter:
             self.commands += letter
         elif not numbers.startswith("-"):
@@ -351,14 +351,14 @@ class _SvgPath:
         across, down = right - left, bottom - top
         self._add_loop([(left, top), (right, bottom)], f"h{across}v{down}h{-across}")
 
-    def write_svg(self, width: int) -> str:
+    def format_svg(self, width: int) -> str:
         """Return the element; at least as wide as the glyphs are."""
         across, down = [x for x, _ in self._corners], [y for _, y in self._corners]
         left, right = min(across), max(*across, width)
         top, bottom = min(down), max(down)
         return (
-            f'<svg width="{_write_em(right - left)}" height="{_write_em(bottom - top)}" '
-            f'style="vertical-align:{_write_em(-bottom)}" viewBox="{left} {top} {right - left} '
+            f'<svg width="{_format_em(right - left)}" height="{_format_em(bottom - top)}" '
+            f'style="vertical-align:{_format_em(-bottom)}" viewBox="{left} {top} {right - left} '
             f'{bottom - top}" fill="currentColor" aria-hidden="true">'
             f'<path d="{"".join(self._words)}"/></svg>'
         )
@@ -366,12 +366,12 @@ class _SvgPath:
     def _add_loop(self, points: list[_Point], commands: str) -> None:
         """Add a closed line, which begins at the first of the points."""
         x, y = points[0]
-        self._words.append(f"m{_write_points([(x - self._pen[0], y - self._pen[1])])}{commands}z")
+        self._words.append(f"m{_format_points([(x - self._pen[0], y - self._pen[1])])}{commands}z")
         self._pen = (x, y)
         self._corners.extend(points)
 
 
-def _write_points(points: Iterable[_Point]) -> str:
+def _format_points(points: Iterable[_Point]) -> str:
     """Write coordinates; a minus sign needs no space before it."""
     return " ".join(f"{x} {y}" for x, y in points).replace(" -", "-")
 
@@ -409,7 +409,7 @@ class _Typesetter:
         for corners, _ in rules:
             (left, low), (right, high) = corners[0], corners[2]
             path.add_rule(place(left), place(right), -_to_units(high), -_to_units(low))
-        return path.write_svg(place(width))
+        return path.format_svg(place(width))
 
     def _lay_out(self, mathtext: str) -> tuple[list[Any], list[Any], float]:
         """Return the glyphs with their positions, the rules, and the width."""

@@ -7,7 +7,7 @@ from ncscope.measurement.records import ClassTable, LayerRecord, Measurement, Mo
 from ncscope.report.classes import build_class_view
 from ncscope.report.labels import find_value, sort_labels
 from ncscope.report.overview import select_last
-from ncscope.report.wording import write_plain
+from ncscope.report.wording import format_plain
 
 _ESCAPES = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "&": r"\&", "%": r"\%", "$": r"\$",
@@ -30,7 +30,7 @@ def escape_latex(text: str) -> str:
     return "".join(_ESCAPES.get(char, char) for char in printable(text))
 
 
-def write_history_latex(measurements: Sequence[Measurement], unit: str) -> str:
+def format_history_latex(measurements: Sequence[Measurement], unit: str) -> str:
     r"""Write the last measurement of every run and split as a ``tabular``.
 
     Rows are the metrics of the last layer, columns the runs and splits. The rules are those of the
@@ -40,27 +40,27 @@ def write_history_latex(measurements: Sequence[Measurement], unit: str) -> str:
         measurements: Measurements of one run or several; at least one.
         unit: Unit of their steps.
     """
-    probes = select_last(measurements, unit)
-    return _write_layers({caption: probe.layers[-1] for caption, probe in probes.items()})
+    models = select_last(measurements, unit)
+    return _format_layers({caption: model.layers[-1] for caption, model in models.items()})
 
 
-def write_probe_latex(probe: ModelRecord) -> str:
-    r"""Write a measurement as a ``tabular``, a column for each layer; see `write_history_latex`.
+def format_model_latex(model: ModelRecord) -> str:
+    r"""Write a measurement as a ``tabular``, a column for each layer; see `format_history_latex`.
 
     Args:
-        probe: Measurement of one or more layers.
+        model: Measurement of one or more layers.
     """
-    return _write_layers({record.layer: record for record in probe.layers})
+    return _format_layers({record.layer: record for record in model.layers})
 
 
-def write_classes_latex(table: ClassTable, class_names: Sequence[str] = ()) -> str:
+def format_classes_latex(table: ClassTable, class_names: Sequence[str] = ()) -> str:
     r"""Write a table of classes as a ``tabular``, the least separated class first.
 
     Args:
         table: Values of each class.
         class_names: Names of all classes, in the order of the labels; empty if unknown.
     """
-    view = build_class_view(table, class_names, most=len(table.classes), write=write_plain)
+    view = build_class_view(table, class_names, most=len(table.classes), write=format_plain)
     keys = [column.key for column in view.columns]
     lines = [
         " & ".join(["class", *(rf"\texttt{{{escape_latex(key)}}}" for key in keys)]) + r" \\",
@@ -68,20 +68,20 @@ def write_classes_latex(table: ClassTable, class_names: Sequence[str] = ()) -> s
     ]
     for name, cells in view.rows:
         texts = [
-            escape_latex(cell) if key in ("nearest", "samples") else _write_number(cell)
+            escape_latex(cell) if key in ("nearest", "samples") else _format_number(cell)
             for key, cell in zip(keys, cells, strict=True)
         ]
         lines.append(" & ".join([escape_latex(name), *texts]) + r" \\")
     return _frame(lines, len(keys))
 
 
-def _write_layers(columns: Mapping[str, LayerRecord]) -> str:
+def _format_layers(columns: Mapping[str, LayerRecord]) -> str:
     """Write the metrics of layers as a ``tabular``, a column for each."""
     labels = sort_labels(key for record in columns.values() for key in record.metrics)
     lines = [" & ".join(["metric", *map(escape_latex, columns)]) + r" \\", r"\midrule"]
     for label in labels:
         values = [find_value(record.metrics, label.key) for record in columns.values()]
-        cells = ["" if value is None else _write_number(write_plain(value)) for value in values]
+        cells = ["" if value is None else _format_number(format_plain(value)) for value in values]
         lines.append(" & ".join([rf"\texttt{{{escape_latex(label.key)}}}", *cells]) + r" \\")
     return _frame(lines, len(columns))
 
@@ -95,7 +95,7 @@ def _frame(lines: Sequence[str], columns: int) -> str:
     )
 
 
-def _write_number(text: str) -> str:
+def _format_number(text: str) -> str:
     """Write a number in mathematics, its exponent as a power of ten; other text as it is."""
     mantissa, _, exponent = text.partition("e")
     if not mantissa[-1].isdigit():

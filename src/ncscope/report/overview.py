@@ -19,13 +19,13 @@ from ncscope.report.labels import (
 )
 from ncscope.report.wording import (
     find_interval,
+    format_class_count,
+    format_interval_title,
+    format_step,
     join_words,
     name_step,
     quote_number,
     typeset,
-    write_class_count,
-    write_interval_title,
-    write_step,
 )
 
 Write = Callable[[float, int], str]
@@ -103,7 +103,7 @@ class Details:
     @property
     def interval_title(self) -> str:
         """Heading of the intervals."""
-        return write_interval_title(self.layers[-1])
+        return format_interval_title(self.layers[-1])
 
     def any(self, part: str) -> bool:
         """Return whether a cell has a part: ``interval`` or ``chance``."""
@@ -116,21 +116,21 @@ def compare_ends(measurements: Sequence[Measurement]) -> list[RunChanges]:
     changes = []
     for run, of_run in group_by_run(measurements).items():
         splits = group_by_split(of_run)
-        last = of_run[-1].probe.layers[-1]
+        last = of_run[-1].model_record.layers[-1]
         rows = []
-        keys = {key for each in of_run for key in each.probe.layers[-1].metrics}
+        keys = {key for each in of_run for key in each.model_record.layers[-1].metrics}
         for metric in map(find_label, choose_key_metrics(keys)):
             by_split = [
-                _write_change(metric, of_split[0].probe, of_split[-1].probe)
+                _describe_change(metric, of_split[0].model_record, of_split[-1].model_record)
                 for of_split in splits.values()
             ]
             if any(by_split):
-                rows.append((metric, write_collapse_value(metric, last), by_split))
+                rows.append((metric, format_collapse_value(metric, last), by_split))
         changes.append(RunChanges(run, list(splits), rows))
     return changes
 
 
-def _write_change(metric: Label, first: ModelRecord, last: ModelRecord) -> Change | None:
+def _describe_change(metric: Label, first: ModelRecord, last: ModelRecord) -> Change | None:
     start = find_value(first.layers[-1].metrics, metric.key)
     end = find_value(last.layers[-1].metrics, metric.key)
     if start is None or end is None:
@@ -146,21 +146,21 @@ def _write_change(metric: Label, first: ModelRecord, last: ModelRecord) -> Chang
     return typeset(start), typeset(end), trend
 
 
-def build_details(probe: ModelRecord, caption: str, write: Write = typeset) -> Details:
+def build_details(model: ModelRecord, caption: str, write: Write = typeset) -> Details:
     """Collect all metrics of one measurement at each layer, and its notes."""
-    metrics = sort_labels(key for record in probe.layers for key in record.metrics)
+    metrics = sort_labels(key for record in model.layers for key in record.metrics)
     groups = {
         title: [
             MetricRow(
                 metric,
-                write_collapse_value(metric, probe.layers[-1], write),
-                [build_cell(record, metric, write) for record in probe.layers],
+                format_collapse_value(metric, model.layers[-1], write),
+                [build_cell(record, metric, write) for record in model.layers],
             )
             for metric in group
         ]
         for title, group in group_labels(metrics).items()
     }
-    return Details(caption, list(probe.layers), groups, collect_sentences(probe, "notes"))
+    return Details(caption, list(model.layers), groups, collect_sentences(model, "notes"))
 
 
 def build_cell(record: LayerRecord, metric: Label, write: Write = typeset) -> Cell:
@@ -173,39 +173,39 @@ def build_cell(record: LayerRecord, metric: Label, write: Write = typeset) -> Ce
         value = f"{value} ± {write(record.standard_errors[key], 2)}"
     interval = "" if ends is None else " to ".join(write(end, 3) for end in ends)
     chance = record.baseline.get(key)
-    title = write_interval_title(record, key) if interval else ""
+    title = format_interval_title(record, key) if interval else ""
     return Cell(value, interval, "" if chance is None else write(chance, 3), title)
 
 
-def write_collapse_value(metric: Label, record: LayerRecord, write: Write = typeset) -> str:
+def format_collapse_value(metric: Label, record: LayerRecord, write: Write = typeset) -> str:
     """Write the value of a metric at collapse, with an arrow towards it; empty if unknown."""
     value = value_at_collapse(metric.key, record.k, record.dim)
     return "" if value is None else f"{write(value, 4)} {metric.arrow}".rstrip()
 
 
-def collect_warnings(probes: Mapping[str, ModelRecord]) -> list[str]:
+def collect_warnings(models: Mapping[str, ModelRecord]) -> list[str]:
     """Return each warning once, with the measurements and layers that it concerns.
 
     Args:
-        probes: Measurements by caption; with one, the caption is left out.
+        models: Measurements by caption; with one, the caption is left out.
     """
     warnings = [
-        f"{caption}: {warning}" if len(probes) > 1 else warning
-        for caption, probe in probes.items()
-        for warning in collect_sentences(probe, "warnings")
+        f"{caption}: {warning}" if len(models) > 1 else warning
+        for caption, model in models.items()
+        for warning in collect_sentences(model, "warnings")
     ]
     return list(dict.fromkeys(warnings))
 
 
-def collect_sentences(probe: ModelRecord, kind: Literal["notes", "warnings"]) -> list[str]:
+def collect_sentences(model: ModelRecord, kind: Literal["notes", "warnings"]) -> list[str]:
     """Return each note or warning once, with its layers unless it concerns all layers."""
     layers: dict[str, list[str]] = {}
-    for record in probe.layers:
+    for record in model.layers:
         for sentence in getattr(record, kind):
             layers.setdefault(sentence, []).append(record.layer)
     return [
         sentence
-        if len(names) == len(probe.layers)
+        if len(names) == len(model.layers)
         else f"{join_words(list(map(quote_number, names)))}: {sentence}"
         for sentence, names in layers.items()
     ]
@@ -215,21 +215,21 @@ def describe_history(measurements: Sequence[Measurement], unit: str) -> list[str
     """Describe the measurements in short phrases; layers and samples are those of the last run."""
     runs = group_by_run(measurements)
     last_run = next(reversed(runs.values()))
-    last = last_run[-1].probe
+    last = last_run[-1].model_record
     facts = [
         f"{len(last.layers)} layer{'s' * (len(last.layers) != 1)}",
-        write_class_count(last.layers[-1].num_classes, last.layers[-1].num_present),
+        format_class_count(last.layers[-1].num_classes, last.layers[-1].num_present),
     ]
     if len(runs) > 1:
         facts.insert(0, f"{len(runs)} runs")
     facts += [
-        f"{at[-1].probe.layers[-1].num_samples:,} {name} samples"
+        f"{at[-1].model_record.layers[-1].num_samples:,} {name} samples"
         for name, at in group_by_split(last_run).items()
     ]
     steps = sorted({measurement.step for measurement in measurements})
-    span = f"{unit} {write_step(steps[0])}"
+    span = f"{unit} {format_step(steps[0])}"
     if len(steps) > 1:
-        span = f"{unit}s {write_step(steps[0])} to {write_step(steps[-1])}"
+        span = f"{unit}s {format_step(steps[0])} to {format_step(steps[-1])}"
     return [*facts, f"{span} ({len(steps)} measured)"]
 
 
@@ -242,7 +242,9 @@ def collect_rows(tables: Iterable[Details]) -> list[MetricRow]:
 def select_last(measurements: Sequence[Measurement], unit: str) -> dict[str, ModelRecord]:
     """Return the last measurement of each run and split, by caption."""
     return {
-        ", ".join(filter(None, (run, split, name_step(of_split[-1], unit)))): of_split[-1].probe
+        ", ".join(filter(None, (run, split, name_step(of_split[-1], unit)))): of_split[
+            -1
+        ].model_record
         for run, of_run in group_by_run(measurements).items()
         for split, of_split in group_by_split(of_run).items()
     }
@@ -253,15 +255,15 @@ def describe_origin(origin: Provenance) -> list[str]:
     return [text for text in (origin.model, origin.weights, origin.data, origin.split) if text]
 
 
-def describe_probe(probe: ModelRecord) -> list[str]:
+def describe_model(model: ModelRecord) -> list[str]:
     """Describe the measurement in short phrases."""
-    last = probe.layers[-1]
+    last = model.layers[-1]
     facts = [
         f"{last.num_samples:,} samples",
-        write_class_count(last.num_classes, last.num_present),
+        format_class_count(last.num_classes, last.num_present),
         f"{last.dim:,} features",
     ]
-    return facts if len(probe.layers) == 1 else [f"{len(probe.layers)} layers", *facts]
+    return facts if len(model.layers) == 1 else [f"{len(model.layers)} layers", *facts]
 
 
 def split_config(

@@ -35,12 +35,12 @@ from ncscope.report.overview import (
     collect_warnings,
     compare_ends,
     describe_history,
+    describe_model,
     describe_origin,
-    describe_probe,
+    format_collapse_value,
     select_last,
-    write_collapse_value,
 )
-from ncscope.report.payload import build_history_payload, build_probe_payload, write_json
+from ncscope.report.payload import build_history_payload, build_model_payload, write_json
 from ncscope.report.wording import make_all_printable, make_printable, quote_number
 
 _EMPTY_SECTIONS: Mapping[str, Any] = {
@@ -107,7 +107,7 @@ def render_history_page(
         history=history,
         changes=compare_ends(history.measurements),
         classes=build_class_views(last, provenance.class_names),
-        details=[build_details(probe, caption) for caption, probe in last.items()],
+        details=[build_details(model, caption) for caption, model in last.items()],
         provenance=provenance.facts(),
     )
 
@@ -180,19 +180,19 @@ def build_history_view(
     Raises:
         ValueError: If there is no measurement, or one without a layer.
     """
-    if not measurements or not all(measurement.probe.layers for measurement in measurements):
+    if not measurements or not all(measurement.model_record.layers for measurement in measurements):
         msg = "a page needs at least one measurement, and every measurement at least one layer"
         raise ValueError(msg)
     safe = make_all_printable(measurements)
     return HistoryView(safe, unit, build_history_payload(safe, unit, class_names))
 
 
-def render_probe_page(title: str, probe: ModelRecord, provenance: Provenance = UNKNOWN) -> str:
+def render_model_page(title: str, model: ModelRecord, provenance: Provenance = UNKNOWN) -> str:
     """Build one self-contained HTML page of a single measurement, of one layer or many.
 
     Args:
         title: Heading of the page.
-        probe: The measurement; sections for which it has no data are left out.
+        model: The measurement; sections for which it has no data are left out.
         provenance: Origin of the measurement.
 
     Returns:
@@ -201,39 +201,39 @@ def render_probe_page(title: str, probe: ModelRecord, provenance: Provenance = U
     Raises:
         ValueError: If the record has no layer.
     """
-    if not probe.layers:
+    if not model.layers:
         msg = "a page needs a measurement of at least one layer, this record has none"
         raise ValueError(msg)
-    probe = make_printable(probe)
-    payload = build_probe_payload(probe, provenance.class_names)
-    last = probe.layers[-1]
+    model = make_printable(model)
+    payload = build_model_payload(model, provenance.class_names)
+    last = model.layers[-1]
     key_numbers = [
-        MetricRow(metric, write_collapse_value(metric, last), [build_cell(last, metric)])
+        MetricRow(metric, format_collapse_value(metric, last), [build_cell(last, metric)])
         for metric in map(find_label, choose_key_metrics(last.metrics))
     ]
     return render_page(
         title=title,
         lead="",
-        facts=[*describe_origin(provenance), *describe_probe(probe)],
-        warnings=collect_warnings({"": probe}),
+        facts=[*describe_origin(provenance), *describe_model(model)],
+        warnings=collect_warnings({"": model}),
         probe=payload["runs"][""],
         geodesic=_has_geodesic(payload),
         payload=payload,
         last_layer=last.layer,
         key_numbers=[row for row in key_numbers if row.cells[0].value],
-        classes=build_class_views({"": probe}, provenance.class_names),
-        details=[build_details(probe, "")],
+        classes=build_class_views({"": model}, provenance.class_names),
+        details=[build_details(model, "")],
         provenance=provenance.facts(),
     )
 
 
-def render_probe_fragment(probe: ModelRecord) -> str:
+def render_model_fragment(model: ModelRecord) -> str:
     """Build the table of a measurement, for a notebook.
 
     Args:
-        probe: The measurement.
+        model: The measurement.
     """
-    safe = make_printable(probe)
+    safe = make_printable(model)
     return _render_fragment(
         warnings=collect_warnings({"": safe}), details=[build_details(safe, "")]
     )
@@ -256,7 +256,7 @@ def render_similarity_fragment(record: SimilarityRecord) -> str:
         record: CKA between layers.
     """
 
-    def write_cell(value: float) -> str:
+    def format_cell(value: float) -> str:
         if math.isnan(value):
             return "<td>undefined</td>"
         # The unbiased CKA can be below 0, or above 1 by rounding.
@@ -265,7 +265,7 @@ def render_similarity_fragment(record: SimilarityRecord) -> str:
 
     columns = "".join(f"<th>{escape(printable(name))}</th>" for name in record.columns)
     rows = "".join(
-        f"<tr><th>{escape(printable(name))}</th>{''.join(map(write_cell, row))}</tr>"
+        f"<tr><th>{escape(printable(name))}</th>{''.join(map(format_cell, row))}</tr>"
         for name, row in zip(record.rows, record.values, strict=True)
     )
     caption = f"CKA between layers, {record.num_samples:,} samples"

@@ -26,7 +26,7 @@ from ncscope.report.curves import (
     select_drawable,
 )
 from ncscope.report.labels import Label, find_label, find_value
-from ncscope.report.wording import write_figure_text, write_plain
+from ncscope.report.wording import format_figure_text, format_plain
 
 ACCENT, SECOND, SOFT, GRID = "#0b6a70", "#c2570c", "#6b747b", "#e4e6e2"
 SERIES = ("#0b6a70", "#c2570c", "#44398a", "#7a8288", "#a8761a")
@@ -50,7 +50,7 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "legend.fontsize": 8,
     "lines.linewidth": 1.4,
-    # Names are never read as TeX; `write_figure_text` escapes what mathtext would read.
+    # Names are never read as TeX; `format_figure_text` escapes what mathtext would read.
     "text.usetex": False,
     "text.parse_math": True,
 }
@@ -101,19 +101,19 @@ def make_logarithmic(axes: Axes, way: Literal["x", "y"], scale: Sequence[float])
     _mark_round_values(axes, way, zero, empty=not positive)
 
 
-def collect_pfc_values(probe: ModelRecord, key: str) -> list[float]:
+def collect_pfc_values(model: ModelRecord, key: str) -> list[float]:
     """Return all values that `draw_pfc` draws."""
-    places = relative_positions(probe)
-    values = zip(probe.layers, collect_layer_values(probe, key), strict=True)
+    places = relative_positions(model)
+    values = zip(model.layers, collect_layer_values(model, key), strict=True)
     measurements = [value for record, value in values if not places or record.layer in places]
-    if not places or probe.geodesic is None:
+    if not places or model.geodesic is None:
         return measurements
-    return measurements + geodesic_curves(probe.geodesic)[key]
+    return measurements + geodesic_curves(model.geodesic)[key]
 
 
 def draw_pfc(
     axes: Axes,
-    probe: ModelRecord,
+    model: ModelRecord,
     key: str,
     colour: str = ACCENT,
     prediction_colour: str = SECOND,
@@ -127,36 +127,36 @@ def draw_pfc(
 
     Args:
         axes: Axes to draw on.
-        probe: Measurement of several layers.
+        model: Measurement of several layers.
         key: ``"pfc1"``, ``"pfc2"`` or ``"pfc3"``.
         colour: Colour of the measured values.
         prediction_colour: Colour of the prediction.
         name: Name in the legend.
         scale: All values on the axes, if several measurements are drawn on them.
     """
-    label, places = find_label(key), relative_positions(probe)
-    scale = scale or collect_pfc_values(probe, key)
+    label, places = find_label(key), relative_positions(model)
+    scale = scale or collect_pfc_values(model, key)
     log = label.log_scale and any(value > 0 for value in scale)
 
     def place(values: Sequence[float]) -> Sequence[float]:
         return place_on_log_axis(values, scale) if log else values
 
-    values = collect_layer_values(probe, key)
-    records = list(zip(probe.layers, values, strict=True))
+    values = collect_layer_values(model, key)
+    records = list(zip(model.layers, values, strict=True))
     if places:
         points = [(places[r.layer], value) for r, value in records if r.layer in places]
         axes.set_xlabel("relative position")
-        if probe.geodesic is not None:
-            predicted = place(geodesic_curves(probe.geodesic)[key])
-            axes.plot(probe.geodesic.t, predicted, color=prediction_colour, linestyle=DASHED)
+        if model.geodesic is not None:
+            predicted = place(geodesic_curves(model.geodesic)[key])
+            axes.plot(model.geodesic.t, predicted, color=prediction_colour, linestyle=DASHED)
     else:
         points = [(float(index), value) for index, value in enumerate(values)]
-        names = [record.layer for record in probe.layers]
+        names = [record.layer for record in model.layers]
         every = max(1, math.ceil(len(names) / 10))
         # Counted from the end, so that the last layer is named always.
         ticks = range((len(names) - 1) % every, len(names), every)
         axes.set_xticks(
-            ticks, [write_figure_text(names[tick]) for tick in ticks], rotation=40, ha="right"
+            ticks, [format_figure_text(names[tick]) for tick in ticks], rotation=40, ha="right"
         )
         axes.set_xlabel("layer")
     x, y = [at for at, _ in points], place([value for _, value in points])
@@ -218,7 +218,7 @@ def draw_key_metrics(axes: Axes, record: LayerRecord, labels: Sequence[Label]) -
     axes.set_ylim(-0.6, len(labels) - 0.4)
     beside = axes.secondary_yaxis("right")
     beside.set_yticks(
-        list(places), ["" if value is None else write_plain(value) for value in values]
+        list(places), ["" if value is None else format_plain(value) for value in values]
     )
     beside.spines[:].set_visible(False)
     axes.tick_params(axis="y", length=0)
@@ -260,7 +260,7 @@ def _mark_round_values(
             marks = [tick for tick in ticks if low <= tick <= high] or [low, high]
     as_powers = bool(marks) and (marks[0] < 1e-3 or marks[-1] >= 1e4)
 
-    def write_mark(mark: float) -> str:
+    def format_mark(mark: float) -> str:
         if not as_powers:
             return f"{mark:g}"
         factor, _, exponent = f"{mark:.1e}".partition("e")
@@ -269,7 +269,7 @@ def _mark_round_values(
 
     zeros = [] if zero is None else [zero]
     axis.set_major_locator(FixedLocator([*zeros, *marks]))
-    axis.set_major_formatter(FixedFormatter(["0" for _ in zeros] + list(map(write_mark, marks))))
+    axis.set_major_formatter(FixedFormatter(["0" for _ in zeros] + list(map(format_mark, marks))))
     axis.set_minor_locator(NullLocator())
 
 
@@ -299,7 +299,7 @@ def draw_history(
         axes.xaxis.set_major_locator(FixedLocator([math.log10(1 + mark) for mark in marks]))
         axes.xaxis.set_major_formatter(FixedFormatter([f"{mark:,}" for mark in marks]))
         axes.xaxis.set_minor_locator(NullLocator())
-    label = write_figure_text(unit)
+    label = format_figure_text(unit)
     axes.set_xlabel(f"{label} t, spaced as log(1 + t)" if is_count else label)
     if curves:
         axes.legend()
@@ -310,7 +310,7 @@ def collect_metric_values(measurements: Sequence[Measurement], key: str) -> list
     return [
         value
         for each in measurements
-        for record in each.probe.layers
+        for record in each.model_record.layers
         if math.isfinite(value := _find_metric(each, record.layer, key))
     ]
 
@@ -331,7 +331,7 @@ def draw_metric(
         unit: Unit of the steps.
         scale: All values on the axes, and on those that share their scale.
     """
-    names = list_layers(each.probe for of_split in splits.values() for each in of_split)
+    names = list_layers(each.model_record for of_split in splits.values() for each in of_split)
     log = find_label(key).log_scale and any(value > 0 for value in scale)
     for rank, (split, of_split) in enumerate(splits.items()):
         for index, name in enumerate(names):
@@ -347,20 +347,20 @@ def draw_metric(
                 linestyle=DASHED if rank else "-",
                 marker=_MARKERS[rank % 5],
                 markersize=3,
-                label=write_figure_text(", ".join(([name] if len(names) > 1 else []) + [split])),
+                label=format_figure_text(", ".join(([name] if len(names) > 1 else []) + [split])),
             )
     if log:
         make_logarithmic(axes, "y", scale)
-    axes.set_xlabel(write_figure_text(unit))
+    axes.set_xlabel(format_figure_text(unit))
 
 
 def _find_metric(measurement: Measurement, layer: str, key: str) -> float:
     """Return a metric of one layer, or a further number beside the last one's; NaN without."""
-    if key in measurement.values and layer == measurement.probe.layers[-1].layer:
+    if key in measurement.values and layer == measurement.model_record.layers[-1].layer:
         return measurement.values[key]
     values = (
         find_value(record.metrics, key)
-        for record in measurement.probe.layers
+        for record in measurement.model_record.layers
         if record.layer == layer
     )
     return next((value for value in values if value is not None), math.nan)

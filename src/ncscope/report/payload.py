@@ -29,7 +29,7 @@ from ncscope.report.labels import (
     sort_labels,
     value_at_collapse,
 )
-from ncscope.report.overview import write_collapse_value
+from ncscope.report.overview import format_collapse_value
 from ncscope.report.wording import name_step, round_for_json, typeset
 
 GRAM_CLASSES = 64
@@ -65,7 +65,7 @@ def build_history_payload(
         for name, of_run in runs.items():
             for each in of_run:
                 record = replace(
-                    each.probe.layers[-1],
+                    each.model_record.layers[-1],
                     layer=name or "(no name)",
                     metrics=merge_values(each),
                     gram=None,
@@ -86,15 +86,15 @@ def _build_run(
 ) -> dict[str, Any]:
     """Return everything that the charts of one run draw."""
     splits = group_by_split(measurements)
-    records = [record for measurement in measurements for record in measurement.probe.layers]
+    records = [record for measurement in measurements for record in measurement.model_record.layers]
     keys = [key for record in records for key in record.metrics]
     keys += [key for measurement in measurements for key in measurement.values]
     metrics = sort_labels(keys)
-    layers = list_layers(measurement.probe for measurement in measurements)
+    layers = list_layers(measurement.model_record for measurement in measurements)
     tables = {
         name: [
-            {record.layer: record.metrics for record in each.probe.layers}
-            | {each.probe.layers[-1].layer: merge_values(each)}
+            {record.layer: record.metrics for record in each.model_record.layers}
+            | {each.model_record.layers[-1].layer: merge_values(each)}
             for each in of_split
         ]
         for name, of_split in splits.items()
@@ -111,7 +111,7 @@ def _build_run(
             name: [
                 label(each, frame)
                 for each in of_split
-                if (frame := build(each.probe.layers[-1])) is not None
+                if (frame := build(each.model_record.layers[-1])) is not None
             ]
             for name, of_split in splits.items()
         }
@@ -135,7 +135,7 @@ def _build_run(
             for name, of_split in splits.items()
         },
         "profiles": {
-            name: [label(each, build_profile(each.probe)) for each in of_split]
+            name: [label(each, build_profile(each.model_record)) for each in of_split]
             for name, of_split in splits.items()
             if len(layers) > 1
         },
@@ -146,7 +146,7 @@ def _build_run(
     }
 
 
-def build_probe_payload(probe: ModelRecord, class_names: Sequence[str] = ()) -> dict[str, Any]:
+def build_model_payload(model: ModelRecord, class_names: Sequence[str] = ()) -> dict[str, Any]:
     """Return everything that the page of a single measurement draws, one frame a layer."""
 
     def build_frames(
@@ -154,17 +154,17 @@ def build_probe_payload(probe: ModelRecord, class_names: Sequence[str] = ()) -> 
     ) -> dict[str, list[dict[str, Any]]]:
         frames = [
             {"label": record.layer, **frame}
-            for record in probe.layers
+            for record in model.layers
             if (frame := build(record)) is not None
         ]
         return {"all": frames} if frames else {}
 
     run = {
         "unit": "layer",
-        "layers": [record.layer for record in probe.layers],
+        "layers": [record.layer for record in model.layers],
         "metrics": [],
         "series": {},
-        "profiles": {"all": [{"label": "", **build_profile(probe)}]} if probe.layers[1:] else {},
+        "profiles": {"all": [{"label": "", **build_profile(model)}]} if model.layers[1:] else {},
         "grams": build_frames(lambda record: build_gram_frame(record, class_names)),
         "spectra": build_frames(_build_spectra_frame),
         "classes": build_frames(lambda record: build_class_frame(record, class_names)),
@@ -179,7 +179,7 @@ def _describe_metric(metric: Label, key: str = "", at: LayerRecord | None = None
     return {
         # Charts mark a value at collapse that is neither 0 nor 1.
         "collapse": None if target is None or target in (0.0, 1.0) else round_for_json(target),
-        "collapsed": "" if at is None else write_collapse_value(metric, at),
+        "collapsed": "" if at is None else format_collapse_value(metric, at),
         "key": key or metric.key,
         "title": metric.title,
         "formula": formula(metric.formula, display=True),
@@ -190,30 +190,30 @@ def _describe_metric(metric: Label, key: str = "", at: LayerRecord | None = None
     }
 
 
-def build_profile(probe: ModelRecord) -> dict[str, Any]:
+def build_profile(model: ModelRecord) -> dict[str, Any]:
     """Return PFC1-3 of every layer, the geodesic's prediction and what they say."""
-    places = relative_positions(probe)
+    places = relative_positions(model)
     geodesic = None
-    if places and probe.geodesic is not None:
-        curves = geodesic_curves(probe.geodesic)
+    if places and model.geodesic is not None:
+        curves = geodesic_curves(model.geodesic)
         geodesic = {
-            "t": [round_for_json(t) for t in probe.geodesic.t],
+            "t": [round_for_json(t) for t in model.geodesic.t],
             "values": {
                 key: [round_for_json(value) for value in curve] for key, curve in curves.items()
             },
         }
     return {
-        "names": [record.layer for record in probe.layers],
+        "names": [record.layer for record in model.layers],
         "positions": [
-            round_for_json(places.get(record.layer, math.nan)) for record in probe.layers
+            round_for_json(places.get(record.layer, math.nan)) for record in model.layers
         ],
         "values": {
-            key: [_round_value(record.metrics, key) for record in probe.layers]
+            key: [_round_value(record.metrics, key) for record in model.layers]
             for key in PFC_METRICS
         },
         "geodesic": geodesic,
-        "depth": find_effective_depth(probe),
-        "reading": describe_layers(probe),
+        "depth": find_effective_depth(model),
+        "reading": describe_layers(model),
     }
 
 
@@ -278,7 +278,7 @@ def _build_spectra_frame(record: LayerRecord) -> dict[str, Any] | None:
 
 def merge_values(measurement: Measurement) -> dict[str, float]:
     """Return the further numbers of a measurement and the last layer's metrics."""
-    return {**measurement.values, **measurement.probe.layers[-1].metrics}
+    return {**measurement.values, **measurement.model_record.layers[-1].metrics}
 
 
 def _round_value(metrics: Mapping[str, float], key: str) -> float | None:

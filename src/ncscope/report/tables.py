@@ -12,13 +12,13 @@ from ncscope.errors import printable
 from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
 from ncscope.report.curves import group_by_split
 from ncscope.report.labels import find_key, find_label, find_value
-from ncscope.report.overview import build_details, collect_warnings, write_collapse_value
+from ncscope.report.overview import build_details, collect_warnings, format_collapse_value
 from ncscope.report.wording import (
+    format_interval_title,
+    format_plain,
     make_printable,
     name_step,
     quote_number,
-    write_interval_title,
-    write_plain,
 )
 
 COLUMNS = {
@@ -70,25 +70,25 @@ def build_summary_table(summary: Summary) -> Table:
     return table
 
 
-def build_probe_table(probe: ModelRecord) -> Group:
+def build_model_table(model: ModelRecord) -> Group:
     """Build a table of a measurement: all metrics of a single layer, or key metrics of several.
 
     Args:
-        probe: Measurement of one or more layers.
+        model: Measurement of one or more layers.
 
     Returns:
         Warnings, then a table that an 80-column terminal can show.
     """
-    probe = make_printable(probe)
+    model = make_printable(model)
     parts: list[Text | Table] = [
-        Text(f"warning: {each}", style="yellow") for each in collect_warnings({"": probe})
+        Text(f"warning: {each}", style="yellow") for each in collect_warnings({"": model})
     ]
-    last = probe.layers[-1]
-    if len(probe.layers) > 1:
-        keys = _choose_columns(probe)
+    last = model.layers[-1]
+    if len(model.layers) > 1:
+        keys = _choose_columns(model)
         table = _make_layer_table(keys)
-        for record in probe.layers:
-            cells = [_write_cell(record.metrics, key) for key in keys]
+        for record in model.layers:
+            cells = [_format_cell(record.metrics, key) for key in keys]
             table.add_row(Text(record.layer), *cells)
         _add_yardsticks(table, last, keys)
         parts.append(table)
@@ -116,18 +116,18 @@ def build_run_table(measurements: Sequence[Measurement], unit: str = "epoch") ->
     splits = group_by_split(measurements)
     main = next(iter(splits))
     last = splits[main][-1]
-    keys = _choose_columns(last.probe)
+    keys = _choose_columns(last.model_record)
     has_test = "test" in splits and main != "test"
     table = _make_layer_table(keys, ["test\nNCC\nacc."] if has_test else [])
     table.title = f"{printable(main)} samples, {printable(name_step(last, unit))}"
-    test = splits["test"][-1].probe.layers if has_test else ()
+    test = splits["test"][-1].model_record.layers if has_test else ()
     test_metrics = {record.layer: record.metrics for record in test}
-    for record in last.probe.layers:
-        cells = [_write_cell(record.metrics, key) for key in keys]
+    for record in last.model_record.layers:
+        cells = [_format_cell(record.metrics, key) for key in keys]
         if has_test:
-            cells.append(_write_cell(test_metrics.get(record.layer, {}), "ncc_accuracy"))
+            cells.append(_format_cell(test_metrics.get(record.layer, {}), "ncc_accuracy"))
         table.add_row(Text(printable(record.layer)), *cells)
-    _add_yardsticks(table, last.probe.layers[-1], keys)
+    _add_yardsticks(table, last.model_record.layers[-1], keys)
     return table
 
 
@@ -137,7 +137,7 @@ def _build_metric_table(record: LayerRecord) -> Table:
     table.add_column("metric", no_wrap=True)
     for header in ("value", "collapsed\nat"):
         table.add_column(header, justify="right", no_wrap=True)
-    details = build_details(ModelRecord((record,)), "", write_plain)
+    details = build_details(ModelRecord((record,)), "", format_plain)
     headings = {"chance": "chance", "interval": "95 % interval,\ncorrected"}
     parts = [part for part in headings if details.any(part)]
     for part in parts:
@@ -150,7 +150,7 @@ def _build_metric_table(record: LayerRecord) -> Table:
             cells = [cell.value, row.collapsed, *(getattr(cell, part) for part in parts)]
             table.add_row(Text(f"  {row.metric.key}"), *map(Text, cells))
     if "interval" in parts:
-        table.caption = f"{write_interval_title(record)}."
+        table.caption = f"{format_interval_title(record)}."
     return table
 
 
@@ -168,7 +168,7 @@ def _make_layer_table(keys: Sequence[str], further: Sequence[str] = ()) -> Table
 def _add_yardsticks(table: Table, record: LayerRecord, keys: Sequence[str]) -> None:
     """Add rows to judge the last layer by: values at collapse and by chance, standard errors."""
     table.add_section()
-    targets = (write_collapse_value(find_label(key), record, write_plain) for key in keys)
+    targets = (format_collapse_value(find_label(key), record, format_plain) for key in keys)
     table.add_row("collapsed at", *(text.replace(" ", "") for text in targets))
     for name, values in (("by chance", record.baseline), ("± s.e.", record.standard_errors)):
         if values:
@@ -176,7 +176,7 @@ def _add_yardsticks(table: Table, record: LayerRecord, keys: Sequence[str]) -> N
             row = f"{name}, {quote_number(record.layer)}"
             table.add_row(
                 Text(printable(row)),
-                *("" if key is None else write_plain(values[key], 2) for key in stored),
+                *("" if key is None else format_plain(values[key], 2) for key in stored),
             )
 
 
@@ -191,14 +191,14 @@ def make_table() -> Table:
     )
 
 
-def _choose_columns(probe: ModelRecord) -> list[str]:
+def _choose_columns(model: ModelRecord) -> list[str]:
     return [
         key
         for key in COLUMNS
-        if any(find_value(record.metrics, key) is not None for record in probe.layers)
+        if any(find_value(record.metrics, key) is not None for record in model.layers)
     ]
 
 
-def _write_cell(metrics: Mapping[str, float], key: str) -> str:
+def _format_cell(metrics: Mapping[str, float], key: str) -> str:
     value = find_value(metrics, key)
-    return "" if value is None else write_plain(value)
+    return "" if value is None else format_plain(value)

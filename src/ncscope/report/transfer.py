@@ -18,7 +18,7 @@ from ncscope.errors import printable
 from ncscope.report import panels
 from ncscope.report.page import render_template
 from ncscope.report.tables import Summary, make_table
-from ncscope.report.wording import write_figure_text, write_millions, write_plain
+from ncscope.report.wording import format_figure_text, format_millions, format_plain
 from ncscope.transfer.advice import CONDITIONS
 from ncscope.transfer.baselines import StaticRanking
 from ncscope.transfer.correlations import Correlation
@@ -61,12 +61,12 @@ def plot_ranking(ranking: Ranking) -> Figure:
     if numbered:
         # No-break spaces within a name, so that lines are broken between checkpoints only.
         names = [
-            f"{number}: {write_figure_text(each.name, _LINE)}"
+            f"{number}: {format_figure_text(each.name, _LINE)}"
             for number, each in enumerate(ranking.checkpoints, start=1)
         ]
         text = f" {2 * _UNBROKEN}".join(name.replace(" ", _UNBROKEN) for name in names)
         lines = textwrap.wrap(text, _LINE, break_long_words=False, break_on_hyphens=False)
-    lines += [write_figure_text(note, len(note)) for note in ranking.notes[:1]]
+    lines += [format_figure_text(note, len(note)) for note in ranking.notes[:1]]
     with mpl.rc_context(panels.STYLE):
         height = 2.6 * rows + 0.3 + 0.17 * len(lines)
         layout = ConstrainedLayoutEngine(h_pad=0.1)
@@ -98,7 +98,7 @@ def _draw_score(axes: Axes, ranking: Ranking, key: str, numbered: bool) -> None:
     axes.margins(0.14)
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=key == "parameters"))
     if key == "parameters":  # otherwise matplotlib writes a power of ten beside the axis
-        axes.xaxis.set_major_formatter(lambda value, _: write_millions(value))
+        axes.xaxis.set_major_formatter(lambda value, _: format_millions(value))
     for number, each in enumerate(ranking.checkpoints, start=1):
         x, y = each.scores[key], each.accuracy
         axes.plot(x, y, "o", color=panels.ACCENT, markersize=5)
@@ -117,7 +117,7 @@ def _summarise_ranking(ranking: Ranking, static: StaticRanking | None = None) ->
         static: Baselines judged on a table of other results, if there is one.
     """
     probed = {
-        each.name: [write_plain(each.accuracy), write_plain(each.strength, 2)]
+        each.name: [format_plain(each.accuracy), format_plain(each.strength, 2)]
         for each in ranking.checkpoints
     }
     variability = _select_scores(ranking, VARIABILITY_SCORES)
@@ -163,16 +163,17 @@ def _summarise_predictors(ranking: Ranking) -> list[Summary]:
     ours = _select_scores(ranking, OWN_SCORES)
     if ours:
 
-        def write_with_error(checkpoint: CheckpointResult, key: str) -> str:
-            text, error = write_plain(checkpoint.scores[key], _DIGITS), checkpoint.errors.get(key)
-            return text if error is None else f"{text} ± {write_plain(error, 2)}"
+        def format_with_error(checkpoint: CheckpointResult, key: str) -> str:
+            text, error = format_plain(checkpoint.scores[key], _DIGITS), checkpoint.errors.get(key)
+            return text if error is None else f"{text} ± {format_plain(error, 2)}"
 
         caption = (
             "Our own score on the same samples: the share of the labels' entropy that a classifier "
             "explains on samples left out, from 0 (chance) to 1; ± its standard error."
         )
         lines = {
-            each.name: [write_with_error(each, key) for key in ours] for each in ranking.checkpoints
+            each.name: [format_with_error(each, key) for key in ours]
+            for each in ranking.checkpoints
         }
         summaries.append(Summary(caption, _name_scores(ours), lines, title="Our own score"))
     baselines = _select_scores(ranking, BASELINES)
@@ -204,7 +205,7 @@ def _summarise_advice(ranking: Ranking) -> list[Summary]:
         part = advice.conditions[start : start + _MOST_CONDITIONS]
         lines = {
             ALL_SCORES[key].name: [
-                _write_interval(advice.weighted_tau[condition][key]) for condition in part
+                _format_interval(advice.weighted_tau[condition][key]) for condition in part
             ]
             for key in keys
         }
@@ -261,7 +262,7 @@ def render_ranking_page(
     return render_template(
         "transfer.html.j2",
         title="Which checkpoint transfers",
-        lead=f"{names} best: {write_plain(top)} {ranking.measure} accuracy.",
+        lead=f"{names} best: {format_plain(top)} {ranking.measure} accuracy.",
         facts=[_FACTS.get(name, name + " {}").format(value) for name, value in facts.items()],
         figure=f"data:image/svg+xml;base64,{b64encode(image.getvalue()).decode()}",
         inches=figure.get_figwidth(),
@@ -302,18 +303,18 @@ def _build_lines(
     return {
         each.name: [
             *before.get(each.name, []),
-            *(_write_cell(key, each.scores[key]) for key in keys),
+            *(_format_cell(key, each.scores[key]) for key in keys),
         ]
         for each in ranking.checkpoints
     }
 
 
-def _write_cell(key: str, value: float) -> str:
+def _format_cell(key: str, value: float) -> str:
     if key == "parameters" and math.isfinite(value):
-        return write_millions(value)
+        return format_millions(value)
     if key in BASELINES and math.isnan(value):
         return "unknown"
-    return write_plain(value, _DIGITS)
+    return format_plain(value, _DIGITS)
 
 
 def _name_with_direction(ranking: Ranking, key: str) -> str:
@@ -330,7 +331,7 @@ def _summarise_correlations(ranking: Ranking, keys: Sequence[str]) -> list[Summa
     lines = {}
     for key in keys:
         by_name = ranking.correlations.get(key)
-        cells = [_write_interval(by_name[each]) if by_name else "–" for each in names]
+        cells = [_format_interval(by_name[each]) if by_name else "–" for each in names]
         lines[_name_with_direction(ranking, key)] = cells
     caption = (
         "Correlation of each score with the accuracy over the checkpoints, with bootstrap "
@@ -349,7 +350,7 @@ def _summarise_choices(ranking: Ranking, keys: Sequence[str]) -> list[Summary]:
     lines = {}
     for key in keys:
         quality = ranking.qualities[key]
-        cells = [_write_interval(quality.weighted_kendall), _write_interval(quality.regret)]
+        cells = [_format_interval(quality.weighted_kendall), _format_interval(quality.regret)]
         lines[_name_with_direction(ranking, key)] = cells
     caption = (
         "Weighted Kendall tau, in which pairs with a good checkpoint count more, and the accuracy "
@@ -372,7 +373,7 @@ def _summarise_static(static: StaticRanking) -> Summary:
     }
 
     def cell(quality: RankingQuality, name: str) -> str:
-        return _write_interval(getattr(quality, name))
+        return _format_interval(getattr(quality, name))
 
     lines = {
         row: [cell(quality, name) for quality in static.qualities.values()]
@@ -389,7 +390,7 @@ def _summarise_static(static: StaticRanking) -> Summary:
     )
 
 
-def _write_interval(coefficient: Correlation) -> str:
+def _format_interval(coefficient: Correlation) -> str:
     if math.isnan(coefficient.value):
         return "undefined"
     value, low, high = coefficient

@@ -16,11 +16,11 @@ LONGEST_TICK = 40
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def make_printable(probe: ModelRecord) -> ModelRecord:
+def make_printable(model: ModelRecord) -> ModelRecord:
     """Return a measurement whose names, notes and warnings are printable.
 
     Args:
-        probe: Measurement of one or more layers.
+        model: Measurement of one or more layers.
     """
     layers = [
         replace(
@@ -29,9 +29,13 @@ def make_printable(probe: ModelRecord) -> ModelRecord:
             notes=tuple(map(printable, record.notes)),
             warnings=tuple(map(printable, record.warnings)),
         )
-        for record in probe.layers
+        for record in model.layers
     ]
-    return replace(probe, layers=tuple(layers), comparable=tuple(map(printable, probe.comparable)))
+    return replace(
+        model,
+        layers=tuple(layers),
+        comparable=tuple(map(printable, model.comparable)),
+    )
 
 
 def make_all_printable(measurements: Sequence[Measurement]) -> list[Measurement]:
@@ -43,7 +47,7 @@ def make_all_printable(measurements: Sequence[Measurement]) -> list[Measurement]
     return [
         replace(
             each,
-            probe=make_printable(each.probe),
+            model_record=make_printable(each.model_record),
             split=printable(each.split),
             run=printable(each.run),
         )
@@ -64,7 +68,7 @@ def quote_number(name: str) -> str:
     return f"layer '{name}'" if re.fullmatch(r"[\d.]+", name) else name
 
 
-def write_figure_text(name: str, longest: int = LONGEST_TICK) -> str:
+def format_figure_text(name: str, longest: int = LONGEST_TICK) -> str:
     r"""Convert a name to text for Matplotlib: printable, no formula, long names cut in the middle.
 
     Args:
@@ -72,7 +76,7 @@ def write_figure_text(name: str, longest: int = LONGEST_TICK) -> str:
         longest: Largest number of characters.
 
     Example:
-        >>> print(write_figure_text("price in $x_1$"))
+        >>> print(format_figure_text("price in $x_1$"))
         price in \$x_1\$
     """
     text = printable(name)
@@ -94,34 +98,34 @@ def round_for_json(value: float, digits: int = 6) -> float | None:
     return float(f"{value:.{digits}g}") if math.isfinite(value) else None
 
 
-def write_plain(value: float, digits: int = 4) -> str:
+def format_plain(value: float, digits: int = 4) -> str:
     """Write the value for a terminal: significant digits, ``undefined`` for NaN, ``inf``."""
     return "undefined" if math.isnan(value) else f"{value:.{digits}g}"
 
 
 def typeset(value: float, digits: int = 4) -> str:
-    """Write the value for a page, like :func:`write_plain` but with powers of ten written out.
+    """Write the value for a page, like :func:`format_plain` but with powers of ten written out.
 
     Example:
         >>> typeset(1.25e-7), typeset(0.5)
         ('1.25 × 10⁻⁷', '0.5')
     """
     if math.isnan(value):
-        return write_plain(value)
+        return format_plain(value)
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    mantissa, _, exponent = write_plain(value, digits).partition("e")
+    mantissa, _, exponent = format_plain(value, digits).partition("e")
     mantissa = mantissa.replace("-", "−")
     if not exponent:
         return mantissa
     return f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
 
 
-def write_millions(count: float) -> str:
+def format_millions(count: float) -> str:
     """Write a number of parameters for a narrow column.
 
     Example:
-        >>> write_millions(25_557_032), write_millions(12_345)
+        >>> format_millions(25_557_032), format_millions(12_345)
         ('25.6M', '12,345')
     """
     return f"{count / 1e6:.3g}M" if count >= 1e5 else f"{count:,.0f}"
@@ -140,7 +144,7 @@ def find_interval(record: LayerRecord, key: str) -> tuple[float, float] | None:
     return interval(key, record.metrics[key], estimate)
 
 
-def write_interval_title(record: LayerRecord, key: str = "") -> str:
+def format_interval_title(record: LayerRecord, key: str = "") -> str:
     """Write the heading of intervals: which other samples they are of.
 
     Args:
@@ -154,7 +158,7 @@ def write_interval_title(record: LayerRecord, key: str = "") -> str:
     return f"95 % interval, bias corrected, class sizes {'random' if random else 'held'}"
 
 
-def write_class_count(num_classes: int, num_present: int = 0) -> str:
+def format_class_count(num_classes: int, num_present: int = 0) -> str:
     """Write the number of classes; samples without labels have none.
 
     Args:
@@ -162,18 +166,18 @@ def write_class_count(num_classes: int, num_present: int = 0) -> str:
         num_present: Number of classes with samples; 0 if all have.
 
     Example:
-        >>> write_class_count(1000), write_class_count(1000, 49), write_class_count(0)
+        >>> format_class_count(1000), format_class_count(1000, 49), format_class_count(0)
         ('1,000 classes', '49 of 1,000 classes', 'no labels')
     """
     some = f"{num_present:,} of " if num_present else ""
     return f"{some}{num_classes:,} classes" if num_classes else "no labels"
 
 
-def write_step(step: float) -> str:
+def format_step(step: float) -> str:
     """Write a step: thousands apart, no more digits than needed.
 
     Example:
-        >>> write_step(12000), write_step(0.25)
+        >>> format_step(12000), format_step(0.25)
         ('12,000', '0.25')
     """
     return f"{int(step):,}" if float(step).is_integer() else f"{step:.6g}"
@@ -181,4 +185,4 @@ def write_step(step: float) -> str:
 
 def name_step(measurement: Measurement, unit: str) -> str:
     """Name the step of a measurement, for example ``epoch 1,200``."""
-    return f"{unit} {write_step(measurement.step)}"
+    return f"{unit} {format_step(measurement.step)}"

@@ -75,10 +75,10 @@ def numbers(event: Recorded) -> set[str]:
     """Keys of the metrics, spectra and points of the line that an event holds."""
     keys = {key for key, value in event.values.items() if isinstance(value, float)}
     if isinstance(event, Measurement):
-        for layer in event.probe.layers:
+        for layer in event.model_record.layers:
             keys |= {*layer.metrics, *layer.spectra}
-        keys |= {POSITION} if event.probe.relative_position else set()
-        keys |= set(LINE) if event.probe.geodesic else set()
+        keys |= {POSITION} if event.model_record.relative_position else set()
+        keys |= set(LINE) if event.model_record.geodesic else set()
     return keys - {ITERATION}
 
 
@@ -90,7 +90,7 @@ def revalued(event: Recorded, keys: set[str], value: float) -> Recorded:
 
     if isinstance(event, Observation):
         return event.with_values(own(event.values))
-    probe = event.probe
+    probe = event.model_record
     positions = (value,) * len(probe.relative_position) if POSITION in keys else None
     changed = replace(
         probe,
@@ -105,7 +105,7 @@ def revalued(event: Recorded, keys: set[str], value: float) -> Recorded:
         relative_position=positions or probe.relative_position,
         geodesic=probe.geodesic and line_at(probe.geodesic, keys, value),
     )
-    return replace(event, probe=changed, values=own(event.values))
+    return replace(event, model_record=changed, values=own(event.values))
 
 
 def line_at(line: GeodesicRecord, keys: set[str], value: float) -> GeodesicRecord:
@@ -128,12 +128,12 @@ def lacking(event: Recorded, key: str) -> Recorded:
     def bare(layer: LayerRecord) -> LayerRecord:
         return replace(layer, metrics=own(layer.metrics), spectra=own(layer.spectra))
 
-    probe = replace(event.probe, layers=tuple(map(bare, event.probe.layers)))
+    probe = replace(event.model_record, layers=tuple(map(bare, event.model_record.layers)))
     if key == POSITION:
         probe = replace(probe, comparable=(), relative_position=())
     if key in LINE:
         probe = replace(probe, geodesic=None)
-    return replace(event, probe=probe, values=own(event.values))
+    return replace(event, model_record=probe, values=own(event.values))
 
 
 def at(value: float, key: str | None = None) -> Change:
@@ -173,9 +173,9 @@ def last_layer(pairs: Recordings) -> Recordings:
             if event.layer in names:
                 found.append((part, event))
             continue
-        layers = [replace(x, spectra={}) for x in event.probe.layers if x.layer in names]
+        layers = [replace(x, spectra={}) for x in event.model_record.layers if x.layer in names]
         if layers:
-            found.append((part, replace(event, probe=ModelRecord(tuple(layers)))))
+            found.append((part, replace(event, model_record=ModelRecord(tuple(layers)))))
     return found
 
 

@@ -45,7 +45,7 @@ def test_measurements_are_the_metrics_of_the_descent() -> None:
 
 def test_the_classifier_is_measured_at_the_last_level_only() -> None:
     measurement = measured_point(TwoLevels(3, 5, 4, 0.05, 0.05), begin(), 7)
-    first, last = measurement.probe.layers
+    first, last = measurement.model_record.layers
     assert (first.layer, last.layer, measurement.step) == ("first", "last", 7)
     shallow, deep = flattened([measurement])
     assert shallow["objective"] == deep["objective"] == measurement.values["objective"]
@@ -55,6 +55,6 @@ def test_the_classifier_is_measured_at_the_last_level_only() -> None:
 
 
 def test_only_the_groups_asked_for() -> None:
-    (record,) = measured_point(MODEL, begin(), 0, groups=("nc2",)).probe.layers
+    (record,) = measured_point(MODEL, begin(), 0, groups=("nc2",)).model_record.layers
     assert "nc2_of" in record.metrics
     assert "nc1" not in record.metrics

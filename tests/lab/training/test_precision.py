@@ -58,4 +58,6 @@ def test_before_training_the_measurements_are_those_of_full_precision() -> None:
     (_, _, half, after), (_, _, full, _) = trained("bf16-mixed"), trained("32-true")
     assert half == full
     assert {each.split for each in after} == {"train", "test"}
-    assert all(math.isfinite(row.metrics["nc1"]) for each in after for row in each.probe.layers)
+    assert all(
+        math.isfinite(row.metrics["nc1"]) for each in after for row in each.model_record.layers
+    )

@@ -56,6 +56,6 @@ def test_a_balanced_run_trains_on_and_measures_the_subset_of_its_seed() -> None:
     )
     first = measured(bench, EpochEnd(0, 0, math.nan))[0]
     assert first.split == "train"
-    assert first.probe.layers[0].metrics["nc1"] == pytest.approx(
+    assert first.model_record.layers[0].metrics["nc1"] == pytest.approx(
         whole.record.layers[-1].metrics["nc1"], rel=1e-12
     )

@@ -56,7 +56,7 @@ def layers(rows: Sequence[Observation], part: str, epoch: int | None = None) -> 
 def geodesic(results: Results, part: str) -> GeodesicRecord | None:
     """Return the prediction from the first comparable layer to the last, at the last epoch."""
     selected = [each for each in results.measurements if each.run == part and each.split == "train"]
-    return selected[-1].probe.geodesic if selected else None
+    return selected[-1].model_record.geodesic if selected else None
 
 
 def interpolation(path: Sequence[Observation], accuracy: float = 1.0) -> Observation | None:

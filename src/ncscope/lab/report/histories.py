@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from ncscope.lab.observations import Observation
 from ncscope.report import panels
 from ncscope.report.labels import find_label
-from ncscope.report.wording import write_figure_text
+from ncscope.report.wording import format_figure_text
 
 
 def epochs_panel(
@@ -46,7 +46,7 @@ def epochs_panel(
             linestyle=style,
             color=colour,
             markersize=2.6,
-            label=write_figure_text(name),
+            label=format_figure_text(name),
         )
         drawn += values
     if zero_error is not None:

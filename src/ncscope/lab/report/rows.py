@@ -10,7 +10,7 @@ from rich.text import Text
 from ncscope.errors import printable
 from ncscope.lab.observations import Observation
 from ncscope.report.claims import Claim, ClaimVerdict
-from ncscope.report.wording import write_plain
+from ncscope.report.wording import format_plain
 
 
 def part_of(rows: Sequence[Observation], part: str) -> list[Observation]:
@@ -105,7 +105,7 @@ def shown(row: Observation, key: str) -> str:
     """Return a value of a row as text; an empty string if the row lacks the value."""
     value = row.get(key)
     if isinstance(value, float):
-        return write_plain(value)
+        return format_plain(value)
     return "" if value is None else str(value)
 
 

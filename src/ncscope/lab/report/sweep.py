@@ -17,7 +17,7 @@ from ncscope.lab.observations import Observation
 from ncscope.lab.report.rows import last_rows, shown
 from ncscope.report.claims import Claim, tally
 from ncscope.report.tables import Summary
-from ncscope.report.wording import write_plain
+from ncscope.report.wording import format_plain
 
 FAILED = "failed"
 
@@ -138,8 +138,8 @@ def _mean_and_deviation(rows: Sequence[Observation], key: str) -> str:
     if len(values) < len(rows):
         return ""
     if not all(map(math.isfinite, values)):
-        return write_plain(math.nan)
-    return f"{write_plain(fmean(values))} ± {write_plain(stdev(values), 2)}"
+        return format_plain(math.nan)
+    return f"{format_plain(fmean(values))} ± {format_plain(stdev(values), 2)}"
 
 
 def _lines(run: SweptRun, columns: Sequence[str]) -> list[Line]:

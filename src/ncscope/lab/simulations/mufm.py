@@ -102,10 +102,10 @@ def measured(model: MUFM | LayeredMUFM, point: Point, step: int) -> Measurement:
     """Measure every level, and its distance to the data after normalisation of both."""
     levels, measurement = model.levels(point), measured_point(model, point, step, GROUPS)
     records = []
-    for record in measurement.probe.layers:
+    for record in measurement.model_record.layers:
         distance = float(data_distance(levels[record.layer], levels["X"]))
         records.append(replace(record, metrics={**record.metrics, "data_distance": distance}))
-    return replace(measurement, probe=ModelRecord(tuple(records)))
+    return replace(measurement, model_record=ModelRecord(tuple(records)))
 
 
 def _model(config: MUFMConfig, generator: torch.Generator) -> MUFM | LayeredMUFM:

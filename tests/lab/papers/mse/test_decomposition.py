@@ -107,7 +107,7 @@ def test_the_decay_of_the_loss_is_that_of_training() -> None:
             data="digits", network="small-vgg", layers=(), groups=("mse",), optimisation=how
         )
         first = next(training_events(one, Resources()))  # before the first step
-        return first.probe.layers[-1].metrics["mse_loss"]
+        return first.model_record.layers[-1].metrics["mse_loss"]
 
     bare = loss(0.0)
     assert loss(0.2) - bare == pytest.approx(2 * (loss(0.1) - bare), rel=1e-6)

@@ -37,16 +37,16 @@ def test_both_splits_are_measured_at_log_spaced_epochs(tiny: list[Measurement]) 
 
 def test_every_layer_is_measured_and_the_last_with_the_head(tiny: list[Measurement]) -> None:
     for each in tiny:
-        layers = each.probe.layers
+        layers = each.model_record.layers
         assert tuple(record.layer for record in layers) == LAYERS
         assert HEAD_METRICS | {"nc4_disagreement", "pfc1"} <= set(layers[-1].metrics)
         assert all({"nc1", "nc2_etf", "pfc3"} <= set(record.metrics) for record in layers)
         assert layers[-1].num_samples == {"train": 1437, "test": 360}[each.split]
-        assert each.probe.geodesic is not None
+        assert each.model_record.geodesic is not None
 
 
 def test_it_trains(tiny: list[Measurement]) -> None:
-    accuracy = [m.probe.layers[-1].metrics["accuracy"] for m in tiny if m.split == "train"]
+    accuracy = [m.model_record.layers[-1].metrics["accuracy"] for m in tiny if m.split == "train"]
     assert accuracy[0] < 0.3
     assert accuracy[-1] > 0.5
 
@@ -76,7 +76,7 @@ def test_same_seed_same_bits(tiny: list[Measurement]) -> None:
 
 def test_another_seed_another_run(tiny: list[Measurement]) -> None:
     other = run(TINY.model_copy(update={"seed": 1, "epochs": 1}))
-    assert other[0].probe.layers[0].metrics != tiny[0].probe.layers[0].metrics
+    assert other[0].model_record.layers[0].metrics != tiny[0].model_record.layers[0].metrics
 
 
 KNOBS = ("learning_rate", "momentum", "weight_decay", "head_weight_decay", "label_smoothing")
@@ -84,13 +84,13 @@ KNOBS = ("learning_rate", "momentum", "weight_decay", "head_weight_decay", "labe
 
 def after_one_epoch(**changes: float) -> dict[str, float]:
     config = TINY.model_copy(update={"epochs": 1, **changes})
-    return dict(run(config)[-2].probe.layers[-1].metrics)
+    return dict(run(config)[-2].model_record.layers[-1].metrics)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("knob", [*KNOBS, "pixel_deviation"])
 def test_every_knob_of_training_is_connected(tiny: list[Measurement], knob: str) -> None:
-    as_before = dict(tiny[2].probe.layers[-1].metrics)
+    as_before = dict(tiny[2].model_record.layers[-1].metrics)
     assert repr(after_one_epoch()) == repr(as_before)
     assert repr(after_one_epoch(**{knob: getattr(TINY, knob) / 2})) != repr(as_before)
 
@@ -247,7 +247,7 @@ def test_collapse_is_counted_from_zero_error_on() -> None:
 def test_a_fall_needs_a_trend() -> None:
     """NC2 ends low, but it was higher than at zero error in between."""
     results = collapsed()
-    metrics = [each.probe.layers[-1].metrics for each in results.measurements[:-1]]
+    metrics = [each.model_record.layers[-1].metrics for each in results.measurements[:-1]]
     for values, high in zip(metrics[-5:-1], (0.31, 0.32, 0.33, 0.34), strict=True):
         assert isinstance(values, dict)
         values["nc2_etf"] = high
@@ -274,7 +274,7 @@ def test_claims_seldom_hold_of_permuted_measurements() -> None:
     held: Counter[str] = Counter()
     for draw in range(40):
         results, random = collapsed(), Random(draw)
-        last = [each.probe.layers[-1].metrics for each in results.measurements[:-1]]
+        last = [each.model_record.layers[-1].metrics for each in results.measurements[:-1]]
         for key in EARLY:
             moved = random.sample([values[key] for values in last], len(last))
             for values, value in zip(last, moved, strict=True):

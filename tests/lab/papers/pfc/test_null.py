@@ -26,9 +26,12 @@ def with_lines(results: Results, change: Callable[[list[float]], list[float]]) -
         )
 
     measurements = [
-        replace(each, probe=replace(each.probe, geodesic=changed(each.probe.geodesic)))
+        replace(
+            each,
+            model_record=replace(each.model_record, geodesic=changed(each.model_record.geodesic)),
+        )
         for each in results.measurements
-        if each.probe.geodesic is not None
+        if each.model_record.geodesic is not None
     ]
     return Results(list(results), measurements)
 

@@ -62,12 +62,14 @@ def test_the_whole_path_is_as_straight_as_the_measurement_says() -> None:
     """Up to the norms: the measurement averages lengths, the row squared lengths."""
     train, _ = measured(bench(*FC), END)
     whole = rows(*FC, samples=200)[WHOLE]
-    assert train.probe.straightness == pytest.approx(float(whole["path_straight"]) ** 0.5, rel=0.02)
-    assert train.probe.geodesic is not None
-    assert math.copysign(1, train.probe.geodesic.alignment) == math.copysign(
+    assert train.model_record.straightness == pytest.approx(
+        float(whole["path_straight"]) ** 0.5, rel=0.02
+    )
+    assert train.model_record.geodesic is not None
+    assert math.copysign(1, train.model_record.geodesic.alignment) == math.copysign(
         1, float(whole["alignment_cosine"])
     )
-    first, *_, last = train.probe.layers
+    first, *_, last = train.model_record.layers
     assert whole["remaining_pfc1"] == pytest.approx(last.metrics["pfc1"] / first.metrics["pfc1"])
 
 

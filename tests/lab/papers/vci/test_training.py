@@ -45,7 +45,7 @@ def test_spectra_are_those_of_the_last_measurement(results: Results) -> None:
     last = [row for row in results if row.split == "train"][-1]
     (at_end,) = [m for m in results.measurements if (m.split, m.step) == ("train", 2)]
     found = spectra(results, "step decay, seed 5")
-    assert found.total == at_end.probe.layers[-1].spectra["total"]
+    assert found.total == at_end.model_record.layers[-1].spectra["total"]
     assert (len(found.total), len(found.between)) == (384, 9)
     within = float(last["within_in_signal"]) + float(last["within_off_signal"])
     between = sum(found.between)

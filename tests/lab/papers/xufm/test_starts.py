@@ -102,10 +102,12 @@ def plain() -> Results:
     return results
 
 
+@pytest.mark.slow
 def test_only_decays_lead_to_collapse(plain: Results) -> None:
     assert [claim.verdict for claim in plain_starts.claims(plain)] == ["held"] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "key", "value", "which"),
     [

@@ -135,8 +135,13 @@ NEW = {
 }
 """Settings under which a network that has hardly learnt trusts some pseudo-labels."""
 
+QUICK = ("mean-teacher", "softmatch")
+"""Methods of the default suite: one with a second network, one with a state of its own."""
 
-@pytest.mark.parametrize("name", NEW)
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in NEW]
+)
 def test_each_method_trains_and_goes_on_exactly(name: str, tmp_path: Path) -> None:
     settings = short(name, **NEW[name])
     plain = trained(prepared(settings))

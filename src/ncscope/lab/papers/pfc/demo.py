@@ -156,7 +156,7 @@ def _claims(config: DemoConfig, results: Results) -> list[Claim]:
     tested = [_zero_error(past, final)]
     tested += [_fell(past, key, claim) for key, claim in _FALLING]
     tested.append(_nearest_mean(past))
-    tested += [_progressive(final.probe, key, falling) for key, falling in _ORDERED]
+    tested += [_progressive(final.model_record, key, falling) for key, falling in _ORDERED]
     return tested
 
 
@@ -213,7 +213,7 @@ def _measured(
 
 
 def _last(measurement: Measurement) -> Mapping[str, float]:
-    return measurement.probe.layers[-1].metrics
+    return measurement.model_record.layers[-1].metrics
 
 
 def _zero_error(past: Sequence[Measurement], final: Measurement) -> Claim:

@@ -16,7 +16,7 @@ from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.histories import logarithmic_values
 from ncscope.report import panels
 from ncscope.report.tables import Summary
-from ncscope.report.wording import write_figure_text
+from ncscope.report.wording import format_figure_text
 
 Networks = Mapping[str, Sequence[str]]
 """Names of the runs of each network, which differ in their seeds."""
@@ -111,7 +111,7 @@ def _order(networks: Networks, rows: Sequence[Observation]) -> Figure:
                     for course in courses.values()
                 ]
                 _curve(axes, counts, key.upper(), colour, spread=True)
-            axes.set_title(write_figure_text(network))
+            axes.set_title(format_figure_text(network))
             axes.set_ylim(bottom=-0.2)
         grid[0].set_ylabel("order breaks")
         grid[-1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
@@ -125,7 +125,7 @@ def _paths(networks: Networks, rows: Sequence[Observation]) -> Figure:
         for (shares, constants, premises), (network, runs) in zip(
             grid, networks.items(), strict=True
         ):
-            title = write_figure_text(network)
+            title = format_figure_text(network)
             _keys(shares, runs, SHARES, lambda run, key: _course(rows, run, key))
             shares.set_ylim(-0.02, 1.05)
             shares.set_title(f"share of the optimum, {title}")

@@ -208,7 +208,7 @@ def spectra(results: Results, run: str, *, untrained: bool = False) -> Spectra:
     selected = [each for each in results.measurements if each.run == run and each.split == "train"]
     if untrained:
         selected = [each for each in selected if each.step == 0]
-    measured = selected[-1].probe.layers[-1].spectra if selected else {}
+    measured = selected[-1].model_record.layers[-1].spectra if selected else {}
     return Spectra(list(measured.get("between", [])), list(measured.get("total", [])))
 
 
