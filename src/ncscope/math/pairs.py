@@ -50,6 +50,7 @@ def sum_over_pairs(
     tiles = list(_tiles(len(vectors)))
     gram = gram_of_rows(vectors)
     for index, (rows, cols) in enumerate(tiles):
+        # A clone, because the term overwrites its tile, and other metrics read the same matrix.
         tile = vectors[rows] @ vectors[cols].mT if gram is None else gram[rows, cols].clone()
         values = term(tile, rows, cols)
         if rows == cols:  # such a tile contains pairs twice, and i = j

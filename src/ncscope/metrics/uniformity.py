@@ -164,13 +164,15 @@ def uniformity(frame: Float[Tensor, "k d"]) -> Uniformity:
     the deviations are small where the spreads are, so that nothing cancels near collapse.
 
     Args:
-        frame: Class means centred by their unweighted mean; they are overwritten.
+        frame: Class means centred by their unweighted mean.
 
     Invariant under rotation, scaling and shift of the class means. Cost: $K^2d$ operations, in
     tiles.
     """
     k = len(frame)
     moderate, length = rescale_rows(frame)
+    # The lengths are divided out of the products, not of the rows: these products of the frame are
+    # shared with other metrics.
     inverse = 1 / length
     widest = 2 * k / (k - 1)
 
