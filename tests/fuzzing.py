@@ -684,7 +684,7 @@ TARGETS: dict[str, Target] = {
         lambda s: {"results": {"a": {"x": 0.5, "y": 0.6}, "b": {"x": 0.7, "y": 0.8}}, "seed": 0},
     ),
     "top1_accuracy": Target(
-        transfer.top1_accuracy, lambda s: {"predicted": s.tensors[1], "labels": s.tensors[1]}
+        transfer.top1_accuracy, lambda s: {"predictions": s.tensors[1], "labels": s.tensors[1]}
     ),
     "head_features": Target(
         transfer.head_features, lambda s: {"model": s.model, "loader": s.loader, "has_head": True}

@@ -85,7 +85,7 @@ def test_the_shell_completes_experiments() -> None:
 def test_the_shell_completes_commands_models_and_options() -> None:
     assert complete_words("ncscope", "re") == ["report", "reproduce"]
     assert complete_words("ncscope", "simulate", "cen") == ["central-path"]
-    assert complete_words("ncscope", "measure", "--spl") == ["--split"]
+    assert complete_words("ncscope", "measure-model", "--spl") == ["--split"]
 
 
 def test_doctor_finds_what_is_there_and_says_how_to_get_the_rest(capsys, tmp_path) -> None:

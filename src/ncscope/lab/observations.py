@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from typing import Any, overload
 
-from ncscope.measurement.history_file import measurement_of
+from ncscope.measurement.history_file import measurement_fields, measurement_of
 from ncscope.measurement.records import Measurement
 
 Value = float | int | str
@@ -190,8 +190,9 @@ def flattened(events: Iterable[Recorded]) -> Iterator[Observation]:
 
 def plain_event(event: Recorded) -> dict[str, Any]:
     """Return an event as nested dictionaries and lists, for a checkpoint."""
-    kind = "measurement" if isinstance(event, Measurement) else "observation"
-    return {"kind": kind, **_plain(asdict(event))}
+    if isinstance(event, Measurement):
+        return {"kind": "measurement", **_plain(measurement_fields(event))}
+    return {"kind": "observation", **_plain(asdict(event))}
 
 
 def event_of(plain: Mapping[str, Any]) -> Recorded:

@@ -46,8 +46,13 @@ def history_json(measurements: Iterable[Measurement], unit: str, provenance: Pro
 
 def measurement_line(measurement: Measurement) -> str:
     """Write a measurement as one line of strict JSON; NaN and infinities are strings."""
+    return _text(measurement_fields(measurement))
+
+
+def measurement_fields(measurement: Measurement) -> dict[str, Any]:
+    """Return a measurement as nested dictionaries and lists, with the names of the file format."""
     fields = asdict(measurement)
-    return _text({"probe": fields.pop("model_record"), **fields})
+    return {"probe": fields.pop("model_record"), **fields}
 
 
 def parse_history(content: bytes) -> tuple[list[Measurement], str, Provenance]:
@@ -186,7 +191,7 @@ def _strict(value: Any) -> Any:
 
 
 def measurement_of(given: Mapping[str, Any]) -> Measurement:
-    """Build a measurement from nested dictionaries and lists, as `dataclasses.asdict` makes them.
+    """Build a measurement from nested dictionaries and lists, as `measurement_fields` makes them.
 
     Args:
         given: Dictionaries and lists; NaN and infinities may be strings.
