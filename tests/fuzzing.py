@@ -398,7 +398,7 @@ def _model_options(s: Sample) -> Arguments:
         "second_pass": s.one_of("store", 5),
         "memory": 2**20,
         "disk": s.one_of(None, 2**20),
-        "group": None,
+        "process_group": None,
     }
 
 
@@ -536,7 +536,7 @@ TARGETS: dict[str, Target] = {
         partial(ncscope.compare_layers, progress=False),
         lambda s: {"model": s.model, "loader": s.loader, "layers": None, "head": None,
                    "other": None, "other_layers": None, "other_head": None, "pool": None,
-                   "group": None},
+                   "process_group": None},
     ),
     "History": Target(
         run_history,
