@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from typing import Any, overload
 
-from ncscope.measurement.history_file import measurement_of
+from ncscope.measurement.history_file import parse_measurement
 from ncscope.measurement.records import Measurement
 
 Value = float | int | str
@@ -209,7 +209,7 @@ def event_of(plain: Mapping[str, Any]) -> Recorded:
         raise ValueError(msg)
     content = {key: value for key, value in plain.items() if key != "kind"}
     if plain["kind"] == "measurement":
-        return measurement_of(content)
+        return parse_measurement(content)
     observation = Observation(**content)
     kinds = {"step": int, "epoch": int, "split": str, "layer": str, "part": str, "values": dict}
     for name, kind in kinds.items():

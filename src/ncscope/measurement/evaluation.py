@@ -93,7 +93,11 @@ def evaluate_layers(
     ood = None
     if ood_pass is not None:
         with processes.fail_together():
-            ood = ood_pass.result(None if second is None else second.scores)
+            ood = (
+                ood_pass.compare([], 0)
+                if second is None
+                else ood_pass.compare(second.scores, second.seen)
+            )
     information, notes = _information(gatherer, last, stats, options)
     records = []
     # One error for all layers: processes must not wait for one another between them.

@@ -174,7 +174,7 @@ class LayerSamples:
         )
 
 
-def chance_level(samples: LayerSamples, seed: int = 0) -> dict[str, float]:
+def measure_chance_level(samples: LayerSamples, seed: int = 0) -> dict[str, float]:
     """Measure the same features with permuted labels.
 
     The labels are drawn without replacement from the class counts of all processes, so the sizes
@@ -184,7 +184,7 @@ def chance_level(samples: LayerSamples, seed: int = 0) -> dict[str, float]:
         samples: Samples of a layer.
         seed: Seed of the permutation.
     """
-    before = _counts_before(samples)
+    before = _count_samples_before(samples)
     with samples.together():
         everyone = torch.arange(len(samples.counts)).repeat_interleave(samples.counts.cpu())
         order = torch.randperm(len(everyone), generator=torch.Generator().manual_seed(seed))
@@ -214,7 +214,7 @@ class _PermutedLabels:
             start += len(features)
 
 
-def _counts_before(samples: LayerSamples) -> Int[Tensor, " k"]:
+def _count_samples_before(samples: LayerSamples) -> Int[Tensor, " k"]:
     """Count the samples of each class in the processes of lower rank."""
     mine = torch.zeros(len(samples.counts), dtype=torch.int64)
     processes = samples.processes
@@ -227,7 +227,7 @@ def _counts_before(samples: LayerSamples) -> Int[Tensor, " k"]:
     return torch.tensor(lower, dtype=torch.int64).reshape(-1, len(mine)).sum(0)
 
 
-def standard_errors(
+def estimate_standard_errors(
     samples: LayerSamples,
     values: Mapping[str, float],
     stats: ClassStatistics,
@@ -251,7 +251,7 @@ def standard_errors(
     sample = Sample.of(stats, own_means=samples.means_of is None)
     if sample.smallest < GROUPS:
         return estimate_errors(values, [], sample)
-    before, random = _counts_before(samples), redraw == "random_sizes"
+    before, random = _count_samples_before(samples), redraw == "random_sizes"
 
     def deal() -> Dealer:
         return Dealer(samples.counts, before, random_sizes=random)
@@ -260,10 +260,10 @@ def standard_errors(
     if random and samples.prior == "uniform":
         # The scatter is weighted by class sizes that every replicate changes: nothing is left to
         # merge.
-        moments: Iterator[ClassMoments] = (_moments_of(samples, each) for each in replicates)
+        moments: Iterator[ClassMoments] = (_gather_moments(samples, each) for each in replicates)
     else:
         _check_size(samples, memory)
-        moments = _moments_of_each(samples, deal, replicates)
+        moments = _gather_moments_by_group(samples, deal, replicates)
     found = [
         samples.values(replicate, samples.finish(each))
         for replicate, each in zip(replicates, moments, strict=True)
@@ -271,7 +271,7 @@ def standard_errors(
     return estimate_errors(values, found, sample, known, random_sizes=random)
 
 
-def _moments_of_each(
+def _gather_moments_by_group(
     samples: LayerSamples, deal: Callable[[], Dealer], replicates: list[Replicate]
 ) -> Iterator[ClassMoments]:
     """Yield the moments of each replicate, from those of the groups, which are all kept."""
@@ -290,7 +290,7 @@ def _moments_of_each(
         yield samples.merge(moments)
 
 
-def _moments_of(samples: LayerSamples, replicate: Replicate) -> ClassMoments:
+def _gather_moments(samples: LayerSamples, replicate: Replicate) -> ClassMoments:
     """Return the moments of a replicate, from its samples."""
     counts = torch.zeros_like(samples.counts)
     with samples.together():
@@ -339,13 +339,13 @@ def add_chance_and_errors(
     if baseline is None:
         baseline = record.num_samples * record.dim <= AUTOMATIC
     if baseline:
-        chance = chance_level(samples)
+        chance = measure_chance_level(samples)
         said = no_better_than_chance(record.metrics, chance, record.k)
         record = replace(record, baseline=chance, warnings=(*said, *record.warnings))
     if not uncertainty:
         return record
     known = {} if ood is None else ood.standard_errors
-    errors = standard_errors(samples, record.metrics, stats, uncertainty, memory, known)
+    errors = estimate_standard_errors(samples, record.metrics, stats, uncertainty, memory, known)
     return replace(
         record,
         standard_errors=errors.standard_errors,

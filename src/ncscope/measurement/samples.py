@@ -1,4 +1,8 @@
-"""Measurement of features that are given as one tensor."""
+"""Measurement of features that are given as one tensor, and the record of any one layer.
+
+`layer_record` evaluates the metrics from statistics, however these were gathered: a model's layers
+end there too.
+"""
 
 import math
 from collections.abc import Collection, Sequence
@@ -105,12 +109,16 @@ def measure_samples(
         dim,
         statistics=needs.statistics,
         prior=prior,
-        class_counts=_counts_for(prior, labels, num_classes),
+        class_counts=torch.bincount(labels, minlength=num_classes) if prior == "uniform" else None,
         precision=precision,
         device=features.device,
     )
-    features, stats = _take_all(moments, features, classes)
-    exponent = stats.exponent
+    exponent = moments.take_checked(features, classes, COPY_LIMIT)
+    if exponent:
+        # Nothing was added: the sums of squares would leave float64, so they are taken in a unit.
+        features = in_unit(features, exponent)
+        moments.take_checked(features, classes, COPY_LIMIT)
+    stats = replace(finish(moments), exponent=exponent)
     if (needs.decisions or ood is not None) and reference is not None:
         check_unit(reference.exponent - exponent, "a reference of features")
     asked = groups is not None or weight is None or not takes_long(len(labels), weight)
@@ -146,28 +154,6 @@ def measure_samples(
     return trusted, stats
 
 
-def _counts_for(prior: Prior, labels: Int[Tensor, " n"], k: int) -> Int[Tensor, " k"] | None:
-    """Return the number of samples of each class if the prior needs it, else None."""
-    return torch.bincount(labels, minlength=k) if prior == "uniform" else None
-
-
-def _take_all(
-    moments: ClassMoments, features: Shaped[Tensor, "n d"], classes: BatchClasses
-) -> tuple[Shaped[Tensor, "n d"], ClassStatistics]:
-    """Add all samples to empty moments; return the features in their unit, and the statistics.
-
-    Args:
-        moments: Moments without samples.
-        features: One sample a row, of any magnitude.
-        classes: Classes of the samples.
-    """
-    exponent = moments.take_checked(features, classes, COPY_LIMIT)
-    if exponent:
-        features = in_unit(features, exponent)
-        moments.take_checked(features, classes, COPY_LIMIT)
-    return features, replace(finish(moments), exponent=exponent)
-
-
 _LARGEST_PICTURE = 256
 
 
@@ -193,7 +179,7 @@ def layer_record(
     drawn = {n: v.tolist() for n, v in spectra(sources).items()} if pictures else {}
     if any(math.isnan(value) for line in drawn.values() for value in line):
         notes.append("spectra: eigenvalues beyond the range of float64 are NaN")
-    notes += notes_on(sources, groups, by_class)
+    notes += note_left_out(sources, groups, by_class)
     small = stats.k <= _LARGEST_PICTURE
     return LayerRecord(
         layer=layer,
@@ -205,7 +191,7 @@ def layer_record(
         spectra=drawn,
         gram=_without_nan(cosines(stats.frame)) if pictures and small and stats.labelled else None,
         warnings=warnings_on(sources, values),
-        per_class=class_table(sources) if has_class_table(sources, groups, by_class) else None,
+        per_class=make_class_table(sources) if has_class_table(sources, groups, by_class) else None,
         num_present=stats.k if stats.labelled and stats.k < stats.num_classes else 0,
     )
 
@@ -310,7 +296,7 @@ def has_class_table(sources: Sources, groups: Collection[str] | None, unasked: b
     return unasked and sources.stats.k <= MOST_CLASSES
 
 
-def notes_on(sources: Sources, groups: Collection[str] | None, unasked: bool) -> list[str]:
+def note_left_out(sources: Sources, groups: Collection[str] | None, unasked: bool) -> list[str]:
     """Return notes on a table, or a column, that is left out.
 
     Args:
@@ -324,7 +310,7 @@ def notes_on(sources: Sources, groups: Collection[str] | None, unasked: bool) ->
     return [NOT_COUNTED] if estimated else []
 
 
-def class_table(sources: Sources) -> ClassTable:
+def make_class_table(sources: Sources) -> ClassTable:
     """Compute the table of classes.
 
     Args:

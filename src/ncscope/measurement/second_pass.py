@@ -209,7 +209,7 @@ def check_second_pass(options: Options, loader: Iterable[Any] | None = None) -> 
         )
 
 
-def number_of_batches(loader: Iterable[Any]) -> int | None:
+def count_batches(loader: Iterable[Any]) -> int | None:
     """Return the length of a loader, or None if it has none."""
     if not isinstance(loader, Sized):
         return None
