@@ -85,9 +85,7 @@ def compare_features(
     return _result(cosines, scorer, inside, beside, None, notes)
 
 
-def _sum_moments(
-    outside: Shaped[Tensor, "m d"], device: torch.device
-) -> tuple[ClassMoments, int]:
+def _sum_moments(outside: Shaped[Tensor, "m d"], device: torch.device) -> tuple[ClassMoments, int]:
     moments = ClassMoments(1, outside.shape[1], statistics=(), device=device)
     classes = _one_class(len(outside))
     with name_ood_in_errors():

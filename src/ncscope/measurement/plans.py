@@ -179,8 +179,8 @@ def share_head(plan: LayerPlan, rank: int, receives: bool, processes: Processes)
     """
     with processes.fail_together():
         tensors = [tensor for tensor in (plan.weight, plan.bias) if tensor is not None]
-        # A copy, because the head may share memory with the model's parameters; contiguous, as the
-        # process group takes no other memory.
+        # A copy, because the head may share memory with the model's parameters; contiguous, as a
+        # broadcast takes no other tensor.
         form = torch.contiguous_format
         sent = tensors if receives else [each.clone(memory_format=form) for each in tensors]
     processes.send(sent, rank)

@@ -137,11 +137,11 @@ def measure_samples(
         information=needs.information and weight is not None and asked,
         decided=decided,
     )
-    tally = samples.decisions(samples.batches, reference or stats)
+    tally = samples.count_decisions(samples.batches, reference or stats)
     decisions = None if tally is None else samples.read_counts(tally)
-    information = samples.entropies(samples.batches, stats)
+    information = samples.measure_entropies(samples.batches, stats)
     compared = None if ood is None else compare_features(samples, features, ood, stats)
-    sources = replace(samples.sources(stats, information, decisions), ood=compared)
+    sources = replace(samples.make_sources(stats, information, decisions), ood=compared)
     record = layer_record(layer, sources, groups, by_class=by_class)
     if not decided:
         record = replace(record, notes=(*record.notes, _UNDECIDED))
@@ -243,7 +243,7 @@ def measure_unlabelled(
         precision=precision,
         labelled=False,
     )
-    classes, moments = BatchClasses.from_labels(labels, 1), samples.moments(samples.counts)
+    classes, moments = BatchClasses.from_labels(labels, 1), samples.start_moments(samples.counts)
     exponent = moments.take_checked(features, classes, COPY_LIMIT)
     if exponent:
         features = in_unit(features, exponent)

@@ -88,6 +88,7 @@ class Fingerprint:
     @classmethod
     def of(cls, moments: Mapping[str, ClassMoments]) -> "Fingerprint":
         """Return the fingerprint of the samples that moments were gathered from."""
+        # A seed of its own: the loop's random numbers stay as they were.
         generator = torch.Generator().manual_seed(0)
         projections, sums, squares = {}, {}, {}
         for name, each in moments.items():
