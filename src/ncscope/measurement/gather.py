@@ -178,8 +178,8 @@ class LayerGatherer:
                     hits += nearest_hits_on_line(h0, h1, y, ends, positions)
         line = self._average_hits(hits)
         if isinstance(self.store, Reservoir):
-            # Every process asks the others: one that draws no less than it has seen must take part
-            # in the estimate of those that do.
+            # A process that kept all its samples estimates too where another did not: with sums of
+            # its own choice it would wait for a step that the other never takes.
             sizes = self.processes.gather([self.store.seen, self.store.num_rows])
             if any(kept < seen for seen, kept in sizes):
                 estimated = self._estimate(self.store, tallies, line)

@@ -50,7 +50,7 @@ from ncscope.measurement.second_pass import (
     count_batches,
     open_samples,
 )
-from ncscope.metrics.evaluate import needs_of
+from ncscope.metrics.evaluate import find_needs
 from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
 from ncscope.models.forward import (
     LABEL_ARGUMENTS,
@@ -116,7 +116,7 @@ def measure_layers(
         options, replicas = choose_processes(options, model)
     with options.processes.fail_together():
         check_second_pass(options, loader)
-        check_groups(needs_of(options.groups, True), options.groups, given=ood is not None)
+        check_groups(find_needs(options.groups, True), options.groups, given=ood is not None)
         processes, model = options.processes, unwrap(model)
         check_callable(model)
         device, length = find_module_device(model), count_batches(loader)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ncscope.arguments import Size
 from ncscope.measurement.options import Options
-from ncscope.metrics.evaluate import Needs, needs_of
+from ncscope.metrics.evaluate import Needs, find_needs
 from ncscope.models.heads import Head
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.stats.options import Redraw
@@ -37,7 +37,7 @@ class LayerPlan:
     @property
     def needs(self) -> Needs:
         """Statistics that the metrics need."""
-        return needs_of(self.groups, self.weight is not None)
+        return find_needs(self.groups, self.weight is not None)
 
 
 @dataclass(frozen=True)

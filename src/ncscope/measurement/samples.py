@@ -22,7 +22,7 @@ from ncscope.metrics.class_columns import GROUP, MOST_CLASSES, class_columns
 from ncscope.metrics.class_means import cosines
 from ncscope.metrics.evaluate import (
     evaluate,
-    needs_of,
+    find_needs,
     refuse_class_metrics,
     spectra,
     wants_spectra,
@@ -97,7 +97,7 @@ def measure_samples(
         InputError: If a label is out of range, or the covariance does not fit into memory; if
             there are OOD samples that no metric uses, or that are bad.
     """
-    needs = needs_of(groups, weight is not None)
+    needs = find_needs(groups, weight is not None)
     check_groups(needs, groups, given=ood is not None)
     classes = BatchClasses.from_labels(labels, num_classes, of_classifier=weight is not None)
     dim = features.shape[1]
