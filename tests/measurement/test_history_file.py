@@ -19,7 +19,7 @@ import ncscope
 from ncscope.api.comparison import read_sources
 from ncscope.cli.terminal import Terminal
 from ncscope.errors import InputError
-from ncscope.measurement.history_file import history_json
+from ncscope.measurement.history_file import format_history
 
 pytestmark = pytest.mark.usefixtures("unchecked_signatures")
 
@@ -51,7 +51,7 @@ def texts() -> dict[str, str]:
         for run in ("first", ""):
             history.add(model, step=step, run=run, values={"loss": 0.5 - step / 4})
             history.add(one, step=step, run=run, split="test")
-    whole = history_json(history.measurements, history.unit, history.provenance)
+    whole = format_history(history.measurements, history.unit, history.provenance)
     return {"features": one.to_json(), "model": model.to_json(), "history": whole}
 
 

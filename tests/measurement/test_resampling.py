@@ -10,7 +10,12 @@ from torch.utils.data import DataLoader, TensorDataset
 import ncscope
 from ncscope import InputError
 from ncscope.measurement.plans import LayerPlan
-from ncscope.measurement.resampling import AUTOMATIC, LayerSamples, chance_level, standard_errors
+from ncscope.measurement.resampling import (
+    AUTOMATIC,
+    LayerSamples,
+    estimate_standard_errors,
+    measure_chance_level,
+)
 from ncscope.metrics.registry import METRICS
 from ncscope.metrics.uncertainty import WITHOUT_LABELS
 from ncscope.models.networks.residual import ResidualNet
@@ -250,7 +255,7 @@ class _Failing:
 
 
 @pytest.mark.parametrize("prior", ["empirical", "uniform"])
-@pytest.mark.parametrize("step", [chance_level, "errors"])
+@pytest.mark.parametrize("step", [measure_chance_level, "errors"])
 def test_a_process_that_cannot_read_again_ends_all(step: Any, prior: Prior, tmp_path: Path) -> None:
     counts = torch.bincount(LABELS)
     report = ncscope.measure(FEATURES, LABELS, groups=["nc1"], prior=prior)
@@ -267,7 +272,7 @@ def test_a_process_that_cannot_read_again_ends_all(step: Any, prior: Prior, tmp_
         )
         try:
             if step == "errors":
-                standard_errors(samples, report, report.statistics)
+                estimate_standard_errors(samples, report, report.statistics)
             else:
                 step(samples)
         except (InputError, OSError) as error:

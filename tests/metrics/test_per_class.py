@@ -185,7 +185,9 @@ def test_many_classes_have_a_table_on_request_only() -> None:
 
 def test_resampling_does_not_make_the_table_again(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    monkeypatch.setattr("ncscope.measurement.samples.class_table", lambda sources: made.append(0))
+    monkeypatch.setattr(
+        "ncscope.measurement.samples.make_class_table", lambda sources: made.append(0)
+    )
     draws = torch.Generator().manual_seed(0)
     features, labels = torch.randn(60, 4, generator=draws), torch.arange(60) % 3
     ncscope.measure(features, labels, uncertainty=True, baseline=True)

@@ -18,9 +18,9 @@ from ncscope.api.writable import check_file, write_figure, write_text
 from ncscope.arguments import Within, check_arguments
 from ncscope.errors import InputError
 from ncscope.files import is_folder, read_file
-from ncscope.measurement.history_file import history_json, parse_history
+from ncscope.measurement.history_file import format_history, parse_history
 from ncscope.measurement.naming import LogChoice, flatten_for_log
-from ncscope.measurement.provenance import Provenance, provenance
+from ncscope.measurement.provenance import Provenance, record_provenance
 from ncscope.measurement.records import Measurement, ModelRecord
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class History:
     ) -> None:
         self.unit = unit
         names = [class_names] if isinstance(class_names, str) else class_names
-        self.provenance: Provenance = provenance(
+        self.provenance: Provenance = record_provenance(
             model=model,
             weights=str(weights),
             data=data,
@@ -386,7 +386,7 @@ class History:
         path = check_file(path, REPORTS)
         self._check_not_empty()
         if path.suffix == ".json":
-            return write_text(path, history_json(self.measurements, self.unit, self.provenance))
+            return write_text(path, format_history(self.measurements, self.unit, self.provenance))
         if path.suffix == ".csv":
             return write_text(path, csv_text(self.rows()))
         if path.suffix == ".tex":

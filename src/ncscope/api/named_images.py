@@ -16,7 +16,7 @@ from ncscope.data.folders import list_classes, list_splits, read_folder
 from ncscope.data.images import ImageData, Images
 from ncscope.data.preprocessing import Preprocessing
 from ncscope.errors import InputError
-from ncscope.measurement.batches import device_of, split
+from ncscope.measurement.batches import find_module_device, split
 from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
 from ncscope.models.forward import forward
 from ncscope.models.libraries import ImageClassifier
@@ -165,7 +165,7 @@ def make_loader(
     if prepare is None and (named_model.prepare or named_model.input_name):
         # Only a forward pass tells whether the model takes images that were not made for it. Its
         # own error on the first batch would not say what to do.
-        inputs, _ = split(default_collate([items[0]]), device_of(named_model.model))
+        inputs, _ = split(default_collate([items[0]]), find_module_device(named_model.model))
         try:
             with evaluation_mode(named_model.model), restore_buffers(named_model.model):
                 forward(named_model.model, inputs)

@@ -18,7 +18,7 @@ from ncscope.api.named_images import (
 from ncscope.api.result import ModelReport
 from ncscope.errors import InputError
 from ncscope.measurement.options import Options
-from ncscope.measurement.provenance import provenance
+from ncscope.measurement.provenance import record_provenance
 from ncscope.models.libraries import open_model
 from ncscope.models.weights import weights_notes
 
@@ -78,7 +78,7 @@ def measure_named_model(
         replace(options, class_counts=counts),
         ood=None if outside is None else make_loader(opened, outside, image_options),
     )
-    report.provenance = provenance(
+    report.provenance = record_provenance(
         model=name,
         weights="" if saved is None else saved.file,
         data=image_options.data,

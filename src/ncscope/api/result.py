@@ -15,8 +15,8 @@ from ncscope.api.writable import check_file, write_figure, write_text
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
 from ncscope.files import read_file
-from ncscope.measurement.history_file import parse_report, report_json
-from ncscope.measurement.provenance import Provenance, provenance
+from ncscope.measurement.history_file import format_report, parse_report
+from ncscope.measurement.provenance import Provenance, record_provenance
 from ncscope.measurement.records import LayerRecord, ModelRecord
 from ncscope.stats.statistics import ClassStatistics
 
@@ -67,7 +67,7 @@ class Report(Mapping[str, float]):
         origin: Provenance | None = None,
     ) -> None:
         self.record, self.statistics = record, statistics
-        self.provenance = provenance() if origin is None else origin
+        self.provenance = record_provenance() if origin is None else origin
         self.notes, self.warnings = list(record.notes), list(record.warnings)
         self.baseline = dict(record.baseline)
         self.standard_errors = dict(record.standard_errors)
@@ -191,7 +191,7 @@ class Report(Mapping[str, float]):
         ``dim``, and for a model ``layers``. Under ``probe`` and ``provenance`` stands everything
         else that a page needs.
         """
-        return report_json(self.as_dict(), self.model_record, self.provenance)
+        return format_report(self.as_dict(), self.model_record, self.provenance)
 
     @classmethod
     def from_json(cls, source: str | Path) -> "Report":

@@ -18,7 +18,7 @@ from ncscope.arguments import NotNegative, Size, check_arguments, describe
 from ncscope.arrays import as_tensor
 from ncscope.errors import InputError
 from ncscope.measurement.samples import layer_record
-from ncscope.metrics.evaluate import LEFT_OUT, needs_of
+from ncscope.metrics.evaluate import LEFT_OUT, find_needs
 from ncscope.metrics.sources import ONE_LOGIT, Sources
 from ncscope.stats.decisions import DecisionCounts
 from ncscope.stats.moments import ClassMoments
@@ -151,7 +151,7 @@ def measure_shards(
     rows = 2 if has_one_row(head) and num_classes in (None, 2) else rows
     if bias is not None and rows is not None and dim is not None:
         check_classifier(head, bias, rows, dim, "cpu")  # before hours of reading
-    needs = needs_of(groups, head is not None)
+    needs = find_needs(groups, head is not None)
     k = rows if num_classes is None else num_classes
     first = ShardPass(num_classes=k, dim=dim, prior=prior, precision=precision)
     try:

@@ -191,7 +191,7 @@ def measure_arrays(
         read_standard_input,
     )
     from ncscope.api.measure import measure as measure_features
-    from ncscope.measurement.provenance import provenance
+    from ncscope.measurement.provenance import record_provenance
 
     head = arrays.pop("weight", None)
     classifier = {} if head is None else load_classifier(head)
@@ -203,7 +203,7 @@ def measure_arrays(
     report = with_checksum_notes(report, [head, *sources, ood])
     source = files[0] if files else arrays["features"]
     origin = "standard input" if str(source) == "-" else f"./{source}"
-    report.provenance = provenance(data=origin, caller="ncscope measure")
+    report.provenance = record_provenance(data=origin, caller="ncscope measure")
     return report
 
 
@@ -251,7 +251,7 @@ def measure_shard_files(
         load_shard_classifier,
         shard_name,
     )
-    from ncscope.measurement.provenance import provenance
+    from ncscope.measurement.provenance import record_provenance
 
     if not patterns:
         found, fix = "--features and --labels", "save both as entries of .npz files"
@@ -299,7 +299,7 @@ def measure_shard_files(
     named = shard_name(files[0])
     if len(files) > 1:
         named = f"{len(files)} files, {named} to {shard_name(files[-1])}"
-    report.provenance = provenance(data=named, caller="ncscope measure")
+    report.provenance = record_provenance(data=named, caller="ncscope measure")
     return with_checksum_notes(report, [head, *(file for file in files if not is_address(file))])
 
 

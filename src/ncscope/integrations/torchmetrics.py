@@ -18,7 +18,7 @@ from ncscope.arrays import as_tensor, check_features, check_labels, check_range,
 from ncscope.errors import InputError, library_error
 from ncscope.measurement.samples import measure_samples
 from ncscope.memory import check_memory
-from ncscope.metrics.evaluate import evaluate, needs_of, select
+from ncscope.metrics.evaluate import evaluate, find_needs, select
 from ncscope.metrics.sources import Sources
 from ncscope.models.replicas import digest_tensors
 from ncscope.stats.moments import ClassMoments
@@ -120,7 +120,7 @@ class NeuralCollapse(Metric):
             self.add_state("features", [], dist_reduce_fx="cat")
             self.add_state("labels", [], dist_reduce_fx="cat")
         else:
-            needs = needs_of(groups, has_head=True)
+            needs = find_needs(groups, has_head=True)
             second_pass = groups is not None and (needs.decisions or needs.information)
             if second_pass or (prior == "uniform" and "scatter" in needs.statistics):
                 names = "all groups" if groups is None else f"groups {list(groups)}"

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from typing import Any, overload
 
-from ncscope.measurement.history_file import measurement_fields, measurement_of
+from ncscope.measurement.history_file import measurement_fields, parse_measurement
 from ncscope.measurement.records import Measurement
 
 Value = float | int | str
@@ -210,7 +210,7 @@ def event_of(plain: Mapping[str, Any]) -> Recorded:
         raise ValueError(msg)
     content = {key: value for key, value in plain.items() if key != "kind"}
     if plain["kind"] == "measurement":
-        return measurement_of(content)
+        return parse_measurement(content)
     observation = Observation(**content)
     kinds = {"step": int, "epoch": int, "split": str, "layer": str, "part": str, "values": dict}
     for name, kind in kinds.items():

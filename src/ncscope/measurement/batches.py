@@ -66,7 +66,7 @@ def split(batch: Any, device: torch.device) -> tuple[Any, Tensor]:
     return _move(inputs, device), labels
 
 
-def device_of(model: nn.Module) -> torch.device:
+def find_module_device(model: nn.Module) -> torch.device:
     """Return the device of the model's parameters; the CPU for a model without any.
 
     Raises:

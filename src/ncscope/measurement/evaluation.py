@@ -93,7 +93,8 @@ def evaluate_layers(
     ood = None
     if ood_pass is not None:
         with processes.fail_together():
-            ood = ood_pass.result(None if second is None else second.scores)
+            inside, seen = ([], 0) if second is None else (second.scores, second.seen)
+            ood = ood_pass.compare(inside, seen)
     information, notes = _information(gatherer, last, stats, options)
     records = []
     # One error for all layers: processes must not wait for one another between them.

@@ -1,4 +1,8 @@
-"""Statistics of every tapped layer, batch by batch, in one pass."""
+"""Moments of every tapped layer, batch by batch, and the second pass that decides the samples.
+
+`LayerGatherer` reads the samples once for the moments, and, where metrics need decisions, once more
+from its store. Both passes end with sums over all processes.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -18,24 +22,11 @@ from ncscope.stats.directions import Batches
 from ncscope.stats.faults import BatchFaults, name_batch, refuse_faults
 from ncscope.stats.merging import merge_in_place
 from ncscope.stats.moments import ClassMoments
-from ncscope.stats.paths import CrossMoments, LineEnds, nearest_hits_on_line, step_length
+from ncscope.stats.paths import CrossMoments, nearest_hits_on_line, step_length
 from ncscope.stats.processes import ALL, Processes
 from ncscope.stats.reservoir import Reservoir
 from ncscope.stats.shares import ShareEstimate, Stratum, estimate_share
 from ncscope.stats.statistics import ClassStatistics, finish
-
-
-@dataclass(frozen=True)
-class InsideScores:
-    """Scores of the samples of this process.
-
-    Attributes:
-        scores: Scores of each batch.
-        seen: Number of samples for which these stand: more than are scored if they were drawn.
-    """
-
-    scores: list[Tensor]
-    seen: int
 
 
 @dataclass(frozen=True)
@@ -48,14 +39,17 @@ class SecondPassResult:
             counts; absent if all samples were decided.
         line: Nearest-mean accuracy at each position of the line between two layers.
         samples: Number of samples that were decided.
-        scores: Scores of this process's samples, if any are measured.
+        scores: Scores of each batch of this process; empty if no scores are measured.
+        seen: Number of this process's samples, for which the scores stand: more than are scored if
+            the samples were drawn.
     """
 
     decisions: Mapping[str, DecisionCounts]
     standard_errors: Mapping[str, Mapping[str, ShareEstimate]]
     line: list[float]
     samples: int
-    scores: InsideScores | None = None
+    scores: list[Tensor]
+    seen: int
 
 
 class LayerGatherer:
@@ -74,7 +68,9 @@ class LayerGatherer:
         processes: Processes = ALL,
     ) -> None:
         self.moments, self.store, self.processes = dict(moments), store, processes
-        self.comparable = _comparable(moments)
+        runs = [tuple(names) for _, names in groupby(moments, key=lambda name: moments[name].dim)]
+        # The last run of at least two layers of one dimension; without one, the last layer.
+        self.comparable = next((run for run in reversed(runs) if len(run) > 1), runs[-1])
         self.step_lengths: list[float] = []
         self.chord = 0.0
         last = self.moments[self.comparable[-1]]
@@ -177,32 +173,25 @@ class LayerGatherer:
                 if scorer is not None:
                     scores.append(scorer(move_to(features[last], self.device)))
                 if ends is not None and positions is not None:
-                    hits += self._hits_on_line(features, labels, ends, positions)
-        line = self._accuracies(hits)
-        if isinstance(self.store, Reservoir) and self._leaves_out(self.store):
-            estimated = self._estimate(self.store, tallies, line)
-            return replace(estimated, scores=InsideScores(scores, self.store.seen))
+                    path = features[self.comparable[0]], features[self.comparable[-1]], labels
+                    h0, h1, y = (move_to(each, self.device) for each in path)
+                    hits += nearest_hits_on_line(h0, h1, y, ends, positions)
+        line = self._average_hits(hits)
+        if isinstance(self.store, Reservoir):
+            # A process that kept all its samples estimates too where another did not: with sums of
+            # its own choice it would wait for a step that the other never takes.
+            sizes = self.processes.gather([self.store.seen, self.store.num_rows])
+            if any(kept < seen for seen, kept in sizes):
+                estimated = self._estimate(self.store, tallies, line)
+                return replace(estimated, scores=scores)
         totals = {
             name: local.sum_over_processes(self.device, self.processes)
             for name, local in tallies.items()
         }
         everywhere = sum(self.processes.gather(samples))
-        return SecondPassResult(totals, {}, line, everywhere, InsideScores(scores, samples))
+        return SecondPassResult(totals, {}, line, everywhere, scores, samples)
 
-    def _hits_on_line(
-        self,
-        features: Mapping[str, Tensor],
-        labels: Tensor,
-        ends: LineEnds,
-        positions: Float[Tensor, " t"],
-    ) -> Int[Tensor, " t"]:
-        first, last = self.comparable[0], self.comparable[-1]
-        h0, h1, y = (
-            move_to(each, self.device) for each in (features[first], features[last], labels)
-        )
-        return nearest_hits_on_line(h0, h1, y, ends, positions)
-
-    def _accuracies(self, hits: Int[Tensor, " t"]) -> list[float]:
+    def _average_hits(self, hits: Int[Tensor, " t"]) -> list[float]:
         """Return the shares of hits at each position; a drawn sample stands for its process's."""
         if not len(hits):
             return []
@@ -213,11 +202,6 @@ class LayerGatherer:
         total = self.processes.sum(hits.to(torch.float64) * weight)
         accuracies: list[float] = (total / self.pair.counts.sum()).tolist()
         return accuracies
-
-    def _leaves_out(self, store: Reservoir) -> bool:
-        """Return whether any process has more samples than it keeps."""
-        everywhere = self.processes.gather([store.seen, store.num_rows])
-        return any(kept < seen for seen, kept in everywhere)
 
     def _estimate(
         self, store: Reservoir, tallies: Mapping[str, DecisionTally], line: list[float]
@@ -242,7 +226,7 @@ class LayerGatherer:
                 disagreements=numbers.get("disagreements"),
             )
             errors[name] = shares
-        return SecondPassResult(decisions, errors, line, drawn)
+        return SecondPassResult(decisions, errors, line, drawn, [], store.seen)
 
 
 def _numbers(counts: DecisionCounts) -> dict[str, float]:
@@ -263,10 +247,3 @@ class _LayerBatches:
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         return ((features[self.name], labels) for features, labels in self.store)
-
-
-def _comparable(moments: Mapping[str, ClassMoments]) -> tuple[str, ...]:
-    """Return the last run of at least two layers of one dimension; without one, the last layer."""
-    by_dim = groupby(moments, key=lambda name: moments[name].dim)
-    runs = [tuple(names) for _, names in by_dim]
-    return next((run for run in reversed(runs) if len(run) > 1), runs[-1])

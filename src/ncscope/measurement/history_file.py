@@ -30,7 +30,7 @@ SCHEMA_VERSION = 1
 """Version of the file format; a file of any other version is refused."""
 
 
-def history_json(measurements: Iterable[Measurement], unit: str, provenance: Provenance) -> str:
+def format_history(measurements: Iterable[Measurement], unit: str, provenance: Provenance) -> str:
     """Write measurements as strict JSON; NaN and infinities are strings.
 
     Args:
@@ -56,7 +56,7 @@ def measurement_fields(measurement: Measurement) -> dict[str, Any]:
 
 
 def parse_history(content: bytes) -> tuple[list[Measurement], str, Provenance]:
-    """Read a file that `history_json` wrote: measurements, unit of the steps, and provenance.
+    """Read a file that `format_history` wrote: measurements, unit of the steps, and provenance.
 
     What is read can be shown: fields are checked against each other.
 
@@ -68,11 +68,11 @@ def parse_history(content: bytes) -> tuple[list[Measurement], str, Provenance]:
             and KeyError mean the former too.
     """
     whole, origin = _open(content)
-    measurements = [measurement_of(_map(each)) for each in _list(whole["measurements"])]
+    measurements = [parse_measurement(_map(each)) for each in _list(whole["measurements"])]
     return measurements, _word(whole["unit"]), origin
 
 
-def report_json(summary: Mapping[str, Any], model: ModelRecord, provenance: Provenance) -> str:
+def format_report(summary: Mapping[str, Any], model: ModelRecord, provenance: Provenance) -> str:
     """Write a report as strict JSON: a summary for scripts, then the whole record.
 
     Args:
@@ -86,7 +86,7 @@ def report_json(summary: Mapping[str, Any], model: ModelRecord, provenance: Prov
 
 
 def parse_report(content: bytes) -> tuple[ModelRecord, Provenance, bool]:
-    """Read a file that `report_json` wrote: record, provenance, and whether a model was measured.
+    """Read a file that `format_report` wrote: record, provenance, and whether a model was measured.
 
     What is read can be shown: fields are checked against each other.
 
@@ -190,7 +190,7 @@ def _strict(value: Any) -> Any:
     return str(float(value)) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def measurement_of(given: Mapping[str, Any]) -> Measurement:
+def parse_measurement(given: Mapping[str, Any]) -> Measurement:
     """Build a measurement from nested dictionaries and lists, as `measurement_fields` makes them.
 
     Args:

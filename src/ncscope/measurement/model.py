@@ -1,8 +1,12 @@
-"""Measure a model layer by layer, in one pass over a loader."""
+"""Measure a model layer by layer, in one pass over a loader.
+
+`measure_layers` runs the model; `LayerwiseMeasurement` takes the passes that it, or a loop of the
+user (see `ncscope.measurement.watching`), runs.
+"""
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -17,7 +21,7 @@ from ncscope.errors import InputError
 from ncscope.measurement.batches import (
     EmptyLoaderError,
     check_next_token,
-    device_of,
+    find_module_device,
     ood_batches,
     peek,
     split,
@@ -32,10 +36,10 @@ from ncscope.measurement.options import Options
 from ncscope.measurement.plans import (
     LayerPlan,
     Layout,
-    layout_of,
-    matrix_of,
-    plans_in,
-    plans_of,
+    describe_layout,
+    plan_from_layout,
+    plan_layers,
+    select_head_weights,
     share_head,
 )
 from ncscope.measurement.second_pass import (
@@ -43,10 +47,10 @@ from ncscope.measurement.second_pass import (
     Rerun,
     SampleStore,
     check_second_pass,
-    number_of_batches,
+    count_batches,
     open_samples,
 )
-from ncscope.metrics.evaluate import needs_of
+from ncscope.metrics.evaluate import find_needs
 from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
 from ncscope.models.forward import (
     LABEL_ARGUMENTS,
@@ -109,13 +113,13 @@ def measure_layers(
     # A model that is refused in one process must end the others too: all of them, because which
     # processes measure together is known only once the model is.
     with options.processes.fail_together():
-        options, replicas = with_processes(options, model)
+        options, replicas = choose_processes(options, model)
     with options.processes.fail_together():
         check_second_pass(options, loader)
-        check_groups(needs_of(options.groups, True), options.groups, given=ood is not None)
+        check_groups(find_needs(options.groups, True), options.groups, given=ood is not None)
         processes, model = options.processes, unwrap(model)
         check_callable(model)
-        device, length = device_of(model), number_of_batches(loader)
+        device, length = find_module_device(model), count_batches(loader)
         with (
             evaluation_mode(model),
             restore_buffers(model),
@@ -132,7 +136,9 @@ def measure_layers(
             )
             measurement.take_buffers(check_replicas(model, processes))
             traced = None
-            with processes.fail_together(), _empty_beside_others(processes):
+            # A process whose loader is empty takes the layers from another one: see `_join`.
+            unless_alone = suppress(EmptyLoaderError) if processes.several else nullcontext()
+            with processes.fail_together(), unless_alone:
                 # Inside `evaluation_mode`, because a loader that starts draws a seed from torch.
                 first, batches = peek(loader)
                 inputs, labels = split(first, device)
@@ -149,14 +155,14 @@ def measure_layers(
                         measurement.update(taps, labels, traced)
                     measurement.warn(taps.check_step()[1])
                 if isinstance(kept, Rerun):
-                    kept.source = partial(_run_again, measurement, model, loader, traced, options)
+                    kept.source = partial(_rerun_model, measurement, model, loader, traced, options)
             outside = None
             if ood is not None:
                 outside = partial(run_outside, model, ood, traced, options)
             return measurement.result(outside=outside)
 
 
-def with_processes(options: Options, model: nn.Module) -> tuple[Options, Any]:
+def choose_processes(options: Options, model: nn.Module) -> tuple[Options, Any]:
     """Return the options with the processes that have different samples, unless a group is given.
 
     Args:
@@ -176,7 +182,7 @@ def with_processes(options: Options, model: nn.Module) -> tuple[Options, Any]:
     return replace(options, process_group=data_group(model)), replica_group(model)
 
 
-def _run_again(
+def _rerun_model(
     measurement: "LayerwiseMeasurement",
     model: nn.Module,
     loader: Iterable[Any],
@@ -184,7 +190,7 @@ def _run_again(
     options: Options,
 ) -> Iterator[Batch]:
     """Yield the features and labels of another run of the model over the loader."""
-    device, length = device_of(model), number_of_batches(loader)
+    device, length = find_module_device(model), count_batches(loader)
     with traced.taps(model, pool=options.pool) as taps:
         try:
             _, batches = peek(loader)
@@ -210,16 +216,6 @@ def _share_memory(model: nn.Module, head: Head) -> Head:
     rows = weight.detach().flatten(1)
     same = rows.dtype == head.weight.dtype and torch.equal(rows, head.weight)
     return replace(head, weight=rows) if same else head
-
-
-@contextmanager
-def _empty_beside_others(processes: Processes) -> Iterator[None]:
-    """Allow an empty loader if other processes may have samples."""
-    try:
-        yield
-    except EmptyLoaderError:
-        if not processes.several:
-            raise
 
 
 class LayerwiseMeasurement:
@@ -276,7 +272,7 @@ class LayerwiseMeasurement:
             options = self._options
             self._notes += traced.notes
             self._warnings = traced.head.warnings
-            plans = plans_of(taps.features, head, options.groups, options.layer_groups)
+            plans = plan_layers(taps.features, head, options.groups, options.layer_groups)
             dims = [taps.features[plan.tapped].shape[1] for plan in plans]
             counts = self._counts_logits and head.gives_logits and plans[-1].needs.hits
             self._begin(head.name, plans, dims, counts)
@@ -364,7 +360,7 @@ class LayerwiseMeasurement:
                 process fails.
         """
         if head is not None and self._plans:
-            self._plans[-1] = replace(self._plans[-1], **matrix_of(head))
+            self._plans[-1] = replace(self._plans[-1], **select_head_weights(head))
         self._check_replicas()
         if self._processes.several:
             self._join()
@@ -436,7 +432,7 @@ class LayerwiseMeasurement:
         self, head: str, plans: list[LayerPlan], dims: Sequence[int], counts_logits: bool
     ) -> None:
         self._head, self._plans, self._counts_logits = head, plans, counts_logits
-        self._gatherer = _gatherer(
+        self._gatherer = _build_gatherer(
             plans, dims, self._options, self._store, counts_logits, self._has_ood
         )
         # Hits of the logits, and samples without a single greatest logit, by class.
@@ -450,7 +446,7 @@ class LayerwiseMeasurement:
     def _join(self) -> None:
         """Check that all processes measure the same layers; without samples, take them over."""
         processes = self._processes
-        layouts = processes.gather(self._layout())
+        layouts = processes.gather(self._describe_layout())
         shared = compare_descriptions(layouts, processes.ranks)
         if shared is None:
             raise processes.no_samples_error()
@@ -460,22 +456,22 @@ class LayerwiseMeasurement:
         with processes.fail_together():
             if empty:
                 self._begin_empty(Layout(**shared))
-        processes.agree_on(self._layout())
+        processes.agree_on(self._describe_layout())
         first = next(rank for rank, layout in enumerate(layouts) if layout is not None)
         share_head(self._plans[-1], first, receives=empty, processes=processes)
 
     def _begin_empty(self, layout: Layout) -> None:
-        device = device_of(find_layer(self._model, layout.head))
+        device = find_module_device(find_layer(self._model, layout.head))
         groups, layer_groups = self._options.groups, self._options.layer_groups
-        plans = plans_in(layout, device, groups, layer_groups)
+        plans = plan_from_layout(layout, device, groups, layer_groups)
         self._begin(layout.head, plans, layout.dims, layout.counts_logits)
 
-    def _layout(self) -> dict[str, Any] | None:
+    def _describe_layout(self) -> dict[str, Any] | None:
         """Describe the measurement of this process; None without samples."""
         if not self._plans:
             return None
         dims = [self._gatherer.moments[plan.name].dim for plan in self._plans]
-        form = layout_of(
+        form = describe_layout(
             self._plans,
             dims,
             self._head,
@@ -492,7 +488,7 @@ def _buffers_note(names: Sequence[str], what: str) -> str:
     return f"buffers differ between processes ({', '.join(names[:2])}{more}): {what}"
 
 
-def _gatherer(
+def _build_gatherer(
     plans: Sequence[LayerPlan],
     dims: Sequence[int],
     options: Options,
@@ -544,10 +540,10 @@ def _match_reference(
     deciding = [plan.name for plan in plans[:-1] if plan.needs.decisions]
     if last.decisions or last.ood or last.scores:
         deciding.append(plans[-1].name)
-    return {name: _statistics_of(by_name, name, gatherer.moments[name].dim) for name in deciding}
+    return {name: _select_reference(by_name, name, gatherer.moments[name].dim) for name in deciding}
 
 
-def _statistics_of(
+def _select_reference(
     reference: Mapping[str, ClassStatistics], name: str, dim: int
 ) -> ClassStatistics:
     expected = f"a reference of dimension {dim} for layer {name!r}"
@@ -573,7 +569,7 @@ def run_outside(
         traced: The model's trace; None in a process without other samples, which traces the model.
         options: Options of the measurement.
     """
-    device, length = device_of(model), number_of_batches(loader)
+    device, length = find_module_device(model), count_batches(loader)
     batches = with_progress(ood_batches(loader, device), length, "Comparing", options.progress)
     for inputs, given in batches:
         if traced is None:

@@ -1,6 +1,6 @@
 """Comparison of a layer's samples with samples from outside the distribution (OOD)."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -12,7 +12,6 @@ from ncscope.devices import is_asynchronous, move_to
 from ncscope.errors import InputError
 from ncscope.math.detection import compare_scores
 from ncscope.math.powers import COPY_LIMIT, STREAM_LIMIT
-from ncscope.measurement.gather import InsideScores
 from ncscope.measurement.plans import LayerPlan
 from ncscope.measurement.resampling import LayerSamples, in_unit
 from ncscope.metrics.evaluate import Needs, select
@@ -72,7 +71,7 @@ def compare_features(
     Raises:
         InputError: If there is no OOD feature, or one is not finite.
     """
-    moments, unit = _moments_of(outside, samples.counts.device)
+    moments, unit = _sum_moments(outside, samples.counts.device)
     check_unit(unit - samples.exponent, "OOD features")
     top = max(unit, samples.exponent)
     fitted = samples.means_of or stats
@@ -86,7 +85,7 @@ def compare_features(
     return _result(cosines, scorer, inside, beside, None, notes)
 
 
-def _moments_of(outside: Shaped[Tensor, "m d"], device: torch.device) -> tuple[ClassMoments, int]:
+def _sum_moments(outside: Shaped[Tensor, "m d"], device: torch.device) -> tuple[ClassMoments, int]:
     moments = ClassMoments(1, outside.shape[1], statistics=(), device=device)
     classes = _one_class(len(outside))
     with name_ood_in_errors():
@@ -186,13 +185,15 @@ class OodPass:
         elif len(rows):
             self._faults.note(self._moments.take_unread(rows, classes, STREAM_LIMIT), STREAM_LIMIT)
         else:
+            # One note for each batch: its number in a message is its place among the notes.
             self._faults.note(self._moments.means.new_zeros(()), STREAM_LIMIT)
 
-    def result(self, inside: InsideScores | None) -> OodResult:
-        """Return the comparison of the samples of all processes.
+    def compare(self, inside: Sequence[Tensor], seen: int) -> OodResult:
+        """Compare the samples of all processes with the OOD samples.
 
         Args:
-            inside: Scores of this process's samples; None if no score is measured.
+            inside: Scores of each batch of this process's samples; unused if no score is measured.
+            seen: Number of samples for which these stand: more than are scored if they were drawn.
 
         Raises:
             InputError: If no process has OOD samples.
@@ -201,14 +202,17 @@ class OodPass:
         if not int(self._moments.counts[0]):
             raise _none_given()
         cosines = mean_cosines(self._fitted, self._moments)
-        if self.scorer is None or inside is None:
+        if self.scorer is None:
             return OodResult(*cosines, {})
+        # A process without samples has no scores to join, and gathers rows of the same shape.
         empty = self.scorer(torch.zeros(0, self._fitted.dim, device=self._device))
         outside = torch.cat(self._gather(torch.cat([empty, *self._scores])))
-        parts = self._gather(torch.cat([empty, *inside.scores]))
-        drawn = self._processes.gather([inside.seen, sum(map(len, inside.scores))])
+        parts = self._gather(torch.cat([empty, *inside]))
+        drawn = self._processes.gather([seen, sum(map(len, inside))])
         weights, notes = None, self._notes
         if any(seen != kept for seen, kept in drawn):
+            # Every process draws equally many, however many it has: unweighted, the samples of a
+            # large share would count too little.
             each = [torch.full((kept,), seen / max(kept, 1)) for seen, kept in drawn]
             weights = torch.cat(each).to(torch.float64)
             whole, kept = map(sum, zip(*drawn, strict=True))

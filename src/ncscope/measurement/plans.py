@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ncscope.arguments import Size
 from ncscope.measurement.options import Options
-from ncscope.metrics.evaluate import Needs, needs_of
+from ncscope.metrics.evaluate import Needs, find_needs
 from ncscope.models.heads import Head
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.stats.options import Redraw
@@ -37,7 +37,7 @@ class LayerPlan:
     @property
     def needs(self) -> Needs:
         """Statistics that the metrics need."""
-        return needs_of(self.groups, self.weight is not None)
+        return find_needs(self.groups, self.weight is not None)
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Layout:
     ood: bool
 
 
-def plans_of(
+def plan_layers(
     features: Mapping[str, Float[Tensor, "b _d"]], head: Head, groups: Groups, layer_groups: Groups
 ) -> list[LayerPlan]:
     """Plan the layers in forward order; a last layer whose output is the head's input counts once.
@@ -101,10 +101,10 @@ def plans_of(
     if names and torch.equal(features[names[-1]], features[HEAD_INPUT]):
         last = names.pop()
     before = [LayerPlan(name, name, layer_groups) for name in names]
-    return [*before, LayerPlan(last, HEAD_INPUT, groups, **matrix_of(head))]
+    return [*before, LayerPlan(last, HEAD_INPUT, groups, **select_head_weights(head))]
 
 
-def plans_in(
+def plan_from_layout(
     layout: Layout, device: torch.device, groups: Groups, layer_groups: Groups
 ) -> list[LayerPlan]:
     """Plan the layers that another process measures; the values of the head are not set yet.
@@ -123,7 +123,7 @@ def plans_in(
     return [*plans, LayerPlan(last, HEAD_INPUT, groups, weight, bias, layout.one_logit)]
 
 
-def layout_of(
+def describe_layout(
     plans: Sequence[LayerPlan],
     dims: Sequence[int],
     head: str,
@@ -154,7 +154,7 @@ def layout_of(
         one_logit=plans[-1].one_logit,
         layers=[plan.name for plan in plans],
         dims=list(dims),
-        needs=[_needs_in_words(plan.needs) for plan in plans],
+        needs=[_list_needs(plan.needs) for plan in plans],
         prior=options.prior,
         precision=options.precision,
         second_pass=str(options.second_pass),
@@ -179,21 +179,19 @@ def share_head(plan: LayerPlan, rank: int, receives: bool, processes: Processes)
     """
     with processes.fail_together():
         tensors = [tensor for tensor in (plan.weight, plan.bias) if tensor is not None]
-        # A copy, because the head may share memory with the model's parameters.
-        sent = tensors if receives else [_copy(tensor) for tensor in tensors]
+        # A copy, because the head may share memory with the model's parameters; contiguous, as a
+        # broadcast takes no other tensor.
+        form = torch.contiguous_format
+        sent = tensors if receives else [each.clone(memory_format=form) for each in tensors]
     processes.send(sent, rank)
 
 
-def matrix_of(head: Head) -> dict[str, Any]:
+def select_head_weights(head: Head) -> dict[str, Any]:
     """Return the head's weight and bias in the head's type: float64 would take twice the memory."""
     return {"weight": head.weight, "bias": head.bias, "one_logit": head.one_logit}
 
 
-def _copy(tensor: Tensor) -> Tensor:
-    return tensor.clone(memory_format=torch.contiguous_format)
-
-
-def _needs_in_words(needs: Needs) -> list[str]:
+def _list_needs(needs: Needs) -> list[str]:
     looks = {
         "decisions": needs.decisions,
         "hits": needs.hits,

@@ -62,7 +62,7 @@ UNKNOWN = Provenance()
 """Provenance of which nothing is known."""
 
 
-def provenance(
+def record_provenance(
     *,
     model: str = "",
     weights: str = "",

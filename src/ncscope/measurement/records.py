@@ -54,11 +54,10 @@ class ClassTable:
         The order is that of the class-distance normalised variance to the nearest class. Classes
         whose mean coincides with another come first.
         """
-        return sorted(range(len(self.classes)), key=lambda index: -self._overlap(index))
-
-    def _overlap(self, index: int) -> float:
-        value = self.nearest_cdnv[index]
-        return math.inf if math.isnan(value) else value
+        # NaN stands for means that coincide without variance; it has no order, and would leave the
+        # classes around it unsorted.
+        overlaps = [math.inf if math.isnan(value) else value for value in self.nearest_cdnv]
+        return sorted(range(len(self.classes)), key=lambda index: -overlaps[index])
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ class LayerSamples:
     has_labels: bool = True
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def fail_together(self) -> Iterator[None]:
         """Run a step that must not communicate; if it fails in one process, all of them end."""
         if self.processes is None:
             yield
@@ -81,13 +81,13 @@ class LayerSamples:
             yield
 
     def merge(self, moments: ClassMoments) -> ClassMoments:
-        """Return the moments of all processes that are measured together; they take the place."""
+        """Replace moments by those of all processes that measure together, and return them."""
         if self.processes is not None:
             merge_in_place(moments, self.processes)
         return moments
 
-    def moments(self, counts: Int[Tensor, " k"]) -> ClassMoments:
-        """Return moments for samples of given class counts."""
+    def start_moments(self, counts: Int[Tensor, " k"]) -> ClassMoments:
+        """Return moments without samples, for samples of these class counts."""
         return ClassMoments(
             len(counts),
             self.dim,
@@ -103,7 +103,9 @@ class LayerSamples:
         stats = finish(moments) if self.has_labels else finish_unlabelled(moments)
         return replace(stats, exponent=self.exponent)
 
-    def entropies(self, batches: Batches, stats: ClassStatistics) -> DatasetInformation | None:
+    def measure_entropies(
+        self, batches: Batches, stats: ClassStatistics
+    ) -> DatasetInformation | None:
         """Compute the entropies of some of the samples, if they are measured."""
         if not self.information or self.plan.weight is None:
             return None
@@ -112,10 +114,10 @@ class LayerSamples:
         if self.processes is not None and self.processes.several:
             batches = self.processes.gather_batches(batches, counts.device)
         weight = self.plan.weight.to(torch.float64)
-        with self.together():
+        with self.fail_together():
             return dataset_information(batches, counts, weight, stats.global_mean)
 
-    def decisions(self, batches: Batches, means_of: ClassStatistics) -> DecisionTally | None:
+    def count_decisions(self, batches: Batches, means_of: ClassStatistics) -> DecisionTally | None:
         """Count the decisions on some of the samples of this process, if decisions are measured.
 
         Args:
@@ -141,21 +143,21 @@ class LayerSamples:
             return tally.read()
         return tally.sum_over_processes(self.counts.device, self.processes)
 
-    def values(self, batches: Batches, stats: ClassStatistics) -> dict[str, float]:
+    def evaluate_metrics(self, batches: Batches, stats: ClassStatistics) -> dict[str, float]:
         """Evaluate the metrics of some of the samples.
 
         Args:
             batches: Features and labels of this process.
             stats: Statistics of these samples, in all processes.
         """
-        with self.together():
-            tally = self.decisions(batches, self.means_of or stats)
+        with self.fail_together():
+            tally = self.count_decisions(batches, self.means_of or stats)
         decisions = None if tally is None else self.read_counts(tally)
-        information = self.entropies(batches, stats)
-        with self.together():
-            return evaluate(self.sources(stats, information, decisions), self.plan.groups)[0]
+        information = self.measure_entropies(batches, stats)
+        with self.fail_together():
+            return evaluate(self.make_sources(stats, information, decisions), self.plan.groups)[0]
 
-    def sources(
+    def make_sources(
         self,
         stats: ClassStatistics,
         information: DatasetInformation | None,
@@ -174,7 +176,7 @@ class LayerSamples:
         )
 
 
-def chance_level(samples: LayerSamples, seed: int = 0) -> dict[str, float]:
+def measure_chance_level(samples: LayerSamples, seed: int = 0) -> dict[str, float]:
     """Measure the same features with permuted labels.
 
     The labels are drawn without replacement from the class counts of all processes, so the sizes
@@ -184,15 +186,15 @@ def chance_level(samples: LayerSamples, seed: int = 0) -> dict[str, float]:
         samples: Samples of a layer.
         seed: Seed of the permutation.
     """
-    before = _counts_before(samples)
-    with samples.together():
+    before = _count_samples_before(samples)
+    with samples.fail_together():
         everyone = torch.arange(len(samples.counts)).repeat_interleave(samples.counts.cpu())
         order = torch.randperm(len(everyone), generator=torch.Generator().manual_seed(seed))
         permuted = _PermutedLabels(samples.batches, everyone[order[int(before.sum()) :]])
-        moments = samples.moments(samples.counts)
+        moments = samples.start_moments(samples.counts)
         for features, labels in permuted:
             moments.update(features, labels)
-    values = samples.values(permuted, samples.finish(samples.merge(moments)))
+    values = samples.evaluate_metrics(permuted, samples.finish(samples.merge(moments)))
     return {key: value for key, value in values.items() if key not in WITHOUT_LABELS}
 
 
@@ -214,20 +216,20 @@ class _PermutedLabels:
             start += len(features)
 
 
-def _counts_before(samples: LayerSamples) -> Int[Tensor, " k"]:
+def _count_samples_before(samples: LayerSamples) -> Int[Tensor, " k"]:
     """Count the samples of each class in the processes of lower rank."""
     mine = torch.zeros(len(samples.counts), dtype=torch.int64)
     processes = samples.processes
     if processes is None or not processes.several:
         return mine
-    with samples.together():
+    with samples.fail_together():
         for _, labels in samples.batches:
             mine += torch.bincount(labels.cpu(), minlength=len(mine))
     lower = processes.gather(mine.tolist())[: processes.index]
     return torch.tensor(lower, dtype=torch.int64).reshape(-1, len(mine)).sum(0)
 
 
-def standard_errors(
+def estimate_standard_errors(
     samples: LayerSamples,
     values: Mapping[str, float],
     stats: ClassStatistics,
@@ -251,7 +253,7 @@ def standard_errors(
     sample = Sample.of(stats, own_means=samples.means_of is None)
     if sample.smallest < GROUPS:
         return estimate_errors(values, [], sample)
-    before, random = _counts_before(samples), redraw == "random_sizes"
+    before, random = _count_samples_before(samples), redraw == "random_sizes"
 
     def deal() -> Dealer:
         return Dealer(samples.counts, before, random_sizes=random)
@@ -260,23 +262,23 @@ def standard_errors(
     if random and samples.prior == "uniform":
         # The scatter is weighted by class sizes that every replicate changes: nothing is left to
         # merge.
-        moments: Iterator[ClassMoments] = (_moments_of(samples, each) for each in replicates)
+        moments: Iterator[ClassMoments] = (_gather_moments(samples, each) for each in replicates)
     else:
         _check_size(samples, memory)
-        moments = _moments_of_each(samples, deal, replicates)
+        moments = _gather_moments_by_group(samples, deal, replicates)
     found = [
-        samples.values(replicate, samples.finish(each))
+        samples.evaluate_metrics(replicate, samples.finish(each))
         for replicate, each in zip(replicates, moments, strict=True)
     ]
     return estimate_errors(values, found, sample, known, random_sizes=random)
 
 
-def _moments_of_each(
+def _gather_moments_by_group(
     samples: LayerSamples, deal: Callable[[], Dealer], replicates: list[Replicate]
 ) -> Iterator[ClassMoments]:
     """Yield the moments of each replicate, from those of the groups, which are all kept."""
-    with samples.together():
-        parts = [samples.moments(samples.counts) for _ in replicates]
+    with samples.fail_together():
+        parts = [samples.start_moments(samples.counts) for _ in replicates]
         dealer = deal()
         for features, labels in samples.batches:
             left_out, _ = dealer(labels)
@@ -284,29 +286,29 @@ def _moments_of_each(
                 rows = torch.nonzero(left_out == group).squeeze(1)
                 part.update(*take_rows(features, labels, rows))
     for replicate, moments in zip(replicates, leave_one_out(parts), strict=True):
-        with samples.together():
+        with samples.fail_together():
             for features, labels in replicate.doubles():
                 moments.update(features, labels)
         yield samples.merge(moments)
 
 
-def _moments_of(samples: LayerSamples, replicate: Replicate) -> ClassMoments:
+def _gather_moments(samples: LayerSamples, replicate: Replicate) -> ClassMoments:
     """Return the moments of a replicate, from its samples."""
     counts = torch.zeros_like(samples.counts)
-    with samples.together():
+    with samples.fail_together():
         for _, labels in replicate:
             counts += torch.bincount(labels.to(counts.device), minlength=len(counts))
     if samples.processes is not None:
         counts = samples.processes.sum(counts)
-    with samples.together():
-        moments = samples.moments(counts)
+    with samples.fail_together():
+        moments = samples.start_moments(counts)
         for features, labels in replicate:
             moments.update(features, labels)
     return samples.merge(moments)
 
 
 def _check_size(samples: LayerSamples, memory: int | None) -> None:
-    one = sum(value.nbytes for value in samples.moments(samples.counts).state_dict().values())
+    one = sum(value.nbytes for value in samples.start_moments(samples.counts).state_dict().values())
     needed, what = _ALIVE * one, f"the statistics of {GROUPS} groups of {samples.plan.name}"
     fix = "leave uncertainty out, ask for fewer groups of metrics, or pass a larger memory"
     if memory is None:
@@ -339,13 +341,13 @@ def add_chance_and_errors(
     if baseline is None:
         baseline = record.num_samples * record.dim <= AUTOMATIC
     if baseline:
-        chance = chance_level(samples)
+        chance = measure_chance_level(samples)
         said = no_better_than_chance(record.metrics, chance, record.k)
         record = replace(record, baseline=chance, warnings=(*said, *record.warnings))
     if not uncertainty:
         return record
     known = {} if ood is None else ood.standard_errors
-    errors = standard_errors(samples, record.metrics, stats, uncertainty, memory, known)
+    errors = estimate_standard_errors(samples, record.metrics, stats, uncertainty, memory, known)
     return replace(
         record,
         standard_errors=errors.standard_errors,

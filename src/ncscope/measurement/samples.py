@@ -1,4 +1,8 @@
-"""Measurement of features that are given as one tensor."""
+"""Measurement of features that are given as one tensor, and the record of any one layer.
+
+`layer_record` evaluates the metrics from statistics, however these were gathered: a model's layers
+end there too.
+"""
 
 import math
 from collections.abc import Collection, Sequence
@@ -18,7 +22,7 @@ from ncscope.metrics.class_columns import GROUP, MOST_CLASSES, class_columns
 from ncscope.metrics.class_means import cosines
 from ncscope.metrics.evaluate import (
     evaluate,
-    needs_of,
+    find_needs,
     refuse_class_metrics,
     spectra,
     wants_spectra,
@@ -93,7 +97,7 @@ def measure_samples(
         InputError: If a label is out of range, or the covariance does not fit into memory; if
             there are OOD samples that no metric uses, or that are bad.
     """
-    needs = needs_of(groups, weight is not None)
+    needs = find_needs(groups, weight is not None)
     check_groups(needs, groups, given=ood is not None)
     classes = BatchClasses.from_labels(labels, num_classes, of_classifier=weight is not None)
     dim = features.shape[1]
@@ -105,12 +109,16 @@ def measure_samples(
         dim,
         statistics=needs.statistics,
         prior=prior,
-        class_counts=_counts_for(prior, labels, num_classes),
+        class_counts=torch.bincount(labels, minlength=num_classes) if prior == "uniform" else None,
         precision=precision,
         device=features.device,
     )
-    features, stats = _take_all(moments, features, classes)
-    exponent = stats.exponent
+    exponent = moments.take_checked(features, classes, COPY_LIMIT)
+    if exponent:
+        # Nothing was added: the sums of squares would leave float64, so they are taken in a unit.
+        features = in_unit(features, exponent)
+        moments.take_checked(features, classes, COPY_LIMIT)
+    stats = replace(finish(moments), exponent=exponent)
     if (needs.decisions or ood is not None) and reference is not None:
         check_unit(reference.exponent - exponent, "a reference of features")
     asked = groups is not None or weight is None or not takes_long(len(labels), weight)
@@ -129,11 +137,11 @@ def measure_samples(
         information=needs.information and weight is not None and asked,
         decided=decided,
     )
-    tally = samples.decisions(samples.batches, reference or stats)
+    tally = samples.count_decisions(samples.batches, reference or stats)
     decisions = None if tally is None else samples.read_counts(tally)
-    information = samples.entropies(samples.batches, stats)
+    information = samples.measure_entropies(samples.batches, stats)
     compared = None if ood is None else compare_features(samples, features, ood, stats)
-    sources = replace(samples.sources(stats, information, decisions), ood=compared)
+    sources = replace(samples.make_sources(stats, information, decisions), ood=compared)
     record = layer_record(layer, sources, groups, by_class=by_class)
     if not decided:
         record = replace(record, notes=(*record.notes, _UNDECIDED))
@@ -144,28 +152,6 @@ def measure_samples(
         record, samples, stats, baseline=baseline, uncertainty=uncertainty, ood=compared
     )
     return trusted, stats
-
-
-def _counts_for(prior: Prior, labels: Int[Tensor, " n"], k: int) -> Int[Tensor, " k"] | None:
-    """Return the number of samples of each class if the prior needs it, else None."""
-    return torch.bincount(labels, minlength=k) if prior == "uniform" else None
-
-
-def _take_all(
-    moments: ClassMoments, features: Shaped[Tensor, "n d"], classes: BatchClasses
-) -> tuple[Shaped[Tensor, "n d"], ClassStatistics]:
-    """Add all samples to empty moments; return the features in their unit, and the statistics.
-
-    Args:
-        moments: Moments without samples.
-        features: One sample a row, of any magnitude.
-        classes: Classes of the samples.
-    """
-    exponent = moments.take_checked(features, classes, COPY_LIMIT)
-    if exponent:
-        features = in_unit(features, exponent)
-        moments.take_checked(features, classes, COPY_LIMIT)
-    return features, replace(finish(moments), exponent=exponent)
 
 
 _LARGEST_PICTURE = 256
@@ -195,7 +181,7 @@ def layer_record(
     drawn = {n: v.tolist() for n, v in spectra(sources).items()} if pictures else {}
     if any(math.isnan(value) for line in drawn.values() for value in line):
         notes.append("spectra: eigenvalues beyond the range of float64 are NaN")
-    notes += notes_on(sources, groups, by_class)
+    notes += note_left_out(sources, groups, by_class)
     small = stats.k <= _LARGEST_PICTURE
     return LayerRecord(
         layer=layer,
@@ -209,7 +195,7 @@ def layer_record(
         if pictures and small and stats.has_labels
         else None,
         warnings=warnings_on(sources, values),
-        per_class=class_table(sources) if has_class_table(sources, groups, by_class) else None,
+        per_class=make_class_table(sources) if has_class_table(sources, groups, by_class) else None,
         num_present=stats.k if stats.has_labels and stats.k < stats.num_classes else 0,
     )
 
@@ -261,7 +247,7 @@ def measure_unlabelled(
         precision=precision,
         has_labels=False,
     )
-    classes, moments = BatchClasses.from_labels(labels, 1), samples.moments(samples.counts)
+    classes, moments = BatchClasses.from_labels(labels, 1), samples.start_moments(samples.counts)
     exponent = moments.take_checked(features, classes, COPY_LIMIT)
     if exponent:
         features = in_unit(features, exponent)
@@ -314,7 +300,7 @@ def has_class_table(sources: Sources, groups: Collection[str] | None, unasked: b
     return unasked and sources.stats.k <= MOST_CLASSES
 
 
-def notes_on(sources: Sources, groups: Collection[str] | None, unasked: bool) -> list[str]:
+def note_left_out(sources: Sources, groups: Collection[str] | None, unasked: bool) -> list[str]:
     """Return notes on a table, or a column, that is left out.
 
     Args:
@@ -328,7 +314,7 @@ def notes_on(sources: Sources, groups: Collection[str] | None, unasked: bool) ->
     return [NOT_COUNTED] if estimated else []
 
 
-def class_table(sources: Sources) -> ClassTable:
+def make_class_table(sources: Sources) -> ClassTable:
     """Compute the table of classes.
 
     Args:

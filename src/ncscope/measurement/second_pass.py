@@ -88,6 +88,7 @@ class Fingerprint:
     @classmethod
     def of(cls, moments: Mapping[str, ClassMoments]) -> "Fingerprint":
         """Return the fingerprint of the samples that moments were gathered from."""
+        # A seed of its own: the loop's random numbers stay as they were.
         generator = torch.Generator().manual_seed(0)
         projections, sums, squares = {}, {}, {}
         for name, each in moments.items():
@@ -209,7 +210,7 @@ def check_second_pass(options: Options, loader: Iterable[Any] | None = None) -> 
         )
 
 
-def number_of_batches(loader: Iterable[Any]) -> int | None:
+def count_batches(loader: Iterable[Any]) -> int | None:
     """Return the length of a loader, or None if it has none."""
     if not isinstance(loader, Sized):
         return None

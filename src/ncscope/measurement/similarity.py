@@ -10,8 +10,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
-from ncscope.measurement.batches import device_of, peek, split, token_labels, with_progress
-from ncscope.measurement.second_pass import number_of_batches
+from ncscope.measurement.batches import find_module_device, peek, split, token_labels, with_progress
+from ncscope.measurement.second_pass import count_batches
 from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
 from ncscope.models.replicas import data_group
 from ncscope.models.taps import HEAD_INPUT, Taps
@@ -89,7 +89,7 @@ def layer_similarity(
             check_callable(model)
             stack.enter_context(evaluation_mode(model))
             stack.enter_context(restore_buffers(model))
-        length = number_of_batches(loader)
+        length = count_batches(loader)
         first, batches = peek(loader)
         runs = [
             _Run.of(stack, model, side, first, pool)
@@ -99,13 +99,22 @@ def layer_similarity(
         moments: CkaMoments | None = None
         for batch in with_progress(batches, length, "Comparing", progress):
             sets = [run.features(batch) for run in runs]
-            moments = moments or _moments(sets, runs[0].device)
+            moments = moments or _start_moments(sets, runs[0].device)
             moments.update(*(rows for each in sets for rows in each.values()))
         for run in runs:
             run.taps.check_step()
         assert moments is not None
         merge_in_place(moments, processes)
-        return _record([tuple(each) for each in sets], moments)
+        names = [tuple(each) for each in sets]
+        cka, first_layers = moments.cka(), len(names[0])
+        shown = cka if len(names) == 1 else cka[:first_layers, first_layers:]
+        return SimilarityRecord(
+            rows=names[0],
+            columns=names[-1],
+            values=tuple(map(tuple, shown.tolist())),
+            num_samples=int(moments.counts),
+            two_models=len(names) > 1,
+        )
 
 
 class _Run:
@@ -113,7 +122,7 @@ class _Run:
 
     def __init__(self, model: nn.Module, traced: Trace, taps: Taps) -> None:
         self.model, self.traced, self.taps = model, traced, taps
-        self.device = device_of(model)
+        self.device = find_module_device(model)
         self._last: str | None = None
 
     @classmethod
@@ -121,7 +130,7 @@ class _Run:
         cls, stack: ExitStack, model: nn.Module, side: ModelSide, first: Any, pool: bool | None
     ) -> "_Run":
         """Find the head and the layers on the first batch, and attach taps until the stack ends."""
-        inputs, labels = split(first, device_of(model))
+        inputs, labels = split(first, find_module_device(model))
         traced = trace(model, inputs, side.layers, side.head, labels=labels, pool=pool)
         return cls(model, traced, stack.enter_context(traced.taps(model, pool=pool)))
 
@@ -136,20 +145,16 @@ class _Run:
             features = {name: rows[kept.to(rows.device)] for name, rows in features.items()}
         self.taps.release_logits()
         if self._last is None:
-            self._last = _last_layer(features)
+            # Decided on the first batch: the columns must be the same in all batches.
+            *before, last = features
+            feeds_head = before and torch.equal(features[before[-1]], features[last])
+            self._last = before[-1] if feeds_head else last
         if self._last != HEAD_INPUT:
             del features[HEAD_INPUT]
         return features
 
 
-def _last_layer(features: Mapping[str, Tensor]) -> str:
-    """Return the layer whose output is the head's input, or the name of the head's input."""
-    *before, last = features
-    same = before and torch.equal(features[before[-1]], features[last])
-    return before[-1] if same else last
-
-
-def _moments(sets: Sequence[Mapping[str, Tensor]], device: torch.device) -> CkaMoments:
+def _start_moments(sets: Sequence[Mapping[str, Tensor]], device: torch.device) -> CkaMoments:
     """Return moments of the pairs to compare: all of one model, or those between two models."""
     if len(sets) == 1:
         if len(sets[0]) < 2:
@@ -162,15 +167,3 @@ def _moments(sets: Sequence[Mapping[str, Tensor]], device: torch.device) -> CkaM
     first, second = (len(each) for each in sets)
     pairs = [(i, first + j) for i in range(first) for j in range(second)]
     return CkaMoments(pairs, device=device)
-
-
-def _record(names: Sequence[tuple[str, ...]], moments: CkaMoments) -> SimilarityRecord:
-    cka, first = moments.cka(), len(names[0])
-    part = cka if len(names) == 1 else cka[:first, first:]
-    return SimilarityRecord(
-        rows=names[0],
-        columns=names[-1],
-        values=tuple(map(tuple, part.tolist())),
-        num_samples=int(moments.counts),
-        two_models=len(names) > 1,
-    )

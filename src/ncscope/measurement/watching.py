@@ -14,9 +14,9 @@ from torch.nn.utils.rnn import PackedSequence
 from ncscope.arguments import check_arguments
 from ncscope.arrays import as_tensor
 from ncscope.errors import InputError
-from ncscope.measurement.batches import check_next_token, device_of
+from ncscope.measurement.batches import check_next_token, find_module_device
 from ncscope.measurement.evaluation import ModelResult
-from ncscope.measurement.model import LayerwiseMeasurement, with_processes
+from ncscope.measurement.model import LayerwiseMeasurement, choose_processes
 from ncscope.measurement.options import Options
 from ncscope.measurement.second_pass import SampleStore, check_second_pass, open_samples
 from ncscope.models.evaluation_mode import disable_compilation, restore_buffers
@@ -82,7 +82,7 @@ class Watch:
         self.reference = reference
         self._given, self._model = model, unwrap(model)
         self._whole = whole
-        self._options, self._replicas = with_processes(options or Options(), model)
+        self._options, self._replicas = choose_processes(options or Options(), model)
         check_second_pass(self._options)
         self._processes = self._options.processes
         self._hooks, self._observing, self._gathered = ExitStack(), ExitStack(), ExitStack()
@@ -130,7 +130,7 @@ class Watch:
         Raises:
             InputError: If the model is on a device without float64.
         """
-        device_of(self._model)  # refuses a device without float64
+        find_module_device(self._model)  # refuses a device without float64
         self.detach()
         if self._failure is not None:
             return
@@ -153,7 +153,7 @@ class Watch:
 
         The first call traces the model with the inputs of this pass.
         """
-        device_of(self._model)  # refuses a device without float64
+        find_module_device(self._model)  # refuses a device without float64
         self.detach()
         if self._traced is None:
             self._traced = self._trace(module, args, kwargs)
@@ -191,9 +191,13 @@ class Watch:
         assert self._traced is not None
         with _outside_inference_mode():
             self._measurement = self._measurement or self._new_measurement()
-            self._measurement.update(
-                taps, self._check_labels(as_tensor(labels, "labels")), self._traced
-            )
+            classes = as_tensor(labels, "labels")
+            if self._unchecked is not None:
+                # Only the first pass is compared, so that no later inputs are kept.
+                next_token = self._options.next_token
+                check_next_token(self._traced.head, self._unchecked, classes, next_token)
+                self._unchecked = None
+            self._measurement.update(taps, classes, self._traced)
         self._last = taps.features
 
     def has_passes(self) -> bool:
@@ -234,7 +238,7 @@ class Watch:
             try:
                 measurement.note_buffers(check_replicas(self._model, self._processes))
                 measurement.set_reference(self.reference)
-                return measurement.result(self._present_head())
+                return measurement.result(self._refresh_head())
             finally:
                 self.restart()
 
@@ -268,7 +272,11 @@ class Watch:
         self._tap(self._traced).begin(module, args, kwargs)
 
     def _trace(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
-        self._unchecked = _inputs_as_called(module, args, kwargs)
+        self._unchecked = args
+        if kwargs:
+            # `forward` takes all arguments by position, or all by name.
+            names = list(signature(module.forward).parameters)[: len(args)]
+            self._unchecked = dict(zip(names, args, strict=True)) | kwargs
         inputs = _clone(self._unchecked)  # the model may change its inputs in place
         layers, head = self._options.layers, self._options.head
         with _outside_inference_mode(), restore_buffers(self._model):
@@ -319,7 +327,7 @@ class Watch:
             self._model, self._options, store, self.reference, replicas=self._replicas
         )
 
-    def _present_head(self) -> Head | None:
+    def _refresh_head(self) -> Head | None:
         """Return the head with its present weight; check that it made the logits to the end."""
         if self._traced is None:
             return None
@@ -329,31 +337,12 @@ class Watch:
             self._measurement.warn(warnings)
         return self._traced.head.refresh(step)
 
-    def _check_labels(self, labels: Tensor) -> Tensor:
-        """Return the labels; compare those of the first pass with its inputs."""
-        assert self._traced is not None
-        if self._unchecked is not None:
-            head, next_token = self._traced.head, self._options.next_token
-            check_next_token(head, self._unchecked, labels, next_token)
-            self._unchecked = None
-        return labels
-
 
 @contextmanager
 def _outside_inference_mode() -> Iterator[None]:
     """Make tensors that can be updated later, even if the passes run in inference mode."""
     with torch.inference_mode(False), torch.no_grad():
         yield
-
-
-def _inputs_as_called(
-    module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[Any, ...] | dict[str, Any]:
-    """Return the arguments of a call as `forward` takes them: all by position, or all by name."""
-    if not kwargs:
-        return args
-    names = list(signature(module.forward).parameters)[: len(args)]
-    return dict(zip(names, args, strict=True)) | dict(kwargs)
 
 
 def _clone(inputs: Any) -> Any:

@@ -27,24 +27,26 @@ def linear_cka(first: Shaped[Tensor, "n d1"], second: Shaped[Tensor, "n d2"]) ->
         1.0
     """
     # A power of two is exact, and CKA does not change. The range of fourth powers is narrow.
-    first, second = (_in_range(rows) for rows in (first, second))
+    first, second = (_scale_into_range(rows) for rows in (first, second))
     n, d1, d2 = len(first), first.shape[1], second.shape[1]
     if n * (d1 + d2) < d1 * d1 + d1 * d2 + d2 * d2:
-        return _by_kernels(first, second)
+        return _compare_kernels(first, second)
     moments = CkaMoments(device=first.device)
     moments.update(first, second.to(first.device))
     return moments.cka()[0, 1]
 
 
-def _in_range(rows: Shaped[Tensor, "n d"]) -> Shaped[Tensor, "n d"]:
+def _scale_into_range(rows: Shaped[Tensor, "n d"]) -> Shaped[Tensor, "n d"]:
     exponent = exponent_of(rows, COPY_LIMIT)
     return times_power(rows.to(torch.float64), -exponent) if exponent else rows
 
 
-def _by_kernels(first: Shaped[Tensor, "n d1"], second: Shaped[Tensor, "n d2"]) -> Float[Tensor, ""]:
+def _compare_kernels(
+    first: Shaped[Tensor, "n d1"], second: Shaped[Tensor, "n d2"]
+) -> Float[Tensor, ""]:
     """Compute CKA from both n x n kernel matrices."""
     n = len(first)
-    kernels = [_kernel(rows) for rows in (first, second.to(first.device))]
+    kernels = [_compute_kernel(rows) for rows in (first, second.to(first.device))]
     sums = [kernel.sum(1) for kernel in kernels]
     values = {}
     for i, j in ((0, 0), (0, 1), (1, 1)):
@@ -57,7 +59,7 @@ def _by_kernels(first: Shaped[Tensor, "n d1"], second: Shaped[Tensor, "n d2"]) -
     return alignment(values[0, 1], values[0, 0], values[1, 1])
 
 
-def _kernel(rows: Shaped[Tensor, "n d"]) -> Float[Tensor, "n n"]:
+def _compute_kernel(rows: Shaped[Tensor, "n d"]) -> Float[Tensor, "n n"]:
     """Return the products of different rows about their mean, and zeros on the diagonal."""
     wide = rows.to(torch.float64)
     centred = wide - wide.mean(0)

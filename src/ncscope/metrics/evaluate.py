@@ -91,7 +91,7 @@ class Needs:
     scores: bool
 
 
-def needs_of(groups: Collection[str] | None, has_head: bool) -> Needs:
+def find_needs(groups: Collection[str] | None, has_head: bool) -> Needs:
     """Return the statistics that the groups need, with or without a classifier."""
     rows = [row for row in select(groups) if has_head or "head" not in row.needs]
     needs = frozenset[str]().union(*(row.needs for row in rows))
@@ -132,7 +132,7 @@ def evaluate(
     ]
     notes = []
     if groups is None:
-        notes += _class_limit_notes([row for row in rows if sources.stats.k > row.most_classes])
+        notes += _note_class_limits([row for row in rows if sources.stats.k > row.most_classes])
         rows = [row for row in rows if sources.stats.k <= row.most_classes]
     values = {
         row.key: times_power_or_nan(float(row.compute(sources)), row.degree * unit) for row in rows
@@ -144,12 +144,12 @@ def evaluate(
         if not (math.isfinite(value) or (value == math.inf and row.infinite)):
             values[row.key] = math.nan
     if any("scatter" in row.needs and row.needs_classes for row in rows):
-        notes += _rank_notes(sources)
+        notes += _note_ranks(sources)
     if any("covariance" in row.reads for row in rows):
         fitted = not math.isnan(values.get("alpha_req", math.nan))
-        notes.append(_spectrum_note(sources, fitted=fitted))
+        notes.append(_note_spectrum(sources, fitted=fitted))
     if any("information" in row.needs for row in rows):
-        notes += _information_notes(sources)
+        notes += _note_joint_entropies(sources)
     elif groups is None and {"head", "decisions"} <= sources.available:
         notes.append(LEFT_OUT)
     if sources.ood is not None and any("scores" in row.needs for row in rows):
@@ -185,7 +185,7 @@ def refuse_class_metrics(groups: Collection[str]) -> None:
         )
 
 
-def _class_limit_notes(rows: list[Metric]) -> list[str]:
+def _note_class_limits(rows: list[Metric]) -> list[str]:
     """Return notes on metrics that are left out with many classes, by their limit."""
     limits = sorted({row.most_classes for row in rows})
     return [
@@ -226,13 +226,13 @@ def _in_unit(values: Float[Tensor, " m"], exponent: int) -> Float[Tensor, " m"]:
     return values.new_tensor([times_power_or_nan(value, exponent) for value in values.tolist()])
 
 
-def _rank_notes(sources: Sources) -> list[str]:
+def _note_ranks(sources: Sources) -> list[str]:
     """Return notes on the ranks of the pseudo-inverses and their cuts."""
     scatter, stats = sources.discriminants, sources.stats
     between, unit = scatter.between, 2 * stats.exponent
     notes = [
         f"between-class scatter: {between.rank} of {full_rank(stats)} directions kept, "
-        f"eigenvalues above {_cut(between.cut, unit)}"
+        f"eigenvalues above {_format_cut(between.cut, unit)}"
     ]
     # Reading the property would compute it, which is slow, for a note on what no metric used.
     if "canonical" not in vars(scatter):
@@ -242,12 +242,13 @@ def _rank_notes(sources: Sources) -> list[str]:
     return [
         *notes,
         f"total scatter: {solved.rank} of {stats.dim} directions kept, eigenvalues above "
-        f"{_cut(scatter.spread.cut, unit)} within classes or {_cut(solved.cut, unit)} between "
-        "them" + (", of features scaled to comparable deviations" if scaled else ""),
+        f"{_format_cut(scatter.spread.cut, unit)} within classes or "
+        f"{_format_cut(solved.cut, unit)} between them"
+        + (", of features scaled to comparable deviations" if scaled else ""),
     ]
 
 
-def _spectrum_note(sources: Sources, *, fitted: bool) -> str:
+def _note_spectrum(sources: Sources, *, fitted: bool) -> str:
     """Return a note on the eigenvalues that count as positive, to which alpha_req is fitted.
 
     Args:
@@ -257,11 +258,12 @@ def _spectrum_note(sources: Sources, *, fitted: bool) -> str:
     covariance, unit = sources.covariance, 2 * sources.stats.exponent
     return (
         f"covariance: {covariance.rank} of {sources.stats.dim} eigenvalues are above "
-        f"{_cut(covariance.cut, unit)}" + ("; alpha_req is fitted to these" if fitted else "")
+        f"{_format_cut(covariance.cut, unit)}"
+        + ("; alpha_req is fitted to these" if fitted else "")
     )
 
 
-def _information_notes(sources: Sources) -> list[str]:
+def _note_joint_entropies(sources: Sources) -> list[str]:
     """Return notes on the computation of the joint entropies and on rows without a direction."""
     information = sources.information
     assert information is not None
@@ -293,6 +295,6 @@ def _describe_joint_entropy(entropies: Entropies) -> str:
     )
 
 
-def _cut(value: float, exponent: int) -> str:
+def _format_cut(value: float, exponent: int) -> str:
     """Write a cut in the unit of the given features; only a Decimal can hold any power of two."""
     return f"{Decimal(value) * Decimal(2) ** exponent if exponent else value:.1e}"

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ncscope.arguments import check_arguments
 from ncscope.arrays import check_labels
 from ncscope.errors import InputError
-from ncscope.measurement.batches import device_of, peek, split
+from ncscope.measurement.batches import find_module_device, peek, split
 from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
 from ncscope.models.forward import forward, logits_of
 from ncscope.models.sharding import gather_shards
@@ -134,7 +134,7 @@ def _read_batches(
 ) -> None:
     """Call a function with the features, labels and logits of each batch."""
     model = unwrap(model)
-    device = device_of(model)
+    device = find_module_device(model)
     with evaluation_mode(model), restore_buffers(model):
         # Inside `evaluation_mode`, because a loader that starts draws a seed from torch.
         first, batches = peek(loader)

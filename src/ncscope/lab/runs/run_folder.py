@@ -22,7 +22,7 @@ from ncscope.lab.runs.finished import (
     observation_line,
 )
 from ncscope.lab.runs.lock import only_writer, writing
-from ncscope.measurement.history_file import history_json, parse_history, parse_object
+from ncscope.measurement.history_file import format_history, parse_history, parse_object
 from ncscope.measurement.provenance import Provenance
 from ncscope.measurement.records import Measurement
 from ncscope.report.claims import Claim
@@ -148,7 +148,7 @@ class RunFolder:
         The file holds no date, so that a resumed run ends with the files of an unbroken run.
         """
         if measurements:
-            self._save("history.json", history_json(measurements, unit, origin))
+            self._save("history.json", format_history(measurements, unit, origin))
         else:  # of a run that goes on anew
             self.remove("history.json")
 

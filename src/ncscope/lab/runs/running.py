@@ -26,7 +26,7 @@ from ncscope.lab.runs.recipe import Part, Study
 from ncscope.lab.runs.reproducible import reproducible
 from ncscope.lab.runs.resources import Resources, first_process
 from ncscope.lab.runs.run_folder import RunFolder
-from ncscope.measurement.provenance import Provenance, provenance
+from ncscope.measurement.provenance import Provenance, record_provenance
 from ncscope.report.claims import Claim
 from ncscope.report.tables import Summary
 
@@ -255,7 +255,7 @@ Keep = Callable[[RunFolder, Mapping[str, Results], Mapping[str, PartMark]], None
 
 def _origin(labels: Mapping[str, str], config: BaseModel) -> Provenance:
     """Return the provenance of a run, without a date: a resumed run ends as a whole one does."""
-    origin = provenance(
+    origin = record_provenance(
         model=str(getattr(config, "network", "")),
         data=str(getattr(config, "data", "")),
         caller=" ".join(labels.values()),

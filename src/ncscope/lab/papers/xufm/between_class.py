@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ncscope.measurement.batches import device_of
+from ncscope.measurement.batches import find_module_device
 from ncscope.metrics.discriminants import discriminants
 from ncscope.metrics.evaluate import evaluate
 from ncscope.metrics.sources import Sources
@@ -90,7 +90,7 @@ def _statistics(
     if not moments:
         for name, dim in zip(shared["layers"], shared["dims"], strict=True):
             moments[name] = ClassMoments(
-                num_classes, dim, statistics=kinds, device=device_of(model)
+                num_classes, dim, statistics=kinds, device=find_module_device(model)
             )
     return {name: finish(merge_across_processes(each)) for name, each in moments.items()}
 
