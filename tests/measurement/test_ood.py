@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import ncscope
-from ncscope.arrays import IGNORED
+from ncscope.array_checks import IGNORED
 from ncscope.errors import InputError
 from ncscope.metrics.registry import METRICS
 from ncscope.models.networks.residual import ResidualNet

@@ -350,8 +350,8 @@ def test_an_error_in_one_process_ends_all_of_them_with_a_line_each(tmp_path: Pat
 
 
 STEPS = (
-    "second_pass.FeatureStore.__iter__",
-    "gather.nearest_hits_on_line",
+    "sample_stores.FeatureStore.__iter__",
+    "layer_gatherer.nearest_hits_on_line",
     "evaluation.dataset_information",
     "evaluation.add_batch_estimate",
     "evaluation.layer_record",
@@ -360,7 +360,7 @@ STEPS = (
     "evaluation.Decider",
     "evaluation.relative_position",
     "evaluation._geodesic_record",
-    "gather.finish",
+    "layer_gatherer.finish",
     "model.LayerwiseMeasurement._join",
     "model.unwrap",
     "model.LayerwiseMeasurement._begin_empty",

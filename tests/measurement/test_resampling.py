@@ -16,8 +16,8 @@ from ncscope.measurement.resampling import (
     estimate_standard_errors,
     measure_chance_level,
 )
+from ncscope.metrics.intervals import WITHOUT_LABELS
 from ncscope.metrics.registry import METRICS
-from ncscope.metrics.uncertainty import WITHOUT_LABELS
 from ncscope.models.networks.residual import ResidualNet
 from ncscope.stats.jackknife import Dealer, jackknife
 from ncscope.stats.options import Prior, Redraw

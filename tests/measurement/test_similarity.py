@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import ncscope
-from ncscope.arrays import IGNORED
+from ncscope.array_checks import IGNORED
 from ncscope.errors import InputError
 from ncscope.models.networks.residual import ResidualNet
 

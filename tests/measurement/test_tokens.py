@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 import ncscope
-from ncscope.arrays import IGNORED
+from ncscope.array_checks import IGNORED
 from ncscope.errors import InputError
 
 from ..closeness import assert_agree

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import ncscope
-from ncscope.arrays import as_tensor, check_labels
+from ncscope.array_checks import as_tensor, check_labels
 from ncscope.errors import InputError
 
 MASKED = np.ma.masked_equal([1.0, 2.0, 2.0], 2.0)

@@ -11,7 +11,7 @@ from torch import Tensor
 from ncscope.api.inputs import check_classifier
 from ncscope.api.shard_files import Shard, batches_of
 from ncscope.arguments import Size, check_arguments
-from ncscope.arrays import as_tensor, check_features, check_labels
+from ncscope.array_checks import as_tensor, check_features, check_labels
 from ncscope.errors import InputError
 from ncscope.measurement.resampling import in_unit
 from ncscope.stats.decisions import Decider, DecisionCounts

@@ -6,7 +6,7 @@ import torch
 
 from ncscope.api.inputs import check_samples
 from ncscope.arguments import Seed, check_arguments
-from ncscope.arrays import as_tensor, check_features, check_range, refuse_nonfinite
+from ncscope.array_checks import as_tensor, check_features, check_range, refuse_nonfinite
 from ncscope.errors import InputError
 from ncscope.metrics.batch_information import BatchInformation, batch_entropies, batch_estimate
 from ncscope.metrics.information import Entropies, pair_entropies

@@ -1,6 +1,6 @@
 """Features, labels and a classifier that must fit each other, checked once for all functions.
 
-What one array must be by itself is checked in `ncscope.arrays`.
+What one array must be by itself is checked in `ncscope.array_checks`.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ncscope.arrays import as_tensor, check_features, check_labels, check_range, refuse_marks
+from ncscope.array_checks import as_tensor, check_features, check_labels, check_range, refuse_marks
 from ncscope.errors import InputError
 from ncscope.measurement.ood import check_ood_features
 

@@ -14,7 +14,7 @@ from ncscope.api.inputs import check_head
 from ncscope.api.tables import csv_text, data_frame
 from ncscope.api.writable import check_file, write_text
 from ncscope.arguments import check_arguments
-from ncscope.arrays import as_tensor, check_features
+from ncscope.array_checks import as_tensor, check_features
 from ncscope.errors import InputError
 from ncscope.metrics.regression import RegressionSource, RegressionValues, regression_collapse
 from ncscope.metrics.regression_sources import RegressionArrays, RegressionSums

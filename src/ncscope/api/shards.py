@@ -15,7 +15,7 @@ from ncscope.api.inputs import check_classifier, check_head, has_one_row
 from ncscope.api.result import Report
 from ncscope.api.shard_files import Shard, shard_name
 from ncscope.arguments import NotNegative, Size, check_arguments, describe
-from ncscope.arrays import as_tensor
+from ncscope.array_checks import as_tensor
 from ncscope.errors import InputError
 from ncscope.measurement.samples import layer_record
 from ncscope.metrics.evaluate import LEFT_OUT, find_needs

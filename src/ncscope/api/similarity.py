@@ -12,7 +12,7 @@ from torch import nn
 from ncscope.api.tables import csv_text, data_frame
 from ncscope.api.writable import check_file, write_figure, write_text
 from ncscope.arguments import check_arguments
-from ncscope.arrays import as_tensor, check_features, refuse_nonfinite
+from ncscope.array_checks import as_tensor, check_features, refuse_nonfinite
 from ncscope.errors import InputError
 from ncscope.math.hsic import LEAST_SAMPLES
 from ncscope.measurement.similarity import ModelSide, SimilarityRecord, layer_similarity

@@ -12,7 +12,7 @@ import torch
 from ncscope.api.files import checksum_notes, load_samples
 from ncscope.api.result import REPORTS
 from ncscope.api.writable import check_file, check_folder, write_figure, write_text
-from ncscope.arrays import as_tensor
+from ncscope.array_checks import as_tensor
 from ncscope.errors import InputError
 from ncscope.memory import check_memory
 from ncscope.transfer.baselines import (

@@ -13,7 +13,7 @@ from ncscope.measurement.evaluation import ModelResult
 from ncscope.measurement.naming import LogChoice, flatten_for_log
 from ncscope.measurement.options import OptionFields, Options, merge_options
 from ncscope.measurement.records import Measurement, ModelRecord
-from ncscope.measurement.second_pass import check_second_pass
+from ncscope.measurement.sample_stores import check_second_pass
 from ncscope.metrics.evaluate import select
 from ncscope.models.evaluation_mode import restore_random_states
 from ncscope.stats.statistics import ClassStatistics

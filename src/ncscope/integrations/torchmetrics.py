@@ -14,7 +14,13 @@ from torch import Tensor
 
 from ncscope.api.inputs import check_classifier
 from ncscope.arguments import NotNegative, Size, check_arguments
-from ncscope.arrays import as_tensor, check_features, check_labels, check_range, refuse_nonfinite
+from ncscope.array_checks import (
+    as_tensor,
+    check_features,
+    check_labels,
+    check_range,
+    refuse_nonfinite,
+)
 from ncscope.errors import InputError, library_error
 from ncscope.measurement.samples import measure_samples
 from ncscope.memory import check_memory

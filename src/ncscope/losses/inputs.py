@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from ncscope.arrays import check_features, check_labels
+from ncscope.array_checks import check_features, check_labels
 from ncscope.devices import refuse_without_float64
 from ncscope.errors import InputError
 

@@ -10,7 +10,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from ncscope.arrays import IGNORED, as_tensor
+from ncscope.array_checks import IGNORED, as_tensor
 from ncscope.devices import move_to, refuse_without_float64
 from ncscope.errors import InputError
 from ncscope.models.forward import LABEL_ARGUMENTS, first_tensor

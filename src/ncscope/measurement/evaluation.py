@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from ncscope.measurement.gather import LayerGatherer, SecondPassResult
+from ncscope.measurement.layer_gatherer import LayerGatherer, SecondPassResult
 from ncscope.measurement.ood import OodPass, OodSource
 from ncscope.measurement.options import Options
 from ncscope.measurement.plans import LayerPlan

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from ncscope.arrays import check_labels
+from ncscope.array_checks import check_labels
 from ncscope.devices import move_to
 from ncscope.errors import InputError
 from ncscope.measurement.batches import (
@@ -30,7 +30,7 @@ from ncscope.measurement.batches import (
     with_progress,
 )
 from ncscope.measurement.evaluation import ModelResult, add_note_on_ties, add_notes, evaluate_layers
-from ncscope.measurement.gather import LayerGatherer
+from ncscope.measurement.layer_gatherer import LayerGatherer
 from ncscope.measurement.ood import OodSource, check_groups
 from ncscope.measurement.options import Options
 from ncscope.measurement.plans import (
@@ -42,7 +42,7 @@ from ncscope.measurement.plans import (
     select_head_weights,
     share_head,
 )
-from ncscope.measurement.second_pass import (
+from ncscope.measurement.sample_stores import (
     Batch,
     Rerun,
     SampleStore,

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from ncscope.arrays import check_features, refuse_magnitude
+from ncscope.array_checks import check_features, refuse_magnitude
 from ncscope.devices import is_asynchronous, move_to
 from ncscope.errors import InputError
 from ncscope.math.detection import compare_scores

@@ -15,10 +15,10 @@ from ncscope.measurement.records import LayerRecord
 from ncscope.memory import check_memory
 from ncscope.metrics.evaluate import evaluate
 from ncscope.metrics.information import DatasetInformation, dataset_information
+from ncscope.metrics.intervals import WITHOUT_LABELS, Sample, Uncertainty, estimate_errors
 from ncscope.metrics.ood import OodResult
 from ncscope.metrics.reliability import no_better_than_chance
 from ncscope.metrics.sources import Sources
-from ncscope.metrics.uncertainty import WITHOUT_LABELS, Sample, Uncertainty, estimate_errors
 from ncscope.stats.decisions import Decider, DecisionCounts, DecisionTally
 from ncscope.stats.directions import Batches
 from ncscope.stats.jackknife import GROUPS, Dealer, Replicate, leave_one_out, take_rows

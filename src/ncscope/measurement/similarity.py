@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ncscope.errors import InputError
 from ncscope.measurement.batches import find_module_device, peek, split, token_labels, with_progress
-from ncscope.measurement.second_pass import count_batches
+from ncscope.measurement.sample_stores import count_batches
 from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
 from ncscope.models.replicas import data_group
 from ncscope.models.taps import HEAD_INPUT, Taps

@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from ncscope.arguments import check_arguments
-from ncscope.arrays import as_tensor
+from ncscope.array_checks import as_tensor
 from ncscope.errors import InputError
 from ncscope.measurement.batches import check_next_token, find_module_device
 from ncscope.measurement.evaluation import ModelResult
 from ncscope.measurement.model import LayerwiseMeasurement, choose_processes
 from ncscope.measurement.options import Options
-from ncscope.measurement.second_pass import SampleStore, check_second_pass, open_samples
+from ncscope.measurement.sample_stores import SampleStore, check_second_pass, open_samples
 from ncscope.models.evaluation_mode import disable_compilation, restore_buffers
 from ncscope.models.heads import Head
 from ncscope.models.hooks import guard_hook

@@ -5,12 +5,12 @@ the axis labels of all figures use this table.
 """
 
 from ncscope.metrics import (
-    agreement,
     class_means,
     duality,
     imbalance,
     information,
     mse,
+    nearest_mean,
     ood,
     spectrum,
     uniformity,
@@ -26,7 +26,7 @@ _MODULES = (
     uniformity,
     imbalance,
     duality,
-    agreement,
+    nearest_mean,
     mse,
     information,
     spectrum,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ncscope.errors import printable
 from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
-from ncscope.metrics.uncertainty import interval
+from ncscope.metrics.intervals import interval
 from ncscope.stats.jackknife import Estimate
 
 LONGEST_TICK = 40

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from ncscope.arrays import refuse_nonfinite
+from ncscope.array_checks import refuse_nonfinite
 from ncscope.devices import is_asynchronous
 from ncscope.math.powers import exponent_of
 from ncscope.math.symmetric import without_zeros

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.arguments import check_arguments
-from ncscope.arrays import as_tensor, check_features, refuse_magnitude, refuse_nonfinite
+from ncscope.array_checks import as_tensor, check_features, refuse_magnitude, refuse_nonfinite
 from ncscope.devices import chunk_bytes, refuse_without_float64
 from ncscope.errors import InputError
 from ncscope.math.hsic import LEAST_SAMPLES, alignment, estimate_hsic, rounding_of_hsic

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from ncscope.arrays import check_range
+from ncscope.array_checks import check_range
 from ncscope.devices import is_asynchronous, move_to
 from ncscope.memory import check_memory
 

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ncscope.arrays import refuse_magnitude
+from ncscope.array_checks import refuse_magnitude
 from ncscope.errors import InputError
 
 

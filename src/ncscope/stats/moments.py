@@ -11,7 +11,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from ncscope.arguments import Size, check_arguments
-from ncscope.arrays import as_tensor, check_features, check_labels, refuse_magnitude
+from ncscope.array_checks import as_tensor, check_features, check_labels, refuse_magnitude
 from ncscope.devices import move_to, refuse_without_float64
 from ncscope.errors import InputError
 from ncscope.math.powers import STREAM_LIMIT, goes_beyond

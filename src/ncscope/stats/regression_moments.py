@@ -9,7 +9,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from ncscope.arguments import check_arguments
-from ncscope.arrays import as_tensor, check_features, refuse_magnitude, refuse_nonfinite
+from ncscope.array_checks import as_tensor, check_features, refuse_magnitude, refuse_nonfinite
 from ncscope.devices import refuse_without_float64
 from ncscope.errors import InputError
 from ncscope.math.powers import STREAM_LIMIT, exponent_of

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from ncscope.arguments import Count, Level, Seed, check_arguments
-from ncscope.arrays import as_tensor
+from ncscope.array_checks import as_tensor
 from ncscope.errors import InputError
 from ncscope.memory import check_memory
 

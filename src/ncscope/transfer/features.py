@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ncscope.arguments import check_arguments
-from ncscope.arrays import check_labels
+from ncscope.array_checks import check_labels
 from ncscope.errors import InputError
 from ncscope.measurement.batches import find_module_device, peek, split
 from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ncscope.arguments import check_arguments
-from ncscope.arrays import as_tensor, check_features, check_labels, refuse_nonfinite
+from ncscope.array_checks import as_tensor, check_features, check_labels, refuse_nonfinite
 from ncscope.errors import InputError
 
 

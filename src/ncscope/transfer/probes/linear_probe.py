@@ -9,7 +9,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from ncscope.arguments import check_arguments
-from ncscope.arrays import check_features, check_labels
+from ncscope.array_checks import check_features, check_labels
 from ncscope.errors import InputError
 
 Measure: TypeAlias = Literal["top-1", "mean per class"]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ncscope.arrays import as_tensor
+from ncscope.array_checks import as_tensor
 from ncscope.errors import library_error
 from ncscope.metrics.discriminants import discriminants
 from ncscope.metrics.variability import cdnv, cosine_within, fuzziness, nc1_quotient, vci

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.arguments import check_arguments
-from ncscope.arrays import as_tensor
+from ncscope.array_checks import as_tensor
 from ncscope.errors import InputError
 from ncscope.transfer.samples import DownstreamSamples
 

@@ -12,10 +12,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ncscope.arrays import refuse_magnitude
+from ncscope.array_checks import refuse_magnitude
 from ncscope.devices import is_asynchronous, move_to
 from ncscope.math.powers import STREAM_LIMIT
-from ncscope.measurement.second_pass import Rerun, SampleStore
+from ncscope.measurement.sample_stores import Rerun, SampleStore
 from ncscope.stats.classes import BatchClasses
 from ncscope.stats.decisions import Decider, DecisionCounts, DecisionTally, decide_layers
 from ncscope.stats.directions import Batches
