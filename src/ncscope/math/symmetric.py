@@ -389,11 +389,11 @@ def add_gram_in_blocks_(total: Float[Tensor, "d d"], rows: Float[Tensor, "n d"])
                 total[low:high, low:] += product.mul_(unit[low:high, None]).mul_(unit[low:])
 
 
-def without_zeros(rows: Float[Tensor, "n d"], zero: Bool[Tensor, " n"]) -> Float[Tensor, "m d"]:
+def without_zeros(rows: Float[Tensor, "n ..."], zero: Bool[Tensor, " n"]) -> Float[Tensor, "m ..."]:
     """Leave out rows that are known to be zero, and so add nothing to a Gram matrix.
 
     Args:
-        rows: Rows of the product.
+        rows: Rows of the product, or a number for each row.
         zero: True for the rows that are zero.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Plain records of a measurement: probing returns them, runs store them, reports draw them."""
+"""Plain records of a measurement, which runs store and reports draw."""
 
 import math
 from collections.abc import Mapping
