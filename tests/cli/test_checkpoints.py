@@ -1,4 +1,4 @@
-"""The command `ncscope measure --weights` on the files that training libraries really write.
+"""The command `ncscope measure-model --weights` on the files that training libraries really write.
 
 Every file is measured as it was written, and must give the numbers of the plain weights.
 """

@@ -185,7 +185,9 @@ def bad_inputs(samples):
     write(Path("good.npz"), samples)
     yield "group", ["good.npz", "--groups", "nc9"], "nc9"
     yield "option", ["good.npz", "--prior", "flat"], "flat"
-    yield "an option of models", ["good.npz", "--device", "auto"], "--device"
+    models = "measure a model by ncscope measure-model MODEL DATA"
+    for option in ("--device", "--model", "--weights", "--data"):
+        yield f"{option} of models", ["good.npz", option, "auto"], f"{option}; {models}"
     Path("report.json").write_text('{"schema_version": 1}')
     yield "a report", ["report.json"], "that ncscope wrote (report.json); show it with ncscope"
 

@@ -153,6 +153,7 @@ def test_a_model_of_hugging_face_in_a_folder(run) -> None:
 
 BAD = {
     "timm:resnet18": "issing argument 'DATA'",
+    "small-resnet --data digits": "--data; measure a model by ncscope measure-model MODEL DATA",
     "test_vit digits": "'test_vit'; pass timm:test_vit",
     "timm:resnet18 digits": "weights of resnet18, found none; pass --weights",
     "timm:resnet1 digits": "a model of timm, found 'resnet1'; the nearest is",

@@ -9,10 +9,11 @@ from ncscope.math.symmetric import (
     comparable_scales,
     factor_eigen,
     frobenius_of_gram,
-    gram_of_rows,
     mirror_upper,
     rank_cut,
     rescale,
+    share_gram,
+    shared_gram,
     symmetric_eigen,
 )
 
@@ -41,14 +42,29 @@ def assert_eigenpairs(matrix: Tensor, values: Tensor, vectors: Tensor) -> None:
     torch.testing.assert_close(matrix @ vectors, vectors * values, rtol=0, atol=1e-12 * scale)
 
 
-def test_a_gram_matrix_is_kept_until_its_rows_are_overwritten() -> None:
-    rows = normal(9, 4)
-    assert gram_of_rows(rows) is gram_of_rows(rows)
-    torch.testing.assert_close(gram_of_rows(rows), rows @ rows.mT)
-    rows += 1
-    torch.testing.assert_close(gram_of_rows(rows), rows @ rows.mT)
+def test_a_gram_matrix_is_shared_for_rows_that_are_said_to_stay() -> None:
+    rows = share_gram(normal(9, 4))
+    assert shared_gram(rows) is shared_gram(rows)
+    torch.testing.assert_close(shared_gram(rows), rows @ rows.mT)
     with torch.inference_mode():
-        torch.testing.assert_close(gram_of_rows(2 * rows), 4 * rows @ rows.mT)
+        torch.testing.assert_close(shared_gram(share_gram(2 * rows)), 4 * rows @ rows.mT)
+
+
+def test_rows_of_a_user_may_change_and_have_gradients() -> None:
+    rows = normal(9, 4)
+    before = frobenius_of_gram(rows)
+    rows.data.mul_(2)
+    torch.testing.assert_close(frobenius_of_gram(rows), 4 * before)
+    weight = normal(9, 4).requires_grad_()
+    with torch.no_grad():
+        frobenius_of_gram(weight)
+    assert shared_gram(share_gram(weight)) is None
+    for _ in range(2):
+        weight.grad = None
+        frobenius_of_gram(weight).backward()
+        norm = torch.linalg.matrix_norm(weight.detach() @ weight.detach().mT)
+        gradient = 2 * (weight @ weight.mT @ weight).detach() / norm
+        torch.testing.assert_close(weight.grad, gradient)
 
 
 def test_prescribed_spectrum_comes_back() -> None:

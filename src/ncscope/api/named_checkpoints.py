@@ -173,7 +173,7 @@ def _measure_images(
     device: torch.device,
     start: Callable[[str], Callable[[], None]],
 ) -> dict[str, Any]:
-    """Return what `ranked` needs of a checkpoint: its features and outputs for all images.
+    """Return a checkpoint's features and outputs for all images, for `score_checkpoint`.
 
     Args:
         name: Name of the checkpoint, for the progress.

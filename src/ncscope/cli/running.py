@@ -44,6 +44,11 @@ def _run(words: list[str], debug: bool) -> int:
         message = error.format_message().rstrip(".") or "no command given"
         message = message.replace(": Value error, ", ": ")  # Typer's words for a wrong choice
         command = "ncscope" if error.ctx is None else error.ctx.command_path
+        option = getattr(error, "option_name", "")
+        if (command, option) in _moved_options():  # the nearest option would be another thing
+            message = (
+                f"No such option: {option}; measure a model by ncscope measure-model MODEL DATA"
+            )
         return _fail(f"{message}. See {command} --help.", 2, debug)
     except (typer.Abort, Interruption, KeyboardInterrupt) as error:
         return _fail(f"interrupted; {error}".rstrip("; "), 130, debug)
@@ -85,6 +90,15 @@ def _run(words: list[str], debug: bool) -> int:
 
 def _describe_crash(error: Exception) -> str:
     return f"{type(error).__name__}: {error}; run again with --debug for the traceback"
+
+
+def _moved_options() -> set[tuple[str, str]]:
+    """Return the options of models, by the command that a user may give them to."""
+    commands: Any = typer.main.get_command(app)
+    of_models = commands.commands["measure-model"].params
+    names = {"--model", "--data", *(name for option in of_models for name in option.opts)}
+    wrong = {("ncscope measure-model", "--model"), ("ncscope measure-model", "--data")}
+    return wrong | {("ncscope measure", name) for name in names}
 
 
 def _fail(message: str, code: int, debug: bool) -> int:

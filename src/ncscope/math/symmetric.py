@@ -320,25 +320,34 @@ def factor_eigen(factor: Float[Tensor, "d k"], limit: int) -> tuple[Eigen, Float
     return Eigen(values, left, torch.cat([values, small.spectrum[rank:]]), cut), right
 
 
-def gram_of_rows(vectors: Float[Tensor, "k d"]) -> Float[Tensor, "k k"] | None:
-    """Return the Gram matrix of rows, not to be overwritten; None if it takes more than 32 MB.
+def share_gram(rows: Float[Tensor, "k d"]) -> Float[Tensor, "k d"]:
+    """Let several metrics share the Gram matrix of rows, if it takes up to 32 MB; return the rows.
 
-    The matrix is kept as long as the rows are: a dozen metrics of a few thousand class means need
-    it, and it costs more than all else that they do.
+    A dozen metrics of a few thousand class means need the matrix, and it costs more than all else
+    that they do. The caller owns the rows and never overwrites them: a matrix of a user could
+    change, or need a gradient, behind the one that is kept.
 
     Args:
-        vectors: Rows, k x d.
+        rows: Rows, k x d.
     """
-    if 8 * len(vectors) ** 2 > SMALL_BYTES:
+    if 8 * len(rows) ** 2 <= SMALL_BYTES and not rows.requires_grad:
+        _grams_by_rows[rows] = None
+    return rows
+
+
+def shared_gram(rows: Float[Tensor, "k d"]) -> Float[Tensor, "k k"] | None:
+    """Return the Gram matrix of rows, not to be overwritten; None if it is not shared.
+
+    Args:
+        rows: Rows, k x d.
+    """
+    if rows not in _grams_by_rows:
         return None
-    # The version tells whether the rows were overwritten since; inference mode counts none.
-    now = 0 if vectors.is_inference() else vectors._version
-    version, gram = _grams_by_rows.get(vectors, (None, None))
-    if gram is None or version != now:
-        upper = vectors.new_zeros(len(vectors), len(vectors))
-        add_gram_(upper, vectors.mT)
-        gram = mirror_upper(upper)
-        _grams_by_rows[vectors] = now, gram
+    gram: Tensor | None = _grams_by_rows[rows]
+    if gram is None:
+        upper = rows.new_zeros(len(rows), len(rows))
+        add_gram_(upper, rows.mT)
+        _grams_by_rows[rows] = gram = mirror_upper(upper)
     return gram
 
 
@@ -346,7 +355,7 @@ def frobenius_of_gram(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
     """Compute the Frobenius norm of the Gram matrix of the rows, from the smaller side."""
     k, d = vectors.shape
     # Other metrics need the k x k matrix too, so it pays where it is somewhat the larger one.
-    gram = gram_of_rows(vectors) if k <= 2 * d else None
+    gram = shared_gram(vectors) if k <= 2 * d else None
     if gram is None:
         gram = vectors @ vectors.mT if k <= d else vectors.mT @ vectors
     largest = gram.diagonal().max()  # divided out, because its square may overflow

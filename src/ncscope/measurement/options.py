@@ -17,7 +17,7 @@ SecondPass: TypeAlias = Literal["store", "recompute"] | Annotated[int, Within(2)
 
 
 @check_arguments
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Options:
     """Options of a model's measurement: what is measured, and how.
 
@@ -25,9 +25,9 @@ class Options:
     or its fields as keywords of their own.
 
     Attributes:
-        layers: Names or glob patterns of layers to measure besides the features that the head
-            reads; by default the repeated blocks. Each call of a layer is a layer of the report:
-            the second call of ``block`` is ``block#2``.
+        layers: Names or glob patterns of layers, or one, to measure besides the features that the
+            head reads; by default the repeated blocks. Each call of a layer is a layer of the
+            report: the second call of ``block`` is ``block#2``.
         head: Name of the classifier head; by default the head is detected.
         groups: Groups of metrics of the head's features, or keys of single metrics
             (``"key:nc1"`` for the metric that has the name of a group); by default all.
@@ -96,6 +96,10 @@ class Options:
     progress: bool = True
     process_group: Any = None
 
+    def __post_init__(self) -> None:
+        if isinstance(self.layers, str):  # else a sequence of names of one letter
+            object.__setattr__(self, "layers", (self.layers,))
+
     @property
     def processes(self) -> Processes:
         """Processes that measure together.
@@ -151,7 +155,9 @@ def merge_options(options: Options | None, fields: OptionFields) -> Options:
     names = [field.name for field in dataclasses.fields(Options)]
     unknown = [name for name in fields if name not in names]
     if unknown:
-        near = get_close_matches(unknown[0], names, n=1)
-        fix = f"did you mean {near[0]}?" if near else f"the options are {', '.join(names)}"
+        near = [name for name in names if unknown[0] in name.split("_")]
+        near += get_close_matches(unknown[0], names, n=2)
+        said = " or ".join(dict.fromkeys(near))
+        fix = f"did you mean {said}?" if near else f"the options are {', '.join(names)}"
         raise InputError(expected="a field of Options", found=unknown[0], fix=fix)
     return dataclasses.replace(options or Options(), **fields)

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.math.powers import METRIC_LIMIT, STREAM_LIMIT, exponent_of, times_power
-from ncscope.math.symmetric import SMALL_BYTES
+from ncscope.math.symmetric import SMALL_BYTES, share_gram
 from ncscope.metrics.discriminants import Discriminants, discriminants
 from ncscope.metrics.duality import RowCosines, row_cosines
 from ncscope.metrics.imbalance import SizeSpectrum, size_spectrum
@@ -91,7 +91,8 @@ class Sources:
 
     @cached_property
     def _small_weight(self) -> Float[Tensor, "k d"]:
-        return self._present_rows.to(self.stats.means.dtype)
+        # Detached: the Gram matrix that metrics share is that of this object, and of no later one.
+        return share_gram(self._present_rows.to(self.stats.means.dtype).detach())
 
     @property
     def _present_rows(self) -> Float[Tensor, "k d"]:

@@ -42,12 +42,12 @@ class Processes:
         if self.group is None:
             return
         if not dist.is_available() or not dist.is_initialized():
-            fix = "call torch.distributed.init_process_group first, or leave group out"
+            fix = "call torch.distributed.init_process_group first, or leave process_group out"
             raise InputError(expected="a process group", found="none in this process", fix=fix)
         try:
             outside = dist.get_rank(self.group) < 0
         except (ValueError, RuntimeError, TypeError, AttributeError) as error:
-            fix = "pass the result of torch.distributed.new_group, or leave group out"
+            fix = "pass the result of torch.distributed.new_group, or leave process_group out"
             raise InputError(expected="a process group", found=str(error), fix=fix) from error
         if outside:
             raise InputError(

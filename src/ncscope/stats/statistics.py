@@ -11,7 +11,7 @@ from torch import Tensor
 from ncscope.errors import InputError
 from ncscope.math.pairs import row_blocks
 from ncscope.math.powers import METRIC_LIMIT, exponent_beyond, times_power
-from ncscope.math.symmetric import SMALL_BYTES, Gram
+from ncscope.math.symmetric import SMALL_BYTES, Gram, share_gram
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.options import Prior
 
@@ -122,7 +122,7 @@ class ClassStatistics:
         if value is None:
             value = compute()
             if value.nbytes <= SMALL_BYTES:
-                vars(self)[name] = value
+                vars(self)[name] = share_gram(value)
         return value
 
     @cached_property
