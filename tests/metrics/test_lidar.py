@@ -58,7 +58,7 @@ def test_units_that_differ() -> None:
     assert lidar(features, instance.labels) == pytest.approx(wanted, rel=1e-9)
 
 
-@pytest.mark.parametrize("dim", [9, 40])
+@pytest.mark.parametrize("dim", [9, pytest.param(40, marks=pytest.mark.slow)])
 def test_few_views_in_many_dimensions(dim: int) -> None:
     """The scatter is singular, and is kept as rows in 40 dimensions."""
     generator = np.random.default_rng(dim)
