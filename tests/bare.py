@@ -30,6 +30,8 @@ OPTIONAL = frozenset(
 NEEDING = (
     "ncscope.lab",
     "ncscope.data",
+    "ncscope.integrations.huggingface",
+    "ncscope.integrations.lightning",
     "ncscope.models.networks",
     "docs.hooks",
     "benchmarks.gpu_report",  # starts benchmarks of the laboratory
