@@ -30,7 +30,7 @@ settings.load_profile("suite")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bare", action="store_true", help="Tests that need no optional library.")
-    parser.addoption("--fuzz", default=5000, help="Examples of the fuzzer, of all its tests.")
+    parser.addoption("--fuzz", default=2500, help="Examples of the fuzzer, of all its tests.")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
