@@ -116,3 +116,17 @@ def test_nearest_of_many_rows_whose_distances_are_rounding_of_the_gram_matrix() 
     nearest, distance = nearest_rows(rows)
     assert torch.equal(nearest, direct(rows)[0])
     torch.testing.assert_close(distance, direct(rows)[1], rtol=1e-14, atol=0)
+
+
+def test_close_rows_are_compared_a_block_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All at once, the differences of many close rows would take k x k x d numbers."""
+    sizes, compare = [], pairs._compare_close
+
+    def count(vectors: Tensor, squares: Tensor, index: Tensor, best: Tensor) -> Tensor:
+        sizes.append(len(index))
+        return compare(vectors, squares, index, best)
+
+    monkeypatch.setattr(pairs, "_compare_close", count)
+    monkeypatch.setattr(pairs, "_BLOCK_BYTES", 3 * 8 * 11)
+    nearest_rows(1 + 1e-5 * rows())
+    assert sizes == [3, 3, 3, 2]
