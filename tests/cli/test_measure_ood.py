@@ -1,4 +1,4 @@
-"""The command `ncscope measure --ood`: features in files, and images beside a model's."""
+"""Samples from outside the distribution on the command line: features in files, and images."""
 
 import json
 from pathlib import Path

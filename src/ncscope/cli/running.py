@@ -45,7 +45,7 @@ def _run(words: list[str], debug: bool) -> int:
         message = message.replace(": Value error, ", ": ")  # Typer's words for a wrong choice
         command = "ncscope" if error.ctx is None else error.ctx.command_path
         option = getattr(error, "option_name", "")
-        if (command, option) in _moved_options():  # the nearest option would be another thing
+        if (command, option) in _options_of_models():  # the nearest option would be another thing
             message = (
                 f"No such option: {option}; measure a model by ncscope measure-model MODEL DATA"
             )
@@ -92,8 +92,8 @@ def _describe_crash(error: Exception) -> str:
     return f"{type(error).__name__}: {error}; run again with --debug for the traceback"
 
 
-def _moved_options() -> set[tuple[str, str]]:
-    """Return the options of models, by the command that a user may give them to."""
+def _options_of_models() -> set[tuple[str, str]]:
+    """List pairs of a command and an option of models that has no place there."""
     commands: Any = typer.main.get_command(app)
     of_models = commands.commands["measure-model"].params
     names = {"--model", "--data", *(name for option in of_models for name in option.opts)}
