@@ -476,7 +476,7 @@ def test_cells_that_unpack_to_more_than_the_bound_are_refused(tmp_path, monkeypa
     path.write_bytes(gzip.compress(b" " * 1001))
     monkeypatch.setattr("ncscope.lab.transfer_zoo._LARGEST", 1000)
     with pytest.raises(InputError, match="found more than 1,000 bytes in"):
-        Zoo.read([path])
+        Zoo.read(path)
 
 
 def test_a_file_that_holds_no_cells_is_refused(zoo, tmp_path):
