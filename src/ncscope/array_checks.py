@@ -79,6 +79,13 @@ def check_labels(
             expected="integer labels", found=f"dtype {labels.dtype}", fix="pass class indices"
         )
     if labels.is_floating_point():
+        missing = torch.nonzero(labels.isnan()).squeeze(1)
+        if len(missing):
+            raise InputError(
+                expected="a label for each sample",
+                found=f"{len(missing)} of {samples} missing (NaN), the first at row {missing[0]}",
+                fix="drop these samples, in features and labels: keep = labels == labels",
+            )
         broken = torch.nonzero(~torch.isfinite(labels) | (labels != labels.round()))
         if len(broken):
             row = int(broken[0])

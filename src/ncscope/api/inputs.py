@@ -3,15 +3,16 @@
 What one array must be by itself is checked in `ncscope.array_checks`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ncscope.array_checks import as_tensor, check_features, check_labels, check_range, refuse_marks
+from ncscope.array_checks import as_tensor, check_features, check_range, refuse_marks
 from ncscope.errors import InputError
+from ncscope.labels import IgnoreIndex, read_labels
 from ncscope.measurement.ood import check_ood_features
 
 _MOST_CLASSES_UNSAID = 100_000
@@ -27,20 +28,38 @@ class Samples(NamedTuple):
     weight: Tensor | None
     bias: Tensor | None
     one_logit: bool
+    class_names: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 def check_samples(
-    features: Any, labels: Any, weight: Any, bias: Any, num_classes: int | None
+    features: Any,
+    labels: Any,
+    weight: Any,
+    bias: Any,
+    num_classes: int | None,
+    *,
+    ignore_index: IgnoreIndex = None,
+    class_names: Sequence[str] | None = None,
 ) -> Samples:
-    """Check the inputs of `measure` and return them as tensors.
+    """Check the inputs of `measure` and return them as tensors, without the samples to leave out.
 
     Raises:
         InputError: If an input does not fit; the message names it.
     """
     rows = _check_rows(features, "pass at least one sample of two classes")
-    given = as_tensor(labels, "labels")
-    classes = check_labels(given, len(rows), dim=rows.shape[1], or_targets=True).to(rows.device)
+    read = read_labels(
+        labels,
+        len(rows),
+        ignore_index=ignore_index,
+        class_names=class_names,
+        dim=rows.shape[1],
+        or_targets=True,
+    )
+    rows, classes = read.select(rows), read.labels.to(rows.device)
     head = None if weight is None else as_tensor(weight, "weight")
+    if num_classes is None and head is None and read.names:
+        num_classes = len(read.names)
     largest = max(int(classes.max()) + 1, 1)
     one_row = head is not None and head.shape == (1, rows.shape[1])
     if one_row and largest > 2 and num_classes in (None, 2):
@@ -65,7 +84,13 @@ def check_samples(
         count = largest
     check_range(classes, count, of_classifier=head is not None)
     classifier = check_classifier(head, bias, count, rows.shape[1], rows.device)
-    return Samples(rows, classes, count, *classifier)
+    if read.names and len(read.names) != count:
+        raise InputError(
+            expected=f"{count} classes, as many as rows of the weight or num_classes",
+            found=f"{len(read.names)} names",
+            fix="pass class_names: all classes, in the order of the weight's rows",
+        )
+    return Samples(rows, classes, count, *classifier, read.names, read.notes)
 
 
 def check_unlabelled(features: Any) -> Tensor:

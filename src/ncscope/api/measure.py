@@ -1,6 +1,6 @@
 """Measurement of collapse in features, or in class moments accumulated before."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from ncscope.api.missing import note_omissions
 from ncscope.api.result import Report
 from ncscope.arguments import NotNegative, Size, check_arguments
 from ncscope.errors import InputError
+from ncscope.labels import IgnoreIndex
 from ncscope.measurement.samples import (
     layer_record,
     measure_samples,
@@ -36,6 +37,8 @@ def measure(
     bias: Any = None,
     *,
     num_classes: Size | None = None,
+    ignore_index: IgnoreIndex = None,
+    class_names: Sequence[str] | None = None,
     prior: Prior = "empirical",
     groups: Collection[str] | None = None,
     weight_decay: NotNegative = 0.0,
@@ -50,13 +53,20 @@ def measure(
     Args:
         features: n x d array-like of any magnitude: NumPy, torch (any device and float type),
             memmap, data frame. Sparse and masked arrays are refused.
-        labels: n integers in 0..K-1. None measures the spectra alone, which need no labels:
-            RankMe, effective rank, participation ratio, and the decay of the spectrum.
+        labels: Class of each sample: n integers in 0..K-1, or names, also as a column of pandas,
+            polars, pyarrow or ``datasets``, with or without categories. None measures the spectra
+            alone, which need no labels: RankMe, effective rank, participation ratio, and the decay
+            of the spectrum.
         weight: Classifier weight K x d; without a weight, the metrics that need one are absent. A
             single row, as scikit-learn's ``coef_`` for two classes, is a logit z of class 1: the
             rows measured give -z/2 and z/2, without the group ``"mse"``.
         bias: Classifier bias, K; None for a classifier without a bias.
         num_classes: K; by default the number of rows of ``weight``, else the largest label + 1.
+        ignore_index: Label of samples to leave out, or several, such as -1 or 255; a note has
+            their number.
+        class_names: Names of the classes, in the order of the rows of ``weight``, which tables and
+            pages then show. By default names given as labels are numbered in the order of their
+            categories, or alphabetically.
         prior: Class prior: ``"empirical"`` $n_c/N$ or ``"uniform"`` $1/K$.
         groups: Groups of metrics: any of ``"nc1"``, ``"nc2"``, ``"nc3"``, ``"nc4"``, ``"pfc"``,
             ``"mse"``, ``"information"``, ``"spectra"``, ``"ood"``, or keys of single metrics
@@ -116,6 +126,8 @@ def measure(
             reference=reference is not None,
             baseline=bool(baseline),
             ood=ood is not None,
+            ignore_index=ignore_index is not None,
+            class_names=class_names is not None,
         )
         rows = check_unlabelled(features)
         return Report(
@@ -123,10 +135,23 @@ def measure(
                 "features", rows, groups=groups, uncertainty=uncertainty, precision=precision
             )
         )
-    samples = check_samples(features, labels, weight, bias, num_classes)
+    samples = check_samples(
+        features,
+        labels,
+        weight,
+        bias,
+        num_classes,
+        ignore_index=ignore_index,
+        class_names=class_names,
+    )
     record, stats = measure_samples(
         "features",
-        *samples,
+        samples.features,
+        samples.labels,
+        samples.num_classes,
+        samples.weight,
+        samples.bias,
+        one_logit=samples.one_logit,
         prior=prior,
         groups=groups,
         weight_decay=weight_decay,
@@ -139,7 +164,10 @@ def measure(
     )
     lacking = note_omissions(groups, record.metrics, one_logit=samples.one_logit)
     one = [ONE_LOGIT] if samples.one_logit else []
-    return Report(replace(record, notes=(*one, *record.notes, *lacking)), stats)
+    notes = (*samples.notes, *one, *record.notes, *lacking)
+    report = Report(replace(record, notes=notes), stats)
+    report.class_names = samples.class_names
+    return report
 
 
 @check_arguments

@@ -1,0 +1,141 @@
+"""Labels as people hold them: every form of the same classes gives the same numbers."""
+
+import datasets
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import torch
+
+import ncscope
+from ncscope.errors import InputError
+from ncscope.labels import read_labels
+
+NAMES = ["cat", "dog", "emu"]
+CLASSES = np.arange(30) * 7 % 3
+WORDS = np.array(NAMES)[CLASSES]
+FEATURES = np.random.default_rng(0).normal(size=(30, 4)) + np.eye(3, 4)[CLASSES]
+
+
+def of_datasets():
+    features = datasets.Features({"label": datasets.ClassLabel(names=NAMES)})
+    return datasets.Dataset.from_dict({"label": CLASSES.tolist()}, features=features)["label"]
+
+
+FORMS = {
+    "list of names": list(WORDS),
+    "tuple of names": tuple(map(str, WORDS)),
+    "array of names": WORDS,
+    "array of objects": WORDS.astype(object),
+    "bytes": WORDS.astype("S"),
+    "series": pd.Series(WORDS),
+    "series of strings": pd.Series(WORDS, dtype="string"),
+    "series of categories": pd.Series(pd.Categorical(WORDS, categories=NAMES)),
+    "categorical": pd.Categorical(WORDS, categories=NAMES),
+    "categorical index": pd.CategoricalIndex(WORDS, categories=NAMES),
+    "pyarrow": pa.array(list(WORDS)),
+    "pyarrow dictionary": pa.chunked_array([pa.array(list(WORDS)).dictionary_encode()]),
+    "column of datasets": of_datasets(),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_names_in_any_form_are_the_classes_of_their_numbers(form):
+    wanted = ncscope.measure(FEATURES, CLASSES)
+    report = ncscope.measure(FEATURES, FORMS[form])
+    assert dict(report) == dict(wanted)
+    assert report.class_names == tuple(NAMES)
+    assert {row["class_name"] for row in report.per_class.rows()} == set(NAMES)
+
+
+NUMBERS = {
+    "nullable integers": pd.Series(CLASSES, dtype="Int64"),
+    "objects": CLASSES.astype(object),
+    "floats": CLASSES.astype(float),
+    "pyarrow integers": pa.array(CLASSES),
+    "range": None,
+}
+
+
+@pytest.mark.parametrize("form", NUMBERS)
+def test_numbers_in_any_form_have_no_names(form):
+    labels = range(30) if form == "range" else NUMBERS[form]
+    read = read_labels(labels, 30)
+    assert read.labels.tolist() == list(range(30) if form == "range" else CLASSES)
+    assert read.names == ()
+
+
+def test_the_order_of_categories_is_the_user_s_and_one_without_samples_is_a_class():
+    order = ["emu", "yak", "dog", "cat"]
+    report = ncscope.measure(FEATURES, pd.Categorical(WORDS, categories=order))
+    numbers = np.array([order.index(word) for word in WORDS])
+    assert dict(report) == dict(ncscope.measure(FEATURES, numbers, num_classes=4))
+    assert report.class_names == tuple(order)
+
+
+def test_declared_names_are_the_rows_of_the_weight():
+    weight = np.random.default_rng(1).normal(size=(3, 4))
+    order = ["emu", "cat", "dog"]
+    report = ncscope.measure(FEATURES, WORDS, weight, class_names=order)
+    numbers = np.array([order.index(word) for word in WORDS])
+    assert dict(report) == dict(ncscope.measure(FEATURES, numbers, weight))
+    named = ncscope.measure(FEATURES, numbers, weight, class_names=order)
+    assert named.class_names == report.class_names == tuple(order)
+    assert dict(named) == dict(report)
+
+
+@pytest.mark.parametrize("mark", [-1, -100, 255])
+def test_marks_are_left_out_and_counted(mark):
+    labels = CLASSES.copy()
+    labels[::7] = mark
+    keep = labels != mark
+    report = ncscope.measure(FEATURES, labels, ignore_index=mark)
+    assert dict(report) == dict(ncscope.measure(FEATURES[keep], labels[keep]))
+    assert report.num_samples == keep.sum()
+    assert report.notes[0] == f"5 of 30 samples left out: labelled {mark}"
+
+
+def test_several_marks_are_left_out():
+    labels = CLASSES.copy()
+    labels[:2], labels[2:5] = -1, 255
+    report = ncscope.measure(FEATURES, labels, ignore_index=(255, -1))
+    assert dict(report) == dict(ncscope.measure(FEATURES[5:], CLASSES[5:]))
+    assert report.notes[0] == "5 of 30 samples left out: labelled -1 or 255"
+
+
+LACKING = {
+    "None": [*WORDS[:-1], None],
+    "NaN among names": pd.Series([*WORDS[:-1], float("nan")]),
+    "NA": pd.Series([*CLASSES[:-1], pd.NA], dtype="Int64"),
+    "category": pd.Categorical(WORDS, categories=NAMES).remove_categories("emu"),
+    "NaN": np.where(np.arange(30) == 29, np.nan, CLASSES),
+    "NaN of torch": torch.tensor([*CLASSES[:-1], float("nan")]),
+    "null": pa.array([*map(str, WORDS[:-1]), None]),
+}
+
+
+@pytest.mark.parametrize("form", LACKING)
+def test_lacking_labels_are_counted(form):
+    count, first = (10, 2) if form == "category" else (1, 29)
+    with pytest.raises(InputError, match=rf"{count} of 30 missing.*, the first at row {first}"):
+        ncscope.measure(FEATURES, LACKING[form])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"class_names": ["cat", "dog"]}, "'emu' at row 2"),
+        ({"class_names": ["cat", "cat"]}, "'cat' twice"),
+        ({"ignore_index": "cat"}, "ignore_index"),
+        ({"ignore_index": 1.5}, "ignore_index"),
+        ({"weight": np.ones((4, 4))}, "3 names; pass class_names"),
+    ],
+)
+def test_what_does_not_fit_is_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        ncscope.measure(FEATURES, WORDS, **options)
+
+
+def test_nothing_left_is_refused():
+    with pytest.raises(InputError, match="all 30 labelled 0 or 1 or 2"):
+        ncscope.measure(FEATURES, CLASSES, ignore_index=[0, 1, 2])
