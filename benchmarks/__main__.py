@@ -72,8 +72,9 @@ def main() -> None:
         with console.status(f"{name} ..."):
             rows = BENCHMARKS[name](arguments.device)
         for row in rows:
-            console.print(f"{name} has ended: {row.work}", style="dim", markup=False)
             ratio = "-" if row.ratio is None else f"{row.ratio:.2f} x"
+            ended = f"{name} has ended: {row.work}: {row.measured}, {ratio}"
+            console.print(ended, style="dim", markup=False)
             met = "yes" if row.met else "no"
             table.add_row(row.work, row.measured, row.baseline, ratio, row.target, met)
     device = torch.cuda.get_device_name() if arguments.device.startswith("cuda") else "CPU"
