@@ -214,7 +214,10 @@ class ClassMoments(ThreadSafe):
     @property
     def means(self) -> Float[Tensor, "k d"]:
         """Class means; 0 for classes without samples."""
-        return torch.where((self.counts > 0)[:, None], self.pilot + self.offsets, 0.0)
+        # In place: of many classes, each further copy is gigabytes.
+        means = self.pilot + self.offsets
+        means[self.counts == 0] = 0.0
+        return means
 
     @property
     def scatter(self) -> Float[Tensor, "d d"] | None:
