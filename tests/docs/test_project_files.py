@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-import yaml
 
 import ncscope
 from tests.docs.pages import PAGES, ROOT
