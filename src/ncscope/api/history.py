@@ -2,17 +2,17 @@
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, SupportsFloat, SupportsInt
+from typing import TYPE_CHECKING, Annotated, Any, SupportsFloat, SupportsInt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ncscope.api.per_class import PerClass
-from ncscope.api.result import REPORTS, Report
+from ncscope.api.result import REPORTS, Report, check_metrics, draw_panels
 from ncscope.api.tables import csv_text, data_frame, parse_content
 from ncscope.api.writable import check_file, write_figure, write_text
 from ncscope.arguments import Within, check_arguments
@@ -344,30 +344,39 @@ class History:
                 raise InputError(expected=expected, found=found, fix=fix) from error
         return folder
 
-    def plot(self, metric: str | None = None) -> "Figure":
+    def plot(self, metrics: str | Sequence[str] | None = None, *, axes: Any = None) -> "Figure":
         """Draw the history as a matplotlib figure.
 
         Args:
-            metric: Metric to draw for every layer, split and run; by default the first run's
+            metrics: ``"nc"`` draws NC1 to NC4 of the last layer, a panel each, with a line for
+                every run and split, as wide as a column of a paper; a list of keys does so for
+                these metrics. One key draws it for every layer too. By default, the first run's
                 main metrics, layers and class means.
+            axes: Axes of your own figure, one for each panel of ``"nc"`` or of a list.
+
+        Returns:
+            The figure; in files that ``savefig`` writes as PDF, fonts are of type 42.
 
         Raises:
-            InputError: If the history is empty, or no layer has the metric.
+            InputError: If the history is empty, no layer has a metric, or the axes are not as many
+                as the panels.
         """
         from ncscope.report.figures import plot_metric, plot_run
 
         self._check_not_empty()
-        if metric is None:
+        if metrics is None and axes is None:
             first = self.measurements[0].run
             return plot_run([each for each in self if each.run == first], self.unit)
-        metrics = {
+        known = {
             key for each in self for record in each.model_record.layers for key in record.metrics
         }
-        metrics |= {key for each in self for key in each.values}
-        if metric not in metrics:
-            fix = f"choose from {', '.join(sorted(metrics))}"
-            raise InputError(expected="a metric of the history", found=repr(metric), fix=fix)
-        return plot_metric(self.measurements, metric, self.unit)
+        known |= {key for each in self for key in each.values}
+        if isinstance(metrics, str) and metrics != "nc" and axes is None:
+            check_metrics([metrics], known)
+            return plot_metric(self.measurements, metrics, self.unit)
+        return draw_panels(
+            self.measurements, "nc" if metrics is None else metrics, known, axes, self.unit
+        )
 
     def save(self, path: str | Path, title: str | None = None) -> Path:
         """Write the history as .html, .json, .csv, .tex, .png, .svg or .pdf.
