@@ -119,3 +119,28 @@ def test_what_cannot_be_drawn_is_refused(history, report):
     ):
         with pytest.raises(InputError, match=message):
             call()
+
+
+def test_tables_hold_the_metrics_asked_for(history, report, tmp_path):
+    keys = ["nc1", "vci"]
+    lines = report.save(tmp_path / "r.csv", metrics=keys).read_text().splitlines()
+    assert lines[0] == "layer,nc1,vci"
+    wanted = [[name, each["nc1"], each["vci"]] for name, each in report.layers.items()]
+    assert [
+        [name, *map(float, rest)] for name, *rest in (x.split(",") for x in lines[1:])
+    ] == wanted
+    text = report.save(tmp_path / "r.tex", metrics=["nc1", "nc3_self_duality"]).read_text()
+    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
+    assert [row.partition(" &")[0] for row in rows] == ["", "1", "3"]
+    assert rows[1].endswith(r"& -- \\")  # the head reads layer 3 alone
+    lines = history.save(tmp_path / "h.csv", metrics="nc").read_text().splitlines()
+    assert lines[0] == "run,split,step,layer," + ",".join(NC.values())
+    assert len(lines) == 1 + 16
+    rows = history.save(tmp_path / "h.tex", metrics=keys).read_text().splitlines()
+    assert sum("seed" in row for row in rows) == 4
+    assert history.save(tmp_path / "h.svg", metrics=keys).stat().st_size > 1000
+    for each in (history, report):
+        with pytest.raises(InputError, match="a choice; leave metrics out"):
+            each.save(tmp_path / "x.html", metrics=keys)
+        with pytest.raises(InputError, match="'ncx'"):
+            each.save(tmp_path / "x.csv", metrics=["ncx"])

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ncscope.api.per_class import PerClass
-from ncscope.api.result import REPORTS, Report, check_metrics, draw_panels
+from ncscope.api.result import REPORTS, Report, check_metrics, choose_columns, draw_panels
 from ncscope.api.tables import csv_text, data_frame, parse_content
 from ncscope.api.writable import check_file, write_figure, write_text
 from ncscope.arguments import Within, check_arguments
@@ -367,10 +367,7 @@ class History:
         if metrics is None and axes is None:
             first = self.measurements[0].run
             return plot_run([each for each in self if each.run == first], self.unit)
-        known = {
-            key for each in self for record in each.model_record.layers for key in record.metrics
-        }
-        known |= {key for each in self for key in each.values}
+        known = self._keys()
         if isinstance(metrics, str) and metrics != "nc" and axes is None:
             check_metrics([metrics], known)
             return plot_metric(self.measurements, metrics, self.unit)
@@ -378,33 +375,47 @@ class History:
             self.measurements, "nc" if metrics is None else metrics, known, axes, self.unit
         )
 
-    def save(self, path: str | Path, title: str | None = None) -> Path:
+    def save(
+        self,
+        path: str | Path,
+        title: str | None = None,
+        *,
+        metrics: str | Sequence[str] | None = None,
+    ) -> Path:
         """Write the history as .html, .json, .csv, .tex, .png, .svg or .pdf.
 
         Args:
             path: File to write; one that is there is replaced whole or not at all.
             title: Heading of the page; by default the name of the file.
+            metrics: Keys of the metrics of a figure (see `plot`), of the columns of a ``.csv`` or
+                of a ``.tex``, whose rows are then the last measurements of the runs and splits;
+                by default all. Pages and ``.json`` hold all.
 
         Returns:
             The path written.
 
         Raises:
-            InputError: If the suffix is none of these, the history is empty, the folder cannot be
-                written, or writing fails, for example on a full disk.
+            InputError: If the suffix is none of these, the history is empty, no layer has a
+                metric, the folder cannot be written, or writing fails, for example on a full disk.
         """
         path = check_file(path, REPORTS)
         self._check_not_empty()
+        chosen = choose_columns(path, metrics, self._keys())
         if path.suffix == ".json":
             return write_text(path, format_history(self.measurements, self.unit, self.provenance))
         if path.suffix == ".csv":
-            return write_text(path, csv_text(self.rows()))
+            rows = self.rows()
+            if chosen is not None:
+                names = (*_COLUMNS, *chosen)
+                rows = [{name: row[name] for name in names if name in row} for row in rows]
+            return write_text(path, csv_text(rows))
         if path.suffix == ".tex":
             from ncscope.report.latex import format_history_latex
 
-            return write_text(path, format_history_latex(self.measurements, self.unit))
+            return write_text(path, format_history_latex(self.measurements, self.unit, chosen))
         if path.suffix == ".html":
             return write_text(path, self.page(title or path.stem))
-        return write_figure(path, self.plot())
+        return write_figure(path, self.plot(metrics))
 
     def page(self, title: str) -> str:
         """Return the HTML page with a heading."""
@@ -458,6 +469,13 @@ class History:
             found = f"{file}: several measurements of one run, split and step"
             raise InputError(expected=expected, found=found, fix=fix_content)
         return history
+
+    def _keys(self) -> set[str]:
+        """Return the keys of all metrics and further numbers."""
+        layers = (record for each in self for record in each.model_record.layers)
+        return {key for record in layers for key in record.metrics} | {
+            key for each in self for key in each.values
+        }
 
     def _check_not_empty(self) -> None:
         if not len(self):

@@ -292,32 +292,50 @@ class Report(Mapping[str, float]):
             axes,
         )
 
-    def save(self, path: str | Path, title: str | None = None) -> Path:
+    def save(
+        self,
+        path: str | Path,
+        title: str | None = None,
+        *,
+        metrics: str | Sequence[str] | None = None,
+    ) -> Path:
         """Write the report as .html, .json, .csv, .tex, .png, .svg or .pdf.
 
         Args:
             path: File to write; one that is there is replaced whole or not at all.
             title: Heading of the page; by default the name of the file.
+            metrics: Keys of the metrics of a figure (see `plot`), or of the columns of a ``.csv``
+                or ``.tex``, which then has a row for each layer; by default all. Pages and
+                ``.json`` hold all.
 
         Returns:
             Path of the file.
 
         Raises:
-            InputError: If the suffix is none of these, the folder cannot be written, or writing
-                fails, for example on a full disk.
+            InputError: If the suffix is none of these, no layer has a metric, the folder cannot be
+                written, or writing fails, for example on a full disk.
         """
         path = check_file(path, REPORTS)
+        layers = self.model_record.layers
+        chosen = choose_columns(path, metrics, {key for each in layers for key in each.metrics})
         if path.suffix == ".json":
             return write_text(path, self.to_json() + "\n")
         if path.suffix == ".csv":
-            return write_text(path, csv_text(self.rows()))
+            rows = self.rows()
+            if chosen is not None:
+                rows = [
+                    {"layer": each.layer}
+                    | {key: each.metrics[key] for key in chosen if key in each.metrics}
+                    for each in layers
+                ]
+            return write_text(path, csv_text(rows))
         if path.suffix == ".tex":
             from ncscope.report.latex import format_model_latex
 
-            return write_text(path, format_model_latex(self.model_record))
+            return write_text(path, format_model_latex(self.model_record, chosen))
         if path.suffix == ".html":
             return write_text(path, self.page(title or path.stem))
-        return write_figure(path, self.plot())
+        return write_figure(path, self.plot(metrics))
 
     def page(self, title: str) -> str:
         """Return the HTML page with a heading."""
@@ -349,6 +367,33 @@ def check_metrics(metrics: Iterable[str], known: Collection[str]) -> None:
             near = get_close_matches(key, known, n=3) or sorted(known)
             fix = f"choose from {', '.join(near)}"
             raise InputError(expected="a metric that was measured", found=repr(key), fix=fix)
+
+
+def choose_columns(
+    path: Path, metrics: str | Sequence[str] | None, known: Collection[str]
+) -> Sequence[str] | None:
+    """Return the keys of the columns of a table; None for all.
+
+    Args:
+        path: File of the table; a figure chooses for itself.
+        metrics: Keys, or ``"nc"`` for one of each of NC1 to NC4.
+        known: Keys of the metrics that were measured.
+
+    Raises:
+        InputError: If a metric was not measured, or the file holds all metrics always.
+    """
+    if metrics is None or path.suffix in (".png", ".svg", ".pdf"):
+        return None
+    if path.suffix in (".html", ".json"):
+        fix = "leave metrics out, or save as .csv, .tex, .png, .svg or .pdf"
+        raise InputError(expected=f"all metrics in a {path.suffix}", found="a choice", fix=fix)
+    if metrics == "nc":
+        from ncscope.report.figures import NC_METRICS
+
+        return [key for key in NC_METRICS.values() if key in known]
+    chosen = [metrics] if isinstance(metrics, str) else metrics
+    check_metrics(chosen, known)
+    return chosen
 
 
 def draw_panels(
