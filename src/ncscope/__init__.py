@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ncscope.api.comparison import Comparison, compare
     from ncscope.api.gather import gather
     from ncscope.api.history import History
     from ncscope.api.information import batch_information, information_between
@@ -41,6 +42,7 @@ __all__ = [
     "BatchInformation",
     "CkaMoments",
     "ClassMoments",
+    "Comparison",
     "History",
     "InputError",
     "LayerSimilarity",
@@ -51,6 +53,7 @@ __all__ = [
     "Report",
     "batch_information",
     "cka",
+    "compare",
     "compare_layers",
     "gather",
     "information_between",
@@ -69,6 +72,7 @@ _HOMES = {
     "BatchInformation": "metrics.batch_information",
     "CkaMoments": "stats.cka_moments",
     "ClassMoments": "stats.moments",
+    "Comparison": "api.comparison",
     "History": "api.history",
     "InputError": "errors",
     "LayerSimilarity": "api.similarity",
@@ -79,6 +83,7 @@ _HOMES = {
     "Report": "api.result",
     "batch_information": "api.information",
     "cka": "api.similarity",
+    "compare": "api.comparison",
     "compare_layers": "api.similarity",
     "gather": "api.gather",
     "information_between": "api.information",

@@ -44,7 +44,7 @@ def format_history_latex(
         metrics: Keys of the metrics to write; None for all.
     """
     models = select_last(measurements, unit)
-    return _format_records({name: model.layers[-1] for name, model in models.items()}, metrics)
+    return format_records({name: model.layers[-1] for name, model in models.items()}, metrics)
 
 
 def format_model_latex(model: ModelRecord, metrics: Sequence[str] | None = None) -> str:
@@ -54,7 +54,7 @@ def format_model_latex(model: ModelRecord, metrics: Sequence[str] | None = None)
         model: Measurement of one or more layers.
         metrics: Keys of the metrics to write, with a row for each layer; None for all.
     """
-    return _format_records({record.layer: record for record in model.layers}, metrics)
+    return format_records({record.layer: record for record in model.layers}, metrics)
 
 
 def format_classes_latex(table: ClassTable, class_names: Sequence[str] = ()) -> str:
@@ -79,8 +79,13 @@ def format_classes_latex(table: ClassTable, class_names: Sequence[str] = ()) -> 
     return _frame(lines, len(keys))
 
 
-def _format_records(records: Mapping[str, LayerRecord], metrics: Sequence[str] | None) -> str:
-    """Write metrics as a ``tabular``: a column for each record, or a row if metrics are chosen."""
+def format_records(records: Mapping[str, LayerRecord], metrics: Sequence[str] | None = None) -> str:
+    r"""Write metrics as a ``tabular``: a column for each record, or a row if metrics are chosen.
+
+    Args:
+        records: Measurements by the names to show.
+        metrics: Keys of the metrics to write; None for all.
+    """
 
     def format_cell(record: LayerRecord, key: str) -> str:
         value = find_value(record.metrics, key)
