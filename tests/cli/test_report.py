@@ -74,7 +74,7 @@ def test_warnings_and_sizes_stand_in_the_terminal(capsys: pytest.CaptureFixture[
 
 
 def test_single_reports_have_no_training_to_move_through() -> None:
-    words = ("Move through training", "Last layer at the last measurement")
+    words = ("Move through training", "Last layer. Move through")
     run("before.json", "after.json")
     page = Path("comparison.html").read_text()
     assert [word in page for word in words] == [False, False]
