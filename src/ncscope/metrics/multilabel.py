@@ -1,0 +1,604 @@
+r"""Multi-label neural collapse, of Li, Li, Wang and Qu (ICML 2024).
+
+A sample with m labels has multiplicity m, and all samples with the same labels S are one label set.
+With $\mu_k$ the mean of the samples whose only label is k, and $\mu_S$ that of a label set, collapse
+means: features sit on the mean of their label set; the $\mu_k$ form a simplex; the classifier's rows
+align with them; and, for one scale $c_m$ of each multiplicity, the *tag-wise average*
+
+$$\mu_S=c_m\,\frac1m\sum_{k\in S}\mu_k,\qquad |S|=m\ge2.$$
+
+Each label set counts once, however many samples it has.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor
+
+from ncscope.math.pairs import row_blocks
+from ncscope.math.powers import (
+    COPY_LIMIT,
+    METRIC_LIMIT,
+    exponent_of,
+    rescale_rows,
+    times_power,
+)
+from ncscope.metrics.class_means import etf_distance
+from ncscope.metrics.discriminants import discriminants
+from ncscope.metrics.duality import logit_etf_distance
+from ncscope.metrics.metric import Metric, metric, metrics_of_module
+from ncscope.metrics.variability import nc1
+from ncscope.stats.moments import ClassMoments
+from ncscope.stats.statistics import ClassStatistics, finish
+
+MOST_ANGLES = 10**8
+"""Number of angles above which `angle_ratio` is left out: a minute of a core for d = 512."""
+
+_FEW = 10  # samples of a label set below which its variability is a tenth too low or more
+_ROUNDING = 32 * 2.0**-52
+_PAPER = "Li, Li, Wang and Qu 2024"
+_COINCIDE = "the means coincide"
+_ZERO = "the means, or the averages of their labels' means, are zero"
+
+
+@dataclass(frozen=True)
+class LabelSets:
+    """Samples of one multiplicity, by label set.
+
+    Attributes:
+        multiplicity: Number m of labels of each sample.
+        members: Classes of each label set, in the order of the classes.
+        counts: Number of samples of each label set.
+        means: Mean of each label set.
+        stats: Statistics with the label sets as classes, under the uniform prior; None for a single
+            label set.
+    """
+
+    multiplicity: int
+    members: Bool[Tensor, "s k"]
+    counts: Int[Tensor, " s"]
+    means: Float[Tensor, "s d"]
+    stats: ClassStatistics | None
+
+
+@dataclass(frozen=True)
+class TaggedSets:
+    r"""Label sets of a multiplicity above 1, beside the means of the classes in them.
+
+    Attributes:
+        sets: The label sets.
+        class_means: $\mu_k$ of the classes that some samples have alone; other rows are zero.
+        known: True for these classes.
+    """
+
+    sets: LabelSets
+    class_means: Float[Tensor, "k d"]
+    known: Bool[Tensor, " k"]
+
+    @property
+    def stats(self) -> ClassStatistics | None:
+        """Statistics with the label sets as classes."""
+        return self.sets.stats
+
+    @cached_property
+    def sums(self) -> Float[Tensor, "s d"]:
+        r"""$\sum_{k\in S}\mu_k$ of every label set."""
+        return self.sets.members.to(self.class_means) @ self.class_means
+
+    @cached_property
+    def has_angle(self) -> Bool[Tensor, " s"]:
+        """True for label sets whose classes are all known, and whose mean and sum are not zero."""
+        complete = ~(self.sets.members & ~self.known).any(1)
+        rounding = _ROUNDING * self.size
+        lengths = (torch.linalg.vector_norm(rows, dim=1) for rows in (self.sums, self.sets.means))
+        return complete & torch.stack([length > rounding for length in lengths]).all(0)
+
+    @cached_property
+    def size(self) -> Float[Tensor, ""]:
+        """Length of the longest mean."""
+        rows = torch.cat([self.class_means, self.sets.means])
+        return torch.linalg.vector_norm(rows, dim=1).max()
+
+    @property
+    def set_directions(self) -> Float[Tensor, "u d"]:
+        """Unit vectors of the means of the label sets that have an angle."""
+        return _unit(self.sets.means[self.has_angle])
+
+    @property
+    def sum_directions(self) -> Float[Tensor, "u d"]:
+        """Unit vectors of these label sets' sums."""
+        return _unit(self.sums[self.has_angle])
+
+    @cached_property
+    def centred_means(self) -> Float[Tensor, "s d"]:
+        r"""$\mu_S-\mu_G$, with $\mu_G$ the mean of the $\mu_k$."""
+        return self._zero_rounding(self.sets.means - self.class_means.mean(0))
+
+    @cached_property
+    def centred_averages(self) -> Float[Tensor, "s d"]:
+        r"""$\frac1m\sum_{k\in S}(\mu_k-\mu_G)$."""
+        rows = self.class_means - self.class_means.mean(0)
+        share = self.sets.members.to(rows) / self.sets.multiplicity
+        return self._zero_rounding(share @ rows)
+
+    @property
+    def num_combinations(self) -> int:
+        """Number of sets of m known classes."""
+        return math.comb(int(self.known.sum()), self.sets.multiplicity)
+
+    def _zero_rounding(self, rows: Float[Tensor, "s d"]) -> Float[Tensor, "s d"]:
+        length = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+        return torch.where(length > _ROUNDING * self.size, rows, 0.0)
+
+
+def _unit(rows: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+    rows, length = rescale_rows(rows)
+    return rows / length[:, None]
+
+
+@metric(
+    key="ml_nc1",
+    group="multilabel",
+    title="NC1 of single labels",
+    meaning="Variation within the classes among the samples with one label, as `nc1`.",
+    formula=r"\frac1K\operatorname{Tr}[\Sigma_W\Sigma_B^\dagger],\quad m=1",
+    source=_PAPER,
+    zero="every sample with one label sits on its class mean",
+    undefined=_COINCIDE,
+)
+@metric(
+    key="ml_nc1_m",
+    group="multilabel_sets",
+    title="NC1 of label sets",
+    meaning="Variation within the label sets of multiplicity m, with each set as a class.",
+    formula=r"\frac1{S_m}\operatorname{Tr}[\Sigma_W^{(m)}\Sigma_B^{(m)\dagger}]",
+    source=_PAPER,
+    zero="every sample sits on the mean of its label set",
+    undefined=_COINCIDE,
+)
+def set_variability(stats: ClassStatistics) -> Float[Tensor, ""]:
+    """Compute `nc1` with the label sets as classes, each of the same weight."""
+    return nc1(stats, discriminants(stats))
+
+
+@metric(
+    key="ml_nc2_means",
+    group="multilabel",
+    title="class means to simplex ETF",
+    meaning="Distance of the Gram matrix of the centred means of single labels from a simplex's.",
+    formula=(
+        r"\Bigl\lVert\frac{\tilde M\tilde M^\top}{\lVert\tilde M\tilde M^\top\rVert_F}-"
+        r"\frac1{\sqrt{K-1}}(I-\frac1K\mathbf 1\mathbf 1^\top)\Bigr\rVert_F"
+    ),
+    source=_PAPER,
+    reads=("stats.frame",),
+    high=2**0.5,
+    zero="the centred means of single labels form a simplex ETF",
+    undefined=_COINCIDE,
+)
+@metric(
+    key="ml_nc2_weights",
+    group="multilabel",
+    title="classifier to simplex ETF",
+    meaning="Distance of the Gram matrix of the classifier's rows from a simplex's.",
+    formula=(
+        r"\Bigl\lVert\frac{WW^\top}{\lVert WW^\top\rVert_F}-"
+        r"\frac1{\sqrt{K-1}}(I-\frac1K\mathbf 1\mathbf 1^\top)\Bigr\rVert_F"
+    ),
+    source=_PAPER,
+    reads=("weight",),
+    needs={"head"},
+    high=2**0.5,
+    zero="the classifier's rows form a simplex ETF",
+    undefined="the classifier is zero",
+)
+def frame_distance(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
+    """Compute the distance of a normalised Gram matrix from a simplex's."""
+    return etf_distance(vectors)
+
+
+@metric(
+    key="ml_nc3",
+    group="multilabel",
+    title="logits of class means to simplex ETF",
+    meaning=(
+        "Distance of the normalised products of the classifier's rows and the centred means of "
+        "single labels from a simplex's."
+    ),
+    formula=(
+        r"\Bigl\lVert\frac{W\tilde M^\top}{\lVert W\tilde M^\top\rVert_F}-"
+        r"\frac1{\sqrt{K-1}}(I-\frac1K\mathbf 1\mathbf 1^\top)\Bigr\rVert_F"
+    ),
+    source=_PAPER,
+    reads=("weight", "stats.frame"),
+    needs={"head"},
+    high=2.0,
+    zero="the classifier is dual to the means of single labels",
+    undefined="the classifier is zero, or no product differs from zero",
+)
+def duality_distance(
+    weight: Float[Tensor, "k d"], frame: Float[Tensor, "k d"]
+) -> Float[Tensor, ""]:
+    """Compute the distance of the class means' logits from a simplex's."""
+    return logit_etf_distance(weight, frame)
+
+
+@metric(
+    key="ml_angle_m",
+    group="multilabel_sets",
+    title="angle to tag-wise sum",
+    meaning="Mean angle between a label set's mean and the sum of its labels' means, in degrees.",
+    formula=r"\operatorname{avg}_{|S|=m}\angle\bigl(\mu_S,\sum_{k\in S}\mu_k\bigr)",
+    source=f"{_PAPER}, numerator of NCm",
+    reads=("set_directions", "sum_directions"),
+    high=180.0,
+    zero="every label set points along the sum of its labels' means",
+    undefined=_ZERO,
+)
+def angle(
+    set_directions: Float[Tensor, "s d"], sum_directions: Float[Tensor, "s d"]
+) -> Float[Tensor, ""]:
+    """Compute the mean angle of unit vectors, pair by pair, in degrees."""
+    # By two chords: the arc cosine has no digits left near 0.
+    apart, together = (
+        torch.linalg.vector_norm(set_directions + sign * sum_directions, dim=1) for sign in (-1, 1)
+    )
+    return torch.rad2deg(2 * torch.atan2(apart, together)).mean()
+
+
+@metric(
+    key="ml_ncm_m",
+    group="multilabel_sets",
+    title="NCm: angle to tag-wise sum / typical angle",
+    meaning=(
+        "Mean angle between a label set's mean and the sum of its labels' means, divided by the "
+        "mean angle to the sums of any m classes."
+    ),
+    formula=(
+        r"\frac{\operatorname{avg}_{|S|=m}\angle(\mu_S,\sum_{k\in S}\mu_k)}"
+        r"{\operatorname{avg}_{|S|=|T|=m}\angle(\mu_S,\sum_{k\in T}\mu_k)}"
+    ),
+    source=f"{_PAPER}, NCm (there for m = 2)",
+    reads=("set_directions", "sum_directions", "class_means", "known", "sets.multiplicity"),
+    zero="every label set points along the sum of its labels' means",
+    undefined=_ZERO + ", or all directions are equal",
+)
+def angle_ratio(
+    set_directions: Float[Tensor, "s d"],
+    sum_directions: Float[Tensor, "s d"],
+    class_means: Float[Tensor, "k d"],
+    known: Bool[Tensor, " k"],
+    multiplicity: int,
+) -> Float[Tensor, ""]:
+    """Divide the `angle` by the mean angle between any set's mean and the sum of any m classes.
+
+    Cost: one product of all sums of m classes with all means, in blocks.
+    """
+    chosen = torch.combinations(known.nonzero()[:, 0], multiplicity)
+    least = _ROUNDING * torch.linalg.vector_norm(class_means, dim=1).max()
+    total, count = set_directions.new_zeros(()), 0
+    width = max(multiplicity * class_means.shape[1], len(set_directions))
+    for rows in row_blocks(len(chosen), width):
+        sums = class_means[chosen[rows]].sum(1)
+        sums = sums[torch.linalg.vector_norm(sums, dim=1) > least]
+        total += angles_between(_unit(sums), set_directions).sum()
+        count += len(sums) * len(set_directions)
+    typical = torch.rad2deg(total / count)
+    return angle(set_directions, sum_directions) / typical.where(typical > 0, torch.nan)
+
+
+def angles_between(
+    first: Float[Tensor, "m d"], second: Float[Tensor, "n d"]
+) -> Float[Tensor, "m n"]:
+    """Compute the angles between all pairs of unit vectors, in radians."""
+    cosines = first @ second.mT
+    if bool((cosines.abs() < 0.99).all()):
+        return torch.acos(cosines)
+    # The arc cosine loses digits near 0 and near half a turn; the chords do not.
+    apart, together = (
+        torch.cdist(first, sign * second, compute_mode="donot_use_mm_for_euclid_dist")
+        for sign in (1, -1)
+    )
+    return 2 * torch.atan2(apart, together)
+
+
+@metric(
+    key="ml_tagwise_m",
+    group="multilabel_sets",
+    title="distance from scaled tag-wise averages",
+    meaning=(
+        "Share of the centred label sets' means that the tag-wise averages leave over, with the "
+        "best scale for the multiplicity."
+    ),
+    formula=(
+        r"\min_{c\ge0}\frac{\sum_{|S|=m}\lVert(\mu_S-\mu_G)-c\,\frac1m\sum_{k\in S}"
+        r"(\mu_k-\mu_G)\rVert^2}{\sum_{|S|=m}\lVert\mu_S-\mu_G\rVert^2}"
+    ),
+    source="ours, for the tag-wise average property with one scale a multiplicity",
+    reads=("centred_means", "centred_averages"),
+    high=1.0,
+    zero="the label sets' means are their tag-wise averages, up to one scale",
+    undefined=_ZERO,
+)
+def tagwise_distance(
+    centred_means: Float[Tensor, "s d"], centred_averages: Float[Tensor, "s d"]
+) -> Float[Tensor, ""]:
+    """Compute the share that the scaled averages leave over. Shifting all features changes nothing.
+
+    NaN if all means or all averages are zero.
+    """
+    scale = tagwise_scale(centred_means, centred_averages).clamp(min=0)
+    rest = centred_means - scale * centred_averages
+    return rest.square().sum() / centred_means.square().sum()
+
+
+@metric(
+    key="ml_scale_m",
+    group="multilabel_sets",
+    title="scale of tag-wise averages",
+    meaning="Scale of the tag-wise averages that fits the label sets' means best.",
+    formula=(
+        r"\frac{\sum_{|S|=m}\langle\mu_S-\mu_G,a_S\rangle}{\sum_{|S|=m}\lVert a_S\rVert^2},\quad "
+        r"a_S=\frac1m\sum_{k\in S}(\mu_k-\mu_G)"
+    ),
+    source="ours; the ratio of scales in the theorem of Li, Li, Wang and Qu 2024",
+    reads=("centred_means", "centred_averages"),
+    low=-math.inf,
+    zero="the label sets' means have no part along the averages",
+    at_collapse=lambda k: math.nan,
+    two_sided=True,
+    undefined=_ZERO,
+)
+def tagwise_scale(
+    centred_means: Float[Tensor, "s d"], centred_averages: Float[Tensor, "s d"]
+) -> Float[Tensor, ""]:
+    """Compute the scale of least squares."""
+    return (centred_means * centred_averages).sum() / centred_averages.square().sum()
+
+
+@metric(
+    key="ml_accuracy",
+    group="multilabel",
+    title="accuracy of label sets",
+    meaning="Share of the samples whose labels have the largest logits.",
+    formula=(
+        r"\frac1n\sum_i\mathbb 1\bigl[\min_{k\in S_i}z_{ik}>\max_{k\notin S_i}z_{ik}\bigr],"
+        r"\quad z_i=Wh_i+b"
+    ),
+    source="ours; the decision of Li, Li, Wang and Qu 2024 for a known multiplicity",
+    reads=("logits", "present"),
+    needs={"head"},
+    high=1.0,
+    zero="no sample has its labels first",
+    better="high",
+    undefined="a logit is beyond the range of float64",
+)
+def accuracy(logits: Iterable[Float[Tensor, "m k"]], present: Bool[Tensor, "n k"]) -> float:
+    """Count the samples whose least logit of a label exceeds all other logits."""
+    hits, start = 0, 0
+    for block in logits:
+        if not bool(torch.isfinite(block).all()):
+            return math.nan
+        labels = present[start : start + len(block)]
+        least = block.masked_fill(~labels, math.inf).amin(1)
+        hits += int((least > block.masked_fill(labels, -math.inf).amax(1)).sum())
+        start += len(block)
+    return hits / len(present)
+
+
+@dataclass(frozen=True)
+class SingleLabels:
+    """Samples with one label, all samples' logits, and the classifier, as metrics read them.
+
+    Attributes:
+        stats: Statistics of the samples with one label; None unless every class has such samples.
+        weight: Weight of the classifier, scaled by a power of two; None without a classifier.
+        logits: Blocks of the logits of all samples with labels.
+        present: Labels of these samples.
+    """
+
+    stats: ClassStatistics | None
+    weight: Float[Tensor, "k d"] | None
+    logits: Iterable[Float[Tensor, "m k"]]
+    present: Bool[Tensor, "n k"]
+
+
+@dataclass(frozen=True)
+class MultilabelValues:
+    """Values of multi-label collapse, and sentences on them.
+
+    Attributes:
+        metrics: Key to value; keys of a multiplicity m above 1 end in ``_m2``, ``_m3``.
+        rows: Declaration of each key.
+        notes: Sentences for the reader: samples left out, why a value is NaN.
+        warnings: Sentences on values that may mislead.
+        multiplicities: Multiplicity to numbers of samples and of label sets.
+    """
+
+    metrics: dict[str, float] = field(default_factory=dict)
+    rows: dict[str, Metric] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    multiplicities: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+
+def multilabel_collapse(
+    features: Shaped[Tensor, "n d"],
+    present: Bool[Tensor, "n k"],
+    weight: Float[Tensor, "k d"] | None = None,
+    bias: Float[Tensor, " k"] | None = None,
+) -> MultilabelValues:
+    """Compute all values that the label sets and the classifier allow.
+
+    Args:
+        features: Finite features; some samples have labels.
+        present: True for the labels of each sample, of at least two classes.
+        weight: Weight of the classifier; None leaves out what needs a classifier.
+        bias: Bias of the classifier; None for zero.
+    """
+    values = MultilabelValues()
+    multiplicity = present.sum(1)
+    if bool((multiplicity == 0).any()):
+        values.notes.append(
+            f"{int((multiplicity == 0).sum())} of {len(present)} samples left out: without a label"
+        )
+        kept = multiplicity > 0
+        features, present, multiplicity = features[kept], present[kept], multiplicity[kept]
+    exponent = exponent_of(features, COPY_LIMIT)
+    scaled = times_power(features.to(torch.float64), -exponent) if exponent else features
+    found = {
+        m: _gather(scaled[multiplicity == m], present[multiplicity == m], m)
+        for m in multiplicity.unique().tolist()
+    }
+    for m, sets in found.items():
+        values.multiplicities[m] = int(sets.counts.sum()), len(sets.counts)
+        _warn_of_few(values, sets)
+    singles = found.pop(1, None)
+    if singles and not found:
+        values.notes.append("every sample has one label: measure has more metrics for these")
+    class_means = scaled.new_zeros(present.shape[1], scaled.shape[1], dtype=torch.float64)
+    known = present.new_zeros(present.shape[1])
+    if singles:
+        classes = singles.members.to(torch.uint8).argmax(1)
+        class_means[classes], known[classes] = singles.means, True
+    complete = bool(known.all())
+    single = SingleLabels(
+        stats=singles.stats if singles and complete else None,
+        weight=None if weight is None else times_power(weight, -exponent_of(weight, METRIC_LIMIT)),
+        logits=() if weight is None else _logits(features, weight, bias),
+        present=present,
+    )
+    if not complete:
+        keys = ["ml_nc1", "ml_nc2_means", *(["ml_nc3"] if weight is not None else [])]
+        keys += [f"{name}_m{m}" for m in found for name in ("ml_tagwise", "ml_scale")]
+        _note_unknown(values, known, keys)
+    for row in _rows_of("multilabel"):
+        if weight is not None or not row.needs:
+            is_known = complete or not any("stats" in path for path in row.reads)
+            _add(values, row.key, row, float(row.compute(single)) if is_known else math.nan)
+    for m, sets in found.items():
+        _add_sets(values, TaggedSets(sets, class_means, known), complete)
+    _explain_undefined(values)
+    return values
+
+
+def _rows_of(group: str) -> list[Metric]:
+    return [row for row in metrics_of_module(__name__) if row.group == group]
+
+
+def _add(values: MultilabelValues, key: str, row: Metric, value: float) -> None:
+    values.metrics[key], values.rows[key] = value, row
+
+
+def _gather(
+    features: Shaped[Tensor, "n d"], present: Bool[Tensor, "n k"], multiplicity: int
+) -> LabelSets:
+    """Gather the statistics of the samples of one multiplicity."""
+    members, index, counts = torch.unique(
+        present.to(torch.uint8), dim=0, return_inverse=True, return_counts=True
+    )
+    # In the order of the classes: the first set begins with class 0.
+    members, index, counts = members.flip(0).bool(), len(members) - 1 - index, counts.flip(0)
+    moments = ClassMoments(
+        len(members),
+        features.shape[1],
+        statistics=["scatter"],
+        prior="uniform",
+        class_counts=counts,
+        device=features.device,
+    )
+    moments.update(features, index)
+    stats = finish(moments).in_range() if len(members) > 1 else None
+    # Means in the unit of all multiplicities, statistics each in a unit that keeps them in range.
+    return LabelSets(multiplicity, members, counts, moments.means, stats)
+
+
+def _logits(
+    features: Shaped[Tensor, "n d"],
+    weight: Float[Tensor, "k d"],
+    bias: Float[Tensor, " k"] | None,
+) -> Iterable[Float[Tensor, "m k"]]:
+    """Yield the logits of all samples by blocks, in float64."""
+    for rows in row_blocks(len(features), max(weight.shape)):
+        logits = features[rows].to(torch.float64) @ weight.mT
+        yield logits if bias is None else logits + bias
+
+
+def _add_sets(values: MultilabelValues, tagged: TaggedSets, complete: bool) -> None:
+    """Add the values of one multiplicity, with notes on those that are undefined."""
+    sets, m = tagged.sets, tagged.sets.multiplicity
+    rows = {row.key.removesuffix("_m"): row for row in _rows_of("multilabel_sets")}
+    keys = {name: f"{name}_m{m}" for name in rows}
+    undefined: dict[str, str] = {}
+
+    def leave_out(reason: str, *names: str) -> None:
+        fresh = [name for name in names if name not in undefined]
+        undefined.update(dict.fromkeys(fresh, reason))
+        if fresh:
+            values.notes.append(f"{_list(keys[name] for name in fresh)} undefined: {reason}")
+
+    if m == sets.members.shape[1]:
+        leave_out("the only label set holds all classes, whose average is zero at collapse", *rows)
+    if tagged.stats is None:
+        leave_out(f"one label set of multiplicity {m} alone has samples", "ml_nc1")
+    elif int(sets.counts.max()) == 1:
+        leave_out(f"every label set of multiplicity {m} has one sample", "ml_nc1")
+    if not complete:  # the note on the classes names these keys
+        undefined |= dict.fromkeys(("ml_tagwise", "ml_scale"), "")
+    angled = int(tagged.has_angle.sum())
+    if not angled:
+        reason = f"no label set of multiplicity {m} has labels that samples have alone, with sums "
+        reason += "and a mean that are not zero"
+        leave_out(reason, "ml_angle", "ml_ncm")
+    if tagged.num_combinations * angled > MOST_ANGLES:
+        reason = f"{tagged.num_combinations:,} sets of {m} classes would be compared with {angled:,}"
+        leave_out(reason, "ml_ncm")
+    if 0 < angled < len(sets.counts) and "ml_angle" not in undefined:
+        values.notes.append(
+            f"{keys['ml_angle']} and {keys['ml_ncm']} leave out {len(sets.counts) - angled} of "
+            f"{len(sets.counts)} label sets: a label that no sample has alone, or a mean of zero"
+        )
+    for name, row in rows.items():
+        value = math.nan if name in undefined else float(row.compute(tagged))
+        _add(values, keys[name], row, value)
+
+
+def _note_unknown(values: MultilabelValues, known: Bool[Tensor, " k"], keys: list[str]) -> None:
+    """Note the classes that no sample has alone, and what is therefore undefined."""
+    unknown = (~known).nonzero()[:, 0].tolist()
+    named = ", ".join(map(str, unknown[:5])) + ", ..." * (len(unknown) > 5)
+    values.notes.append(
+        f"{_list(keys)} undefined: {len(unknown)} of {len(known)} classes have no sample with that "
+        f"label alone (class {named}), and so no mean; to measure the other classes, drop these "
+        "columns and every sample that has one of these labels"
+    )
+
+
+def _warn_of_few(values: MultilabelValues, sets: LabelSets) -> None:
+    few = int((sets.counts < _FEW).sum())
+    if few and sets.multiplicity < sets.members.shape[1]:
+        m = sets.multiplicity
+        key = "ml_nc1" if m == 1 else f"ml_nc1_m{m}"
+        values.warnings.append(
+            f"{few} of {len(sets.counts)} label sets of multiplicity {m} have fewer than {_FEW} "
+            f"samples: their means are noisy, and {key} is too low"
+        )
+
+
+def _explain_undefined(values: MultilabelValues) -> None:
+    """Note the reason of every value that is not finite and that no note names."""
+    for key, value in values.metrics.items():
+        if not math.isfinite(value) and not any(key in note for note in values.notes):
+            values.metrics[key] = math.nan
+            values.notes.append(f"{key} is undefined: {values.rows[key].undefined}")
+
+
+def _list(keys: Iterable[str]) -> str:
+    names = list(keys)
+    if len(names) == 1:
+        return f"{names[0]} is"
+    return f"{', '.join(names[:-1])} and {names[-1]} are"
