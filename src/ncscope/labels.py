@@ -129,12 +129,10 @@ def read_label_sets(targets: Any, samples: int) -> Bool[Tensor, "n k"]:
         row, column = broken[0].tolist()
         value = values[row, column].item()
         fix = "pass 1 where a sample has the class and 0 elsewhere"
-        if value == -1:  # marks of an absent class, or of an unknown one
-            signs = not bool((values == 0).any())
-            fix = "pass targets > 0 if -1 means that a sample lacks the class" if signs else (
-                "leave out the samples with a class that is unknown, in features and targets: keep "
-                "= (targets != -1).all(1)"
-            )
+        if value == -1 and not bool((values == 0).any()):
+            fix = "pass targets > 0 if -1 means that a sample lacks the class"
+        elif value == -1:
+            fix = "leave out samples with a class that is unknown: keep = (targets != -1).all(1)"
         elif 0 < value < 1:
             fix = "pass targets > 0.5 if these are probabilities"
         found = f"{value} at row {row}, column {column}"

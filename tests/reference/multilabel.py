@@ -57,7 +57,9 @@ def multilabel(features, targets, weight=None, bias=None):
         near = average(degrees(x, total(alone, own)) for own, x in sets.items())
         any_sets = list(combinations(range(num_classes), m))
         typical = average(degrees(x, total(alone, t)) for x in sets.values() for t in any_sets)
-        values |= {f"ml_nc1_m{m}": nc1(groups, m), f"ml_angle_m{m}": near}
+        within, between = scatters(groups, m)
+        values[f"ml_nc1_quotient_m{m}"] = trace(within) / trace(between)
+        values[f"ml_angle_m{m}"] = near
         values[f"ml_ncm_m{m}"] = near / typical
         pairs = [
             (subtract(x, centre), scale(mp.one / m, total(centred, own))) for own, x in sets.items()
@@ -67,6 +69,14 @@ def multilabel(features, targets, weight=None, bias=None):
 
 
 def nc1(groups, multiplicity):
+    within, between = scatters(groups, multiplicity)
+    sets = sum(len(own) == multiplicity for own in groups)
+    inverse = pseudo_inverse(between, at_most=sets - 1, zero_below=mp.mpf(10) ** -60).inverse
+    return trace(within * inverse) / sets
+
+
+def scatters(groups, multiplicity):
+    """Covariance within label sets and between them, each set of the same weight."""
     sets = [rows for own, rows in groups.items() if len(own) == multiplicity]
     centres = [mean(rows) for rows in sets]
     middle = mean(centres)
@@ -77,9 +87,7 @@ def nc1(groups, multiplicity):
         for rows, centre in zip(sets, centres, strict=True)
         for x in rows
     ]
-    within = outer_sum(*zip(*spread, strict=True))
-    inverse = pseudo_inverse(between, at_most=len(sets) - 1, zero_below=mp.mpf(10) ** -60).inverse
-    return trace(within * inverse) / len(sets)
+    return outer_sum(*zip(*spread, strict=True)), between
 
 
 def simplex_distance(products):

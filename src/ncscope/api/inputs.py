@@ -223,9 +223,7 @@ def check_classifier(
     if weight is None:
         return Classifier()
     if num_classes == 2 and has_one_row(weight):
-        row = (
-            check_part("weight", as_tensor(weight, "weight").reshape(1, -1), (1, dim), device) / 2
-        )
+        row = check_part("weight", as_tensor(weight, "weight").reshape(1, -1), (1, dim), device) / 2
         offset = None
         if bias is not None:
             half = check_part("bias", as_tensor(bias, "bias").reshape(-1), (1,), device) / 2
@@ -237,9 +235,7 @@ def check_classifier(
     )
 
 
-def check_part(
-    name: str, value: Any, shape: tuple[int, ...], device: torch.device | str
-) -> Tensor:
+def check_part(name: str, value: Any, shape: tuple[int, ...], device: torch.device | str) -> Tensor:
     """Check the weight or the bias of a classifier, and return it in float64.
 
     Args:

@@ -18,8 +18,8 @@ class MultilabelReport(PlainReport):
     """Values of multi-label neural collapse, by key.
 
     Keys: ``ml_nc1``, ``ml_nc2_means``; with a classifier also ``ml_nc2_weights``, ``ml_nc3`` and
-    ``ml_accuracy``; for each multiplicity m above 1 that occurs ``ml_nc1_m2``, ``ml_ncm_m2``,
-    ``ml_angle_m2``, ``ml_tagwise_m2`` and ``ml_scale_m2``, with its number. See
+    ``ml_accuracy``; for each multiplicity m above 1 that occurs ``ml_nc1_quotient_m2``,
+    ``ml_ncm_m2``, ``ml_angle_m2``, ``ml_tagwise_m2`` and ``ml_scale_m2``, with its number. See
     `measure_multilabel`.
 
     Attributes:
@@ -68,7 +68,8 @@ class MultilabelReport(PlainReport):
     def rows(self) -> list[dict[str, object]]:
         """Return a row for each metric, with its meaning and its value at collapse."""
         return [
-            row | {"collapsed_at": _at_collapse(self._rows[key]), "meaning": self._rows[key].meaning}
+            row
+            | {"collapsed_at": _at_collapse(self._rows[key]), "meaning": self._rows[key].meaning}
             for key, row in zip(self, super().rows(), strict=True)
         ]
 
@@ -91,7 +92,7 @@ def measure_multilabel(
     same labels S are one label set with mean $\mu_S$; $\mu_k$ is the mean of the samples whose only
     label is k, $\mu_G$ the mean of all $\mu_k$. Every label set counts once.
 
-    * ``ml_nc1``: $\frac1K\operatorname{Tr}[\Sigma_W\Sigma_B^\dagger]$ of the samples with one label.
+    * ``ml_nc1``: $\frac1K\operatorname{Tr}[\Sigma_W\Sigma_B^\dagger]$ of samples with one label.
     * ``ml_nc2_means``, ``ml_nc2_weights``: distance of the Gram matrix of the $\mu_k-\mu_G$, and of
       the rows of $W$, from a simplex's, in $[0,\sqrt2]$.
     * ``ml_nc3``: distance of $W(\mu_k-\mu_G)$ from a simplex's, in $[0,2]$.
@@ -99,7 +100,7 @@ def measure_multilabel(
 
     For each m above 1 that occurs, here m = 2:
 
-    * ``ml_nc1_m2``: NC1 with each label set of multiplicity m as a class.
+    * ``ml_nc1_quotient_m2``: variance within label sets over the variance of their means.
     * ``ml_angle_m2``: mean angle between $\mu_S$ and $\sum_{k\in S}\mu_k$, in degrees.
     * ``ml_ncm_m2``: this angle, divided by the mean angle between $\mu_S$ and the sum of any m
       classes: the paper's $\mathcal{NC}_m$.
@@ -126,8 +127,8 @@ def measure_multilabel(
         InputError: If shapes do not fit, an entry of the targets is neither 0 nor 1, a feature is
             NaN or infinite, or no sample has a label.
 
-    Cost: for each multiplicity a measurement of ``nc1``, and the angles of ``ml_ncm``, of which
-    there are $\binom Km$ times the number of label sets; above $10^8$ they are left out.
+    Cost: one measurement of ``nc1`` for the samples with one label, two reads of the others, and
+    the angles of ``ml_ncm_m2``: $\binom Km$ times the number of label sets, left out above $10^8$.
 
     Example:
         >>> import torch, ncscope

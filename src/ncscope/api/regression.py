@@ -57,7 +57,9 @@ class RegressionReport(PlainReport):
     def rows(self) -> list[dict[str, object]]:
         """Return a row for each metric, with its value at collapse."""
         zero = ("nrc1", "nrc1_unexplained", "nrc2", "nrc3")
-        return [row | {"collapsed_at": 0.0 if row["metric"] in zero else None} for row in super().rows()]
+        return [
+            row | {"collapsed_at": 0.0 if row["metric"] in zero else None} for row in super().rows()
+        ]
 
 
 @check_arguments

@@ -1,4 +1,4 @@
-"""Losses of the five papers and of multi-label collapse, as functions and as modules that hold parameters."""
+"""Losses of the papers, as functions and as modules that hold parameters."""
 
 from ncscope.losses.classification import (
     pick_all_label,

@@ -145,8 +145,8 @@ def pick_all_label(
 
     The pick-all-label cross-entropy for several labels a sample: the cross-entropies of all labels
     are added. Source: Reddi et al. 2019; Li, Li, Wang and Qu 2024, whose theorem says what
-    `measure_multilabel` measures. Range $[\frac1n\sum_i|S_i|\log|S_i|,\infty)$, as a sample's labels
-    share its probability; a sample without labels counts as 0.
+    `measure_multilabel` measures. Range $[\frac1n\sum_i|S_i|\log|S_i|,\infty)$: the labels of a
+    sample share its probability. A sample without labels counts as 0.
 
     Args:
         logits: One sample a row.

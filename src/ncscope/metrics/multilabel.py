@@ -1,9 +1,10 @@
 r"""Multi-label neural collapse, of Li, Li, Wang and Qu (ICML 2024).
 
-A sample with m labels has multiplicity m, and all samples with the same labels S are one label set.
-With $\mu_k$ the mean of the samples whose only label is k, and $\mu_S$ that of a label set, collapse
-means: features sit on the mean of their label set; the $\mu_k$ form a simplex; the classifier's rows
-align with them; and, for one scale $c_m$ of each multiplicity, the *tag-wise average*
+A sample with m labels has multiplicity m, and all samples with the same labels S are one label
+set. With $\mu_k$ the mean of the samples whose only label is k, and $\mu_S$ that of a label set,
+collapse means: features sit on the mean of their label set; the $\mu_k$ form a simplex; the
+classifier's rows align with them; and every $\mu_S$ is a *tag-wise average*, with one scale $c_m$
+for each multiplicity:
 
 $$\mu_S=c_m\,\frac1m\sum_{k\in S}\mu_k,\qquad |S|=m\ge2.$$
 
@@ -31,7 +32,7 @@ from ncscope.metrics.class_means import etf_distance
 from ncscope.metrics.discriminants import discriminants
 from ncscope.metrics.duality import logit_etf_distance
 from ncscope.metrics.metric import Metric, metric, metrics_of_module
-from ncscope.metrics.variability import nc1
+from ncscope.metrics.variability import nc1, nc1_quotient
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.statistics import ClassStatistics, finish
 
@@ -150,19 +151,28 @@ def _unit(rows: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
     zero="every sample with one label sits on its class mean",
     undefined=_COINCIDE,
 )
+def class_variability(stats: ClassStatistics) -> Float[Tensor, ""]:
+    """Compute `nc1`, each class of the same weight."""
+    return nc1(stats, discriminants(stats))
+
+
 @metric(
-    key="ml_nc1_m",
+    key="ml_nc1_quotient_m",
     group="multilabel_sets",
-    title="NC1 of label sets",
-    meaning="Variation within the label sets of multiplicity m, with each set as a class.",
-    formula=r"\frac1{S_m}\operatorname{Tr}[\Sigma_W^{(m)}\Sigma_B^{(m)\dagger}]",
-    source=_PAPER,
+    title="within / between variance of label sets",
+    meaning="Variance within the label sets of multiplicity m, divided by that of their means.",
+    formula=r"\operatorname{Tr}\Sigma_W^{(m)}/\operatorname{Tr}\Sigma_B^{(m)}",
+    source="ours, for the variability collapse of Li, Li, Wang and Qu 2024",
     zero="every sample sits on the mean of its label set",
     undefined=_COINCIDE,
 )
 def set_variability(stats: ClassStatistics) -> Float[Tensor, ""]:
-    """Compute `nc1` with the label sets as classes, each of the same weight."""
-    return nc1(stats, discriminants(stats))
+    """Compute `nc1_quotient` with the label sets as classes, each of the same weight.
+
+    Not `nc1`: at collapse the means of up to K over m label sets span K-1 dimensions, and in the
+    others the inverse of their scatter would divide noise by noise.
+    """
+    return nc1_quotient(stats)
 
 
 @metric(
@@ -480,7 +490,7 @@ def multilabel_collapse(
         if weight is not None or not row.needs:
             is_known = complete or not any("stats" in path for path in row.reads)
             _add(values, row.key, row, float(row.compute(single)) if is_known else math.nan)
-    for m, sets in found.items():
+    for sets in found.values():
         _add_sets(values, TaggedSets(sets, class_means, known), complete)
     _explain_undefined(values)
     return values
@@ -506,7 +516,7 @@ def _gather(
     moments = ClassMoments(
         len(members),
         features.shape[1],
-        statistics=["scatter"],
+        statistics=["scatter"] if multiplicity == 1 else [],
         prior="uniform",
         class_counts=counts,
         device=features.device,
@@ -544,9 +554,9 @@ def _add_sets(values: MultilabelValues, tagged: TaggedSets, complete: bool) -> N
     if m == sets.members.shape[1]:
         leave_out("the only label set holds all classes, whose average is zero at collapse", *rows)
     if tagged.stats is None:
-        leave_out(f"one label set of multiplicity {m} alone has samples", "ml_nc1")
+        leave_out(f"one label set of multiplicity {m} alone has samples", "ml_nc1_quotient")
     elif int(sets.counts.max()) == 1:
-        leave_out(f"every label set of multiplicity {m} has one sample", "ml_nc1")
+        leave_out(f"every label set of multiplicity {m} has one sample", "ml_nc1_quotient")
     if not complete:  # the note on the classes names these keys
         undefined |= dict.fromkeys(("ml_tagwise", "ml_scale"), "")
     angled = int(tagged.has_angle.sum())
@@ -555,7 +565,9 @@ def _add_sets(values: MultilabelValues, tagged: TaggedSets, complete: bool) -> N
         reason += "and a mean that are not zero"
         leave_out(reason, "ml_angle", "ml_ncm")
     if tagged.num_combinations * angled > MOST_ANGLES:
-        reason = f"{tagged.num_combinations:,} sets of {m} classes would be compared with {angled:,}"
+        reason = (
+            f"{tagged.num_combinations:,} sets of {m} classes would be compared with {angled:,}"
+        )
         leave_out(reason, "ml_ncm")
     if 0 < angled < len(sets.counts) and "ml_angle" not in undefined:
         values.notes.append(
@@ -582,7 +594,7 @@ def _warn_of_few(values: MultilabelValues, sets: LabelSets) -> None:
     few = int((sets.counts < _FEW).sum())
     if few and sets.multiplicity < sets.members.shape[1]:
         m = sets.multiplicity
-        key = "ml_nc1" if m == 1 else f"ml_nc1_m{m}"
+        key = "ml_nc1" if m == 1 else f"ml_nc1_quotient_m{m}"
         values.warnings.append(
             f"{few} of {len(sets.counts)} label sets of multiplicity {m} have fewer than {_FEW} "
             f"samples: their means are noisy, and {key} is too low"
