@@ -16,8 +16,10 @@ from ncscope.errors import InputError
 from ncscope.losses import pick_all_label
 from ncscope.math.frames import simplex_etf
 from ncscope.metrics import multilabel
+from ncscope.metrics.metric import metrics_of_module
 
 from ..closeness import assert_agree
+from ..docs.pages import ROOT
 from ..reference.multilabel import multilabel as reference
 
 
@@ -389,3 +391,9 @@ def test_report_is_saved(tmp_path) -> None:
         ncscope.measure_multilabel(features, targets)["ml_nc3"]
     with pytest.raises(KeyError, match="the keys are ml_nc1, "):
         report["nc1"]
+
+
+def test_the_page_lists_every_key() -> None:
+    page = (ROOT / "docs" / "field" / "multi-label.md").read_text()
+    for row in metrics_of_module(multilabel.__name__):
+        assert f"| `{row.key}2` |" in page or f"| `{row.key}` |" in page
