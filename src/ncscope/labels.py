@@ -124,6 +124,9 @@ def read_label_sets(targets: Any, samples: int) -> Bool[Tensor, "n k"]:
         elif shape[1:] == (samples,):
             fix = "transpose the targets: one row a sample"
         raise InputError(expected=expected, found=f"shape {shape}", fix=fix)
+    if values.is_complex():
+        found, fix = f"dtype {values.dtype}", "convert them first"
+        raise InputError(expected=expected, found=found, fix=fix)
     broken = torch.nonzero((values != 0) & (values != 1))
     if len(broken):
         row, column = broken[0].tolist()

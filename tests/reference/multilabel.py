@@ -17,6 +17,7 @@ from .exact import (
     norm,
     outer_sum,
     pseudo_inverse,
+    ratio,
     scale,
     squared_norm,
     subtract,
@@ -58,7 +59,7 @@ def multilabel(features, targets, weight=None, bias=None):
         any_sets = list(combinations(range(num_classes), m))
         typical = average(degrees(x, total(alone, t)) for x in sets.values() for t in any_sets)
         within, between = scatters(groups, m)
-        values[f"ml_nc1_quotient_m{m}"] = trace(within) / trace(between)
+        values[f"ml_nc1_quotient_m{m}"] = ratio(trace(within), trace(between), 0)
         values[f"ml_angle_m{m}"] = near
         values[f"ml_ncm_m{m}"] = near / typical
         pairs = [
