@@ -128,7 +128,7 @@ def measure_multilabel(
             NaN or infinite, or no sample has a label.
 
     Cost: one measurement of ``nc1`` for the samples with one label, two reads of the others, and
-    the angles of ``ml_ncm_m2``: $\binom Km$ times the number of label sets, left out above $10^8$.
+    the angles of ``ml_ncm_m2``: $\binom{K}{m}$ times the number of label sets, left out above $10^8$.
 
     Example:
         >>> import torch, ncscope
