@@ -281,7 +281,7 @@ def test_what_the_definition_lacks_is_undefined_and_said() -> None:
     features, targets, weight, _ = data(4, 5, 1, 2, 3, 4)
     report = ncscope.measure_multilabel(features, targets, weight)
     assert all(math.isnan(report[key]) for key in report if key.endswith("_m4"))
-    assert any("holds all classes" in note for note in report.notes)
+    assert any("label set holds all classes" in note for note in report.notes)
     kept = (targets.sum(1) > 1) | (targets[:, 3] == 0)  # nobody has class 3 alone
     few = ncscope.measure_multilabel(features[kept], targets[kept], weight)
     lost = {"ml_nc1", "ml_nc2_means", "ml_nc3", "ml_tagwise_m2", "ml_scale_m3"}
@@ -289,7 +289,9 @@ def test_what_the_definition_lacks_is_undefined_and_said() -> None:
     assert any(all(key in note for key in lost) and "(class 3)" in note for note in few.notes)
     assert few["ml_nc1_quotient_m2"] == report["ml_nc1_quotient_m2"]
     assert few["ml_nc2_weights"] == report["ml_nc2_weights"]
-    assert any("leave out 3 of 6 label sets" in note for note in few.notes)
+    assert any(
+        "mean of zero: 3 of 6 with 2 labels, 3 of 4 with 3 labels" in note for note in few.notes
+    )
     # As the note advises: drop the column, and every sample that has its label.
     without = targets[:, 3] == 0
     smaller = ncscope.measure_multilabel(features[without], targets[without, :3])
@@ -309,12 +311,20 @@ def test_samples_without_a_label_and_few_samples_are_named() -> None:
     assert dict(report) == dict(ncscope.measure_multilabel(features, targets, weight))
     assert report.notes[0] == f"2 of {len(features) + 2} samples left out: without a label"
     assert any(
-        "3 of 3 label sets of multiplicity 2 have fewer than 10" in w for w in report.warnings
+        "3 of 3 with 1 label, 3 of 3 with 2 labels" in warning for warning in report.warnings
     )
+    # A label set of one sample has no variability, and is left out of it.
+    pair = (targets == torch.tensor([1, 1, 0])).all(1)
+    first = pair & (pair.cumsum(0) == 1)
+    lone, none = (
+        ncscope.measure_multilabel(features[kept], targets[kept]) for kept in (~pair | first, ~pair)
+    )
+    assert lone["ml_nc1_quotient_m2"] == pytest.approx(none["ml_nc1_quotient_m2"], rel=1e-12)
+    assert lone["ml_angle_m2"] != none["ml_angle_m2"]
     once = label_sets(3, 1, 2)
     single = ncscope.measure_multilabel(normal(6, 4), once)
     assert math.isnan(single["ml_nc1_quotient_m2"])
-    assert any("ml_nc1_quotient_m2 is undefined: every label set" in note for note in single.notes)
+    assert any("ml_nc1_quotient_m2 is undefined: fewer than two" in note for note in single.notes)
     plain = ncscope.measure_multilabel(features[targets.sum(1) == 1], targets[targets.sum(1) == 1])
     assert list(plain) == ["ml_nc1", "ml_nc2_means"]
     assert any("measure has more metrics" in note for note in plain.notes)
@@ -326,7 +336,7 @@ def test_angles_that_would_take_long_are_left_out(monkeypatch) -> None:
     report = ncscope.measure_multilabel(features, targets)
     assert math.isnan(report["ml_ncm_m2"])
     assert math.isfinite(report["ml_angle_m2"])
-    assert any("ml_ncm_m2 is undefined: 6 sets of 2 classes" in note for note in report.notes)
+    assert any("ml_ncm_m2 is undefined: it would compare more" in note for note in report.notes)
 
 
 BAD = {

@@ -58,7 +58,7 @@ def multilabel(features, targets, weight=None, bias=None):
         near = average(degrees(x, total(alone, own)) for own, x in sets.items())
         any_sets = list(combinations(range(num_classes), m))
         typical = average(degrees(x, total(alone, t)) for x in sets.values() for t in any_sets)
-        within, between = scatters(groups, m)
+        within, between = scatters(groups, m, least=2)
         values[f"ml_nc1_quotient_m{m}"] = ratio(trace(within), trace(between), 0)
         values[f"ml_angle_m{m}"] = near
         values[f"ml_ncm_m{m}"] = near / typical
@@ -76,9 +76,9 @@ def nc1(groups, multiplicity):
     return trace(within * inverse) / sets
 
 
-def scatters(groups, multiplicity):
+def scatters(groups, multiplicity, least=1):
     """Covariance within label sets and between them, each set of the same weight."""
-    sets = [rows for own, rows in groups.items() if len(own) == multiplicity]
+    sets = [rows for own, rows in groups.items() if len(own) == multiplicity and len(rows) >= least]
     centres = [mean(rows) for rows in sets]
     middle = mean(centres)
     share = mp.one / len(sets)

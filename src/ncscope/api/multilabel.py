@@ -100,7 +100,8 @@ def measure_multilabel(
 
     For each m above 1 that occurs, here m = 2:
 
-    * ``ml_nc1_quotient_m2``: variance within label sets over the variance of their means.
+    * ``ml_nc1_quotient_m2``: variance within label sets of two samples or more, over the variance
+      of their means.
     * ``ml_angle_m2``: mean angle between $\mu_S$ and $\sum_{k\in S}\mu_k$, in degrees.
     * ``ml_ncm_m2``: this angle, divided by the mean angle between $\mu_S$ and the sum of any m
       classes: the paper's $\mathcal{NC}_m$.
@@ -128,7 +129,8 @@ def measure_multilabel(
             NaN or infinite, or no sample has a label.
 
     Cost: one measurement of ``nc1`` for the samples with one label, two reads of the others, and
-    the angles of ``ml_ncm_m2``: $\binom{K}{m}$ times the number of label sets, left out above $10^8$.
+    the angles of ``ml_ncm_m2``: $\binom{K}{m}$ times the number of label sets, left out above
+    $10^8$.
 
     Example:
         >>> import torch, ncscope

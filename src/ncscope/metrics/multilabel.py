@@ -13,7 +13,7 @@ Each label set counts once, however many samples it has.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -55,8 +55,8 @@ class LabelSets:
         members: Classes of each label set, in the order of the classes.
         counts: Number of samples of each label set.
         means: Mean of each label set.
-        stats: Statistics with the label sets as classes, under the uniform prior; None for a single
-            label set.
+        stats: Statistics with the label sets as classes, under the uniform prior, for m above 1 of
+            those with two samples or more; None if these are fewer than two.
     """
 
     multiplicity: int
@@ -169,8 +169,8 @@ def class_variability(stats: ClassStatistics) -> Float[Tensor, ""]:
 def set_variability(stats: ClassStatistics) -> Float[Tensor, ""]:
     """Compute `nc1_quotient` with the label sets as classes, each of the same weight.
 
-    Not `nc1`: at collapse the means of up to K over m label sets span K-1 dimensions, and in the
-    others the inverse of their scatter would divide noise by noise.
+    Label sets of one sample are left out. Not `nc1`: at collapse the means of the label sets span
+    K-1 dimensions, and in others the inverse of their scatter would divide noise by noise.
     """
     return nc1_quotient(stats)
 
@@ -464,9 +464,9 @@ def multilabel_collapse(
         m: _gather(scaled[multiplicity == m], present[multiplicity == m], m)
         for m in multiplicity.unique().tolist()
     }
-    for m, sets in found.items():
-        values.multiplicities[m] = int(sets.counts.sum()), len(sets.counts)
-        _warn_of_few(values, sets)
+    counts = {m: (int(sets.counts.sum()), len(sets.counts)) for m, sets in found.items()}
+    values.multiplicities.update(counts)
+    _warn_of_few(values, found)
     singles = found.pop(1, None)
     if singles and not found:
         values.notes.append("every sample has one label: measure has more metrics for these")
@@ -475,24 +475,34 @@ def multilabel_collapse(
     if singles:
         classes = singles.members.to(torch.uint8).argmax(1)
         class_means[classes], known[classes] = singles.means, True
-    complete = bool(known.all())
     single = SingleLabels(
-        stats=singles.stats if singles and complete else None,
+        stats=singles.stats if singles and bool(known.all()) else None,
         weight=None if weight is None else times_power(weight, -exponent_of(weight, METRIC_LIMIT)),
         logits=() if weight is None else _logits(features, weight, bias),
         present=present,
     )
-    if not complete:
-        keys = ["ml_nc1", "ml_nc2_means", *(["ml_nc3"] if weight is not None else [])]
-        keys += [f"{name}_m{m}" for m in found for name in ("ml_tagwise", "ml_scale")]
-        _note_unknown(values, known, keys)
+    unknown = _describe_unknown(known)
+    reasons: dict[str, str] = {}
     for row in _rows_of("multilabel"):
         if weight is not None or not row.needs:
-            is_known = complete or not any("stats" in path for path in row.reads)
-            _add(values, row.key, row, float(row.compute(single)) if is_known else math.nan)
-    for sets in found.values():
-        _add_sets(values, TaggedSets(sets, class_means, known), complete)
-    _explain_undefined(values)
+            if unknown and any(path.startswith("stats") for path in row.reads):
+                reasons[row.key] = unknown
+            _add(values, row.key, row, math.nan if row.key in reasons else row.compute(single))
+    tagged = {m: TaggedSets(sets, class_means, known) for m, sets in found.items()}
+    for m, sets in tagged.items():
+        undefined = _find_undefined(sets, unknown)
+        reasons |= {f"{name}{m}": reason for name, reason in undefined.items()}
+        for row in _rows_of("multilabel_sets"):
+            value = math.nan if row.key in undefined else row.compute(sets)
+            _add(values, f"{row.key}{m}", row, value)
+    _note_angles(values, tagged, reasons)
+    for key, value in values.metrics.items():
+        if not math.isfinite(value):
+            values.metrics[key] = math.nan
+            reasons.setdefault(key, values.rows[key].undefined)
+    for reason in dict.fromkeys(reasons.values()):
+        keys = [key for key in values.metrics if reasons.get(key) == reason]
+        values.notes.append(f"{_list(keys, list(found))} undefined: {reason}")
     return values
 
 
@@ -500,8 +510,8 @@ def _rows_of(group: str) -> list[Metric]:
     return [row for row in metrics_of_module(__name__) if row.group == group]
 
 
-def _add(values: MultilabelValues, key: str, row: Metric, value: float) -> None:
-    values.metrics[key], values.rows[key] = value, row
+def _add(values: MultilabelValues, key: str, row: Metric, value: float | Tensor) -> None:
+    values.metrics[key], values.rows[key] = float(value), row
 
 
 def _gather(
@@ -523,8 +533,26 @@ def _gather(
     )
     moments.update(features, index)
     stats = finish(moments).in_range() if len(members) > 1 else None
+    if stats and multiplicity > 1:
+        stats = _select_repeated(stats)
     # Means in the unit of all multiplicities, statistics each in a unit that keeps them in range.
     return LabelSets(multiplicity, members, counts, moments.means, stats)
+
+
+def _select_repeated(stats: ClassStatistics) -> ClassStatistics | None:
+    """Leave out label sets of one sample, which vary in nothing; None if fewer than two stay."""
+    kept = stats.counts > 1
+    sets = int(kept.sum())
+    if sets < 2:
+        return None
+    return replace(
+        stats,
+        classes=stats.classes[kept],
+        counts=stats.counts[kept],
+        prior=torch.full_like(stats.prior[kept], 1 / sets),
+        offsets=stats.offsets[kept],
+        class_traces=stats.class_traces[kept],
+    )
 
 
 def _logits(
@@ -538,79 +566,82 @@ def _logits(
         yield logits if bias is None else logits + bias
 
 
-def _add_sets(values: MultilabelValues, tagged: TaggedSets, complete: bool) -> None:
-    """Add the values of one multiplicity, with notes on those that are undefined."""
-    sets, m = tagged.sets, tagged.sets.multiplicity
-    rows = {row.key.removesuffix("_m"): row for row in _rows_of("multilabel_sets")}
-    keys = {name: f"{name}_m{m}" for name in rows}
-    undefined: dict[str, str] = {}
-
-    def leave_out(reason: str, *names: str) -> None:
-        fresh = [name for name in names if name not in undefined]
-        undefined.update(dict.fromkeys(fresh, reason))
-        if fresh:
-            values.notes.append(f"{_list(keys[name] for name in fresh)} undefined: {reason}")
-
-    if m == sets.members.shape[1]:
-        leave_out("the only label set holds all classes, whose average is zero at collapse", *rows)
-    if tagged.stats is None:
-        leave_out(f"one label set of multiplicity {m} alone has samples", "ml_nc1_quotient")
-    elif int(sets.counts.max()) == 1:
-        leave_out(f"every label set of multiplicity {m} has one sample", "ml_nc1_quotient")
-    if not complete:  # the note on the classes names these keys
-        undefined |= dict.fromkeys(("ml_tagwise", "ml_scale"), "")
-    angled = int(tagged.has_angle.sum())
-    if not angled:
-        reason = f"no label set of multiplicity {m} has labels that samples have alone, with sums "
-        reason += "and a mean that are not zero"
-        leave_out(reason, "ml_angle", "ml_ncm")
-    if tagged.num_combinations * angled > MOST_ANGLES:
-        reason = (
-            f"{tagged.num_combinations:,} sets of {m} classes would be compared with {angled:,}"
-        )
-        leave_out(reason, "ml_ncm")
-    if 0 < angled < len(sets.counts) and "ml_angle" not in undefined:
-        values.notes.append(
-            f"{keys['ml_angle']} and {keys['ml_ncm']} leave out {len(sets.counts) - angled} of "
-            f"{len(sets.counts)} label sets: a label that no sample has alone, or a mean of zero"
-        )
-    for name, row in rows.items():
-        value = math.nan if name in undefined else float(row.compute(tagged))
-        _add(values, keys[name], row, value)
-
-
-def _note_unknown(values: MultilabelValues, known: Bool[Tensor, " k"], keys: list[str]) -> None:
-    """Note the classes that no sample has alone, and what is therefore undefined."""
+def _describe_unknown(known: Bool[Tensor, " k"]) -> str:
+    """Say which classes no sample has alone; empty if there are none."""
     unknown = (~known).nonzero()[:, 0].tolist()
+    if not unknown:
+        return ""
     named = ", ".join(map(str, unknown[:5])) + ", ..." * (len(unknown) > 5)
-    values.notes.append(
-        f"{_list(keys)} undefined: {len(unknown)} of {len(known)} classes have no sample with that "
-        f"label alone (class {named}), and so no mean; to measure the other classes, drop these "
-        "columns and every sample that has one of these labels"
+    return (
+        f"{len(unknown)} of {len(known)} classes have no sample with that label alone (class "
+        f"{named}), and so no mean; to measure the other classes, drop these columns and every "
+        "sample that has one of these labels"
     )
 
 
-def _warn_of_few(values: MultilabelValues, sets: LabelSets) -> None:
-    few = int((sets.counts < _FEW).sum())
-    if few and sets.multiplicity < sets.members.shape[1]:
-        m = sets.multiplicity
-        key = "ml_nc1" if m == 1 else f"ml_nc1_quotient_m{m}"
-        values.warnings.append(
-            f"{few} of {len(sets.counts)} label sets of multiplicity {m} have fewer than {_FEW} "
-            f"samples: their means are noisy, and {key} is too low"
+def _find_undefined(tagged: TaggedSets, unknown: str) -> dict[str, str]:
+    """Return the reason of every metric of one multiplicity that is not defined.
+
+    Args:
+        tagged: Label sets of the multiplicity.
+        unknown: What `_describe_unknown` says.
+    """
+    if tagged.sets.multiplicity == tagged.sets.members.shape[1]:
+        reason = "one label set holds all classes, and their average is zero at collapse"
+        return {row.key: reason for row in _rows_of("multilabel_sets")}
+    undefined = dict.fromkeys(("ml_tagwise_m", "ml_scale_m"), unknown) if unknown else {}
+    if tagged.stats is None:
+        undefined["ml_nc1_quotient_m"] = "fewer than two label sets have two samples"
+    angles = int(tagged.has_angle.sum())
+    if not angles:
+        reason = "no label set has labels that samples have alone, and means that are not zero"
+        undefined |= dict.fromkeys(("ml_angle_m", "ml_ncm_m"), reason)
+    elif tagged.num_combinations * angles > MOST_ANGLES:
+        undefined["ml_ncm_m"] = f"it would compare more than {MOST_ANGLES:,} angles"
+    return undefined
+
+
+def _note_angles(
+    values: MultilabelValues, tagged: dict[int, TaggedSets], reasons: dict[str, str]
+) -> None:
+    """Note the label sets that the angles leave out."""
+    left_out = {m: int((~sets.has_angle).sum()) for m, sets in tagged.items()}
+    said = [
+        f"{few} of {len(tagged[m].sets.counts)} with {m} labels"
+        for m, few in left_out.items()
+        if few and f"ml_angle_m{m}" not in reasons
+    ]
+    if said:
+        values.notes.append(
+            "ml_angle_m and ml_ncm_m leave out label sets with a label that no sample has alone, "
+            f"or a mean of zero: {', '.join(said)}"
         )
 
 
-def _explain_undefined(values: MultilabelValues) -> None:
-    """Note the reason of every value that is not finite and that no note names."""
-    for key, value in values.metrics.items():
-        if not math.isfinite(value) and not any(key in note for note in values.notes):
-            values.metrics[key] = math.nan
-            values.notes.append(f"{key} is undefined: {values.rows[key].undefined}")
+def _warn_of_few(values: MultilabelValues, found: dict[int, LabelSets]) -> None:
+    """Warn of label sets whose means are noisy and whose variability is too low."""
+    said = [
+        f"{int((sets.counts < _FEW).sum())} of {len(sets.counts)} with {m} label{'s' * (m > 1)}"
+        for m, sets in found.items()
+        if bool((sets.counts < _FEW).any()) and m < sets.members.shape[1]
+    ]
+    if said:
+        values.warnings.append(
+            f"label sets of fewer than {_FEW} samples have noisy means, which widen angles, and "
+            f"make ml_nc1 and ml_nc1_quotient_m too low: {', '.join(said)}"
+        )
 
 
-def _list(keys: Iterable[str]) -> str:
-    names = list(keys)
+def _list(keys: list[str], multiplicities: list[int]) -> str:
+    """List keys, with a verb; a key of each of many multiplicities is named once."""
+    names = []
+    for key in keys:
+        general = key.rstrip("0123456789")
+        every = {f"{general}{m}" for m in multiplicities}
+        if general.endswith("_m") and len(every) > 3 and every <= set(keys):
+            key = f"{general} of every m"
+        names.append(key)
+    names = list(dict.fromkeys(names))
     if len(names) == 1:
         return f"{names[0]} is"
     return f"{', '.join(names[:-1])} and {names[-1]} are"
