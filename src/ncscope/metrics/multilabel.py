@@ -584,7 +584,7 @@ def _find_undefined(tagged: TaggedSets, unknown: str) -> dict[str, str]:
 
     Args:
         tagged: Label sets of the multiplicity.
-        unknown: What `_describe_unknown` says.
+        unknown: Sentence of `_describe_unknown`.
     """
     if tagged.sets.multiplicity == tagged.sets.members.shape[1]:
         reason = "one label set holds all classes, and their average is zero at collapse"
@@ -597,7 +597,7 @@ def _find_undefined(tagged: TaggedSets, unknown: str) -> dict[str, str]:
         reason = "no label set has labels that samples have alone, and means that are not zero"
         undefined |= dict.fromkeys(("ml_angle_m", "ml_ncm_m"), reason)
     elif tagged.num_combinations * angles > MOST_ANGLES:
-        undefined["ml_ncm_m"] = f"it would compare more than {MOST_ANGLES:,} angles"
+        undefined["ml_ncm_m"] = f"more than {MOST_ANGLES:,} angles to compare"
     return undefined
 
 
