@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ncscope.api.information import batch_information, information_between
     from ncscope.api.measure import measure, measure_moments
     from ncscope.api.model import measure_model, watch
+    from ncscope.api.multilabel import MultilabelReport, measure_multilabel
     from ncscope.api.regression import (
         RegressionReport,
         measure_regression,
@@ -47,6 +48,7 @@ __all__ = [
     "InputError",
     "LayerSimilarity",
     "ModelReport",
+    "MultilabelReport",
     "Options",
     "RegressionMoments",
     "RegressionReport",
@@ -60,6 +62,7 @@ __all__ = [
     "measure",
     "measure_model",
     "measure_moments",
+    "measure_multilabel",
     "measure_regression",
     "measure_regression_moments",
     "measure_shards",
@@ -77,6 +80,7 @@ _HOMES = {
     "InputError": "errors",
     "LayerSimilarity": "api.similarity",
     "ModelReport": "api.result",
+    "MultilabelReport": "api.multilabel",
     "Options": "measurement.options",
     "RegressionMoments": "stats.regression_moments",
     "RegressionReport": "api.regression",
@@ -90,6 +94,7 @@ _HOMES = {
     "measure": "api.measure",
     "measure_model": "api.model",
     "measure_moments": "api.measure",
+    "measure_multilabel": "api.multilabel",
     "measure_regression": "api.regression",
     "measure_regression_moments": "api.regression",
     "measure_shards": "api.shards",

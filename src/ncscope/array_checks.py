@@ -194,8 +194,8 @@ def _describe_columns(labels: Shaped[Tensor, "n m"]) -> tuple[str, str]:
             return ", one-hot", "pass class indices: labels.argmax(1)"
         return (
             ", of 0 and 1, with several classes or none a sample",
-            "measure the samples of one class: keep = labels.sum(1) == 1, with the class indices "
-            "labels[keep].argmax(1)",
+            "call measure_multilabel, which measures sets of labels; or measure the samples of one "
+            "class: keep = labels.sum(1) == 1, with the class indices labels[keep].argmax(1)",
         )
     if labels.is_floating_point() and bool(((sums - 1).abs() < 1e-3).all()):
         return ", shares that add to 1", "pass the class of the largest share: labels.argmax(1)"

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from ncscope.array_checks import as_tensor, check_labels
@@ -92,6 +92,55 @@ def read_labels(
         )
     note = f"{left_out:,} of {samples:,} samples left out: labelled {said}"
     return ClassLabels(indices[kept], kept, names, (note,))
+
+
+def read_label_sets(targets: Any, samples: int) -> Bool[Tensor, "n k"]:
+    """Return which classes each sample has, of an array with a column for each class.
+
+    Args:
+        targets: n x K array-like of 0 and 1 of any type, or of booleans.
+        samples: Number n of samples, which are the rows of the features.
+
+    Raises:
+        InputError: If the shape does not fit, or an entry is neither 0 nor 1; the message names it.
+
+    Example:
+        >>> read_label_sets([[1, 0, 1], [0, 0, 1]], 2).sum(1)
+        tensor([2, 1])
+    """
+    expected = f"targets of shape ({samples}, K), 1 where a sample has the class and 0 elsewhere"
+    try:
+        values = as_tensor(targets, "targets")
+    except InputError as error:
+        if not isinstance(targets, list | tuple):
+            raise
+        found, fix = "lists of other values", "MultiLabelBinarizer of scikit-learn makes them"
+        raise InputError(expected=expected, found=found, fix=fix) from error
+    shape = tuple(values.shape)
+    if len(shape) != 2 or shape[0] != samples or shape[1] < 2:
+        fix = "pass one row a sample and one column a class"
+        if len(shape) == 1 and len(values) == samples:
+            fix = "pass a column for each class; for one label a sample call measure"
+        elif shape[1:] == (samples,):
+            fix = "transpose the targets: one row a sample"
+        raise InputError(expected=expected, found=f"shape {shape}", fix=fix)
+    if values.is_complex():
+        found, fix = f"dtype {values.dtype}", "convert them first"
+        raise InputError(expected=expected, found=found, fix=fix)
+    broken = torch.nonzero((values != 0) & (values != 1))
+    if len(broken):
+        row, column = broken[0].tolist()
+        value = values[row, column].item()
+        fix = "pass 1 where a sample has the class and 0 elsewhere"
+        if value == -1 and not bool((values == 0).any()):
+            fix = "pass targets > 0 if -1 means that a sample lacks the class"
+        elif value == -1:
+            fix = "leave out samples with a class that is unknown: keep = (targets != -1).all(1)"
+        elif 0 < value < 1:
+            fix = "pass targets > 0.5 if these are probabilities"
+        found = f"{value} at row {row}, column {column}"
+        raise InputError(expected=expected, found=found, fix=fix)
+    return values == 1
 
 
 def _number_names(labels: Any, declared: Sequence[str]) -> tuple[Any, tuple[str, ...]]:

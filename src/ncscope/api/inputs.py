@@ -223,23 +223,30 @@ def check_classifier(
     if weight is None:
         return Classifier()
     if num_classes == 2 and has_one_row(weight):
-        row = (
-            _check_part("weight", as_tensor(weight, "weight").reshape(1, -1), (1, dim), device) / 2
-        )
+        row = check_part("weight", as_tensor(weight, "weight").reshape(1, -1), (1, dim), device) / 2
         offset = None
         if bias is not None:
-            half = _check_part("bias", as_tensor(bias, "bias").reshape(-1), (1,), device) / 2
+            half = check_part("bias", as_tensor(bias, "bias").reshape(-1), (1,), device) / 2
             offset = torch.cat([-half, half])
         return Classifier(torch.cat([-row, row]), offset, one_logit=True)
-    head = _check_part("weight", weight, (num_classes, dim), device)
+    head = check_part("weight", weight, (num_classes, dim), device)
     return Classifier(
-        head, None if bias is None else _check_part("bias", bias, (num_classes,), device)
+        head, None if bias is None else check_part("bias", bias, (num_classes,), device)
     )
 
 
-def _check_part(
-    name: str, value: Any, shape: tuple[int, ...], device: torch.device | str
-) -> Tensor:
+def check_part(name: str, value: Any, shape: tuple[int, ...], device: torch.device | str) -> Tensor:
+    """Check the weight or the bias of a classifier, and return it in float64.
+
+    Args:
+        name: Name of the part.
+        value: Array-like.
+        shape: Shape that the part must have, the number of classes first.
+        device: Device of the result.
+
+    Raises:
+        InputError: If the shape is another, or a number is complex, NaN or infinite.
+    """
     tensor = as_tensor(value, name)
     if tuple(tensor.shape) != shape:
         meaning = "(num_classes, dim)" if len(shape) == 2 else "(num_classes,)"
