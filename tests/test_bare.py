@@ -13,7 +13,10 @@ BARE = {
     requirement.partition(">=")[0].replace("pyyaml", "yaml")
     for requirement in PROJECT["dependencies"]
 }
-PURE = ("errors", "arguments", "array_checks", "devices", "memory", "files", *SAME_EVERYWHERE)
+PURE = (
+    *("errors", "arguments", "array_checks", "devices", "labels", "memory", "files"),
+    *SAME_EVERYWHERE,
+)
 
 
 def modules() -> list[Path]:

@@ -16,7 +16,7 @@ from ncscope.api.missing import note_omissions
 from ncscope.api.result import Report
 from ncscope.arguments import NotNegative, Size, check_arguments
 from ncscope.errors import InputError
-from ncscope.labels import IgnoreIndex
+from ncscope.labels import IgnoreIndex, note_left_out
 from ncscope.measurement.samples import (
     layer_record,
     measure_samples,
@@ -221,8 +221,12 @@ def measure_moments(
         one_logit=classifier.one_logit,
     )
     record = layer_record("features", sources, groups, by_class=True)
-    one = [ONE_LOGIT] if classifier.one_logit else []
-    return Report(replace(record, notes=(*one, *record.notes)), stats)
+    left_out = int(moments.left_out)
+    notes = note_left_out(left_out, stats.num_samples + left_out, moments.ignore_index)
+    notes += (ONE_LOGIT,) if classifier.one_logit else ()
+    report = Report(replace(record, notes=(*notes, *record.notes)), stats)
+    report.class_names = moments.class_names
+    return report
 
 
 def _reference_statistics(
