@@ -176,9 +176,14 @@ def find_names(*parts: Any) -> tuple[str, ...]:
         batches += part if several else [part]
     orders = [_number_names(batch, ())[1] for batch in batches if count_labels(batch)]
     if any(orders) and not all(orders):
-        fix = "pass the names, or the class indices, of all samples"
-        raise InputError(expected="labels of one kind", found="names and numbers", fix=fix)
+        raise kinds_error()
     return unite_names(orders)
+
+
+def kinds_error() -> InputError:
+    """Return the error for labels that are names in one part and numbers in another."""
+    fix = "pass the names, or the class indices, of all samples"
+    return InputError(expected="labels of one kind", found="names and numbers", fix=fix)
 
 
 def count_labels(labels: Any) -> int:

@@ -13,7 +13,7 @@ from ncscope.api.shard_files import Shard, batches_of
 from ncscope.arguments import Size, check_arguments
 from ncscope.array_checks import as_tensor, check_features
 from ncscope.errors import InputError
-from ncscope.labels import IgnoreIndex, find_names, read_labels
+from ncscope.labels import IgnoreIndex, count_labels, find_names, kinds_error, read_labels
 from ncscope.measurement.resampling import in_unit
 from ncscope.stats.decisions import Decider, DecisionCounts
 from ncscope.stats.moments import ClassMoments
@@ -203,9 +203,13 @@ def gather_names(batches: Shard) -> tuple[str, ...]:
         batches: Batches, as for `gather`.
 
     Raises:
-        InputError: If a batch has another form, or labels are names in some batches only.
+        InputError: If a batch has another form, or labels of samples are no names.
     """
-    return find_names(*(_split_batch(batch)[1] for batch in batches_of(batches)))
+    parts = [_split_batch(batch)[1] for batch in batches_of(batches)]
+    names = find_names(*parts)
+    if not names and any(map(count_labels, parts)):
+        raise kinds_error()
+    return names
 
 
 def _split_batch(batch: Any) -> tuple[Any, Any]:
