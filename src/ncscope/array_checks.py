@@ -197,9 +197,11 @@ def _describe_columns(
     labels: Shaped[Tensor, "n m"], array: str, *, or_targets: bool
 ) -> tuple[str, str]:
     """Say what labels of several columns are, and what to pass in their place."""
-    if labels.shape[1] == 1:
-        return "", f"pass class indices: {array}[:, 0]"
     values = labels.real if labels.is_complex() else labels.to(torch.float64)
+    or_others = _OR_TARGETS * or_targets
+    if labels.shape[1] == 1:
+        aside = or_others if bool((values != values.round()).any()) else ""
+        return "", f"pass class indices: {array}[:, 0]{aside}"
     sums = values.sum(1)
     if bool(((values == 0) | (values == 1)).all()):
         if bool((sums == 1).all()):
@@ -212,7 +214,7 @@ def _describe_columns(
     shares = bool((values >= 0).all()) and bool(((sums - 1).abs() < 1e-3).all())
     if labels.is_floating_point() and shares:
         return ", shares that add to 1", f"pass the class of the largest share: {array}.argmax(1)"
-    return "", "pass one class index a sample" + _OR_TARGETS * or_targets
+    return "", "pass one class index a sample" + or_others
 
 
 def refuse_nonfinite(features: Shaped[Tensor, "n d"], what: str = "features") -> None:
@@ -344,7 +346,7 @@ def _join_parts(parts: Sequence[Any], name: str) -> Any:
         InputError: If the parts do not fit each other; the message names two that differ.
     """
     plain = all(type(part) is np.ndarray for part in parts)  # of which there may be very many
-    arrays = parts if plain else [as_tensor(part, name) for part in parts]
+    arrays = list(parts) if plain else [as_tensor(part, name) for part in parts]
     first, *others = [tuple(array.shape) for array in arrays]
     batches = len(first) > 1
     for index, shape in enumerate(others, 1):

@@ -170,7 +170,7 @@ def find_names(*parts: Any) -> tuple[str, ...]:
         >>> find_names(["dog", "emu"], ["cat"])
         ('cat', 'dog', 'emu')
     """
-    batches = []
+    batches: list[Any] = []
     for part in parts:
         several = isinstance(part, list | tuple) and bool(part) and all(map(_is_vector, part))
         batches += part if several else [part]
@@ -232,9 +232,14 @@ def _is_vector(value: Any) -> bool:
     return isinstance(value, list | tuple) or hasattr(value, "to_numpy")
 
 
+def _ndim(value: Any) -> int:
+    return len(getattr(value, "shape", ()))
+
+
 def _array_expression(labels: Any, parts: Sequence[Any] | None) -> str:
     """Return how a message writes labels as an array that has the methods of NumPy's."""
-    if parts is not None:
+    matrices = isinstance(labels, list | tuple) and bool(labels) and _ndim(labels[0]) == 2
+    if parts is not None or matrices:  # batches
         return "np.concatenate(labels)"
     if isinstance(labels, Tensor):
         return "labels.int()" if labels.dtype == torch.bool else "labels"
@@ -272,10 +277,12 @@ def _number_names(labels: Any, declared: Sequence[str]) -> tuple[Any, tuple[str,
         return labels, ()
     missing = [row for row, value in enumerate(values) if is_missing(value)]
     if missing:
+        plain = isinstance(labels, list) or hasattr(labels, "__array__")
+        array = "labels" if plain else "np.asarray(labels, object)"
         raise InputError(
             expected="a label for each sample",
             found=f"{len(missing)} of {len(values)} missing, the first at row {missing[0]}",
-            fix="drop these samples, in features and labels: keep = pandas.notna(labels)",
+            fix=f"drop these samples, in features and labels: keep = pandas.notna({array})",
         )
     if classes is not None:
         categories = tuple(classes)

@@ -78,7 +78,8 @@ def check_samples(
             raise InputError(expected=expected, found=f"{count} rows", fix=fix)
         count = num_classes
     if head is None and count is None and largest > max(len(rows), _MOST_CLASSES_UNSAID):
-        fix = "number the classes from 0, or pass num_classes"
+        fix = "number the classes from 0, or pass num_classes; numbers to predict are for "
+        fix += "measure_regression"
         expected = f"labels in 0..{len(rows) - 1} for {len(rows)} samples"
         raise InputError(expected=expected, found=f"label {largest - 1}", fix=fix)
     if count is None:

@@ -52,11 +52,12 @@ def measure(
 
     Args:
         features: n x d array-like of any magnitude: NumPy, torch (any device and float type),
-            memmap, data frame. Sparse and masked arrays are refused.
+            memmap, data frame, column of vectors; or a list of batches of these. Sparse and masked
+            arrays are refused.
         labels: Class of each sample: n integers in 0..K-1, or names, also as a column of pandas,
-            polars, pyarrow or ``datasets``, with or without categories. None measures the spectra
-            alone, which need no labels: RankMe, effective rank, participation ratio, and the decay
-            of the spectrum.
+            polars, pyarrow or ``datasets``, with or without categories; or a list of batches of
+            these. None measures the spectra alone, which need no labels: RankMe, effective rank,
+            participation ratio, and the decay of the spectrum.
         weight: Classifier weight K x d; without a weight, the metrics that need one are absent. A
             single row, as scikit-learn's ``coef_`` for two classes, is a logit z of class 1: the
             rows measured give -z/2 and z/2, without the group ``"mse"``.
