@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +16,10 @@ from ncscope.api.transfer import rank_files
 from ncscope.cli import main
 from ncscope.errors import InputError
 from ncscope.integrations.torchmetrics import NeuralCollapse
+from ncscope.stats.merging import merge_across_processes
 from ncscope.transfer import check_downstream, choose_probe, rank_checkpoints
 from ncscope.transfer.ranking import check_with_outputs
+from tests.ranks import joined_ranks
 
 N, K, D = 60, 3, 4
 NAMES = ("cat", "dog", "emu")
@@ -229,6 +232,27 @@ def test_a_metric_counts_what_it_left_out() -> None:
         metric.update(FEATURES, CLASSES)
         metric.compute()
         assert not any("left out: labelled" in note for note in metric.notes)
+
+
+def merge_ranks(rank: int) -> list[Any]:
+    """What a rank with every other sample knows after merging."""
+    rows, labels = slice(rank, None, 2), marked(-1)[0]
+    options: dict[str, Any] = {"ignore_index": -1, "class_names": NAMES}
+    moments = ClassMoments(K, D, **options)
+    moments.update(FEATURES[rows], labels[rows])
+    merged = ncscope.measure_moments(merge_across_processes(moments))
+    metric = NeuralCollapse(K, D, **options)
+    metric.update(FEATURES[rows], labels[rows])
+    value = metric.compute()["nc1"].item()
+    return [merged.notes[0], merged["nc1"], merged.class_names, metric.notes[0], value]
+
+
+def test_ranks_count_together_what_they_left_out(tmp_path) -> None:
+    labels, keep = marked(-1)
+    note = "8 of 60 samples left out: labelled -1"
+    nc1 = pytest.approx(ncscope.measure(FEATURES[keep], labels[keep])["nc1"])
+    for found in joined_ranks(2, tmp_path, merge_ranks):
+        assert found == [note, nc1, list(NAMES), note, nc1]
 
 
 def test_checkpoints_are_ranked_alike_by_names_and_without_marks() -> None:
