@@ -149,6 +149,17 @@ def test_advice_on_ragged_rows_and_columns_gives_the_right_number():
     assert cut.shape == (31, 3)
 
 
+def test_a_matrix_a_sample_is_told_from_batches():
+    sequences = [FEATURES[: 2 + length % 5] + length for length in range(12)]
+    with pytest.raises(
+        InputError, match=r"shape \(12,\) for 45 rows.*; if each matrix is one"
+    ) as told:
+        ncscope.measure(sequences, CLASSES[:12])
+    means = eval(told.value.fix.partition("mean: ")[2], {"features": sequences})
+    wanted = ncscope.measure(np.stack([rows.mean(0) for rows in sequences]), CLASSES[:12])
+    assert dict(ncscope.measure(means, CLASSES[:12])) == dict(wanted)
+
+
 CLASSIFIERS = {
     "logistic": LogisticRegression(),
     "support vectors": LinearSVC(),

@@ -18,9 +18,9 @@ WORDS = np.array(NAMES)[CLASSES]
 FEATURES = np.random.default_rng(0).normal(size=(30, 4)) + np.eye(3, 4)[CLASSES]
 
 
-def of_datasets():
+def of_datasets(classes=CLASSES):
     features = datasets.Features({"label": datasets.ClassLabel(names=NAMES)})
-    return datasets.Dataset.from_dict({"label": CLASSES.tolist()}, features=features)["label"]
+    return datasets.Dataset.from_dict({"label": classes.tolist()}, features=features)["label"]
 
 
 FORMS = {
@@ -190,6 +190,11 @@ def test_batches_of_labels_are_joined(form):
 def test_batches_of_labels_of_other_samples_are_refused():
     with pytest.raises(InputError, match=r"2 batches of labels, of 29 samples, for 30 rows"):
         ncscope.measure(FEATURES, [CLASSES[:12], CLASSES[13:]])
+    with pytest.raises(InputError, match="2 batches of targets, of 29 samples, for 30 rows"):
+        ncscope.measure_regression(FEATURES, [CLASSES[:12], CLASSES[13:]])
+    targets = FEATURES[:, 0] ** 2
+    joined = ncscope.measure_regression(np.split(FEATURES, [12]), np.split(targets, [12]))
+    assert dict(joined) == dict(ncscope.measure_regression(FEATURES, targets))
     with pytest.raises(InputError, match="names and numbers"):
         ncscope.measure(FEATURES, [CLASSES[:12], WORDS[12:]])
 
@@ -200,6 +205,13 @@ def test_names_of_a_column_of_datasets_follow_the_order_that_is_declared():
     report = ncscope.measure(FEATURES, of_datasets(), weight, class_names=order)
     assert dict(report) == dict(ncscope.measure(FEATURES, WORDS, weight, class_names=order))
     assert dict(report) != dict(ncscope.measure(FEATURES, WORDS, weight))
+    marked = of_datasets(np.where(np.arange(30) < 4, -1, CLASSES))
+    for names in (None, order):
+        options = {"weight": weight, "class_names": names}
+        left = ncscope.measure(FEATURES, marked, ignore_index=-1, **options)
+        assert dict(left) == dict(ncscope.measure(FEATURES[4:], WORDS[4:], **options))
+    with pytest.raises(InputError, match="label -1 at row 0"):
+        ncscope.measure(FEATURES, marked, **options)
 
 
 LACKING = {

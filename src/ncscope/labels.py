@@ -79,7 +79,7 @@ def read_labels(
         ('1 of 3 samples left out: labelled -1',)
     """
     declared = check_names(class_names)
-    parts = _split_parts(labels, samples)
+    parts = split_batches(labels, samples)
     if parts is None:
         numbers, found = _number_names(labels, declared)
         values = as_tensor(numbers, "labels")
@@ -204,10 +204,15 @@ def unite_names(orders: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     return tuple(sorted({name for order in different for name in order}))
 
 
-def _split_parts(labels: Any, samples: int) -> Sequence[Any] | None:
+def split_batches(labels: Any, samples: int, name: str = "labels") -> Sequence[Any] | None:
     """Return the batches of a list of batches of labels; None for any other labels.
 
     A list of as many lists as samples is one of rows, such as one-hot rows.
+
+    Args:
+        labels: Labels, or targets, in any form.
+        samples: Number of samples.
+        name: Name of the labels, for the message.
 
     Raises:
         InputError: If the batches have another number of samples.
@@ -220,9 +225,9 @@ def _split_parts(labels: Any, samples: int) -> Sequence[Any] | None:
     if sum(sizes) == samples:
         return labels
     if len(set(sizes)) > 1 and len(sizes) != samples:
-        found = f"{len(sizes)} batches of labels, of {sum(sizes)} samples, for {samples} rows"
-        fix = "pass the labels of the same batches"
-        raise InputError(expected="one label a sample", found=found, fix=fix)
+        found = f"{len(sizes)} batches of {name}, of {sum(sizes)} samples, for {samples} rows"
+        fix = f"pass the {name} of the same batches"
+        raise InputError(expected=f"{name} of all samples", found=found, fix=fix)
     return None
 
 
@@ -288,14 +293,8 @@ def _number_names(labels: Any, declared: Sequence[str]) -> tuple[Any, tuple[str,
         categories = tuple(classes)
         if not declared or tuple(declared) == categories:
             return values, categories
-        marks = [value for value in values if not 0 <= value < len(classes)]
-        if marks:
-            raise InputError(
-                expected="labels with names",
-                found=f"{marks[0]}, which is none of the {len(classes)} names",
-                fix="leave these samples out, or leave out class_names, which the column has",
-            )
-        values = [classes[value] for value in values]
+        # A mark of samples without a class, such as -1, stays the number that it is.
+        values = [classes[v] if 0 <= v < len(classes) else v for v in values]
     if categories is not None:
         order = categories
     elif all(isinstance(value, str | bytes) for value in values):
@@ -305,14 +304,14 @@ def _number_names(labels: Any, declared: Sequence[str]) -> tuple[Any, tuple[str,
         return values, ()
     order = tuple(declared) or order
     numbers = {name: number for number, name in enumerate(order)}
-    unknown = next((name for name in values if name not in numbers), None)
+    unknown = next((v for v in values if isinstance(v, str) and v not in numbers), None)
     if unknown is not None:
         raise InputError(
             expected=f"labels of class_names ({', '.join(order[:5])}{', ...' * (len(order) > 5)})",
             found=f"{unknown!r} at row {values.index(unknown)}",
             fix="name all classes, in the order of the head's rows",
         )
-    return np.array([numbers[name] for name in values], np.int64), order
+    return np.array([numbers.get(value, value) for value in values], np.int64), order
 
 
 def _list_values(labels: Any) -> list[Any] | None:

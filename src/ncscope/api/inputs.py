@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ncscope.array_checks import as_tensor, check_features, check_range, refuse_marks
 from ncscope.errors import InputError
-from ncscope.labels import IgnoreIndex, read_labels
+from ncscope.labels import IgnoreIndex, count_labels, read_labels
 from ncscope.measurement.ood import check_ood_features
 
 _MOST_CLASSES_UNSAID = 100_000
@@ -48,14 +48,21 @@ def check_samples(
         InputError: If an input does not fit; the message names it.
     """
     rows = _check_rows(features, "pass at least one sample of two classes")
-    read = read_labels(
-        labels,
-        len(rows),
-        ignore_index=ignore_index,
-        class_names=class_names,
-        dim=rows.shape[1],
-        or_targets=True,
-    )
+    try:
+        read = read_labels(
+            labels,
+            len(rows),
+            ignore_index=ignore_index,
+            class_names=class_names,
+            dim=rows.shape[1],
+            or_targets=True,
+        )
+    except InputError as error:
+        parts = len(features) if isinstance(features, list | tuple) else 0
+        if error.expected != "one label a sample" or not 1 < parts == count_labels(labels):
+            raise
+        fix = "if each matrix is one sample, pass its mean: [part.mean(0) for part in features]"
+        raise InputError(expected=error.expected, found=error.found, fix=fix) from error
     rows, classes = read.select(rows), read.labels.to(rows.device)
     head = None if weight is None else as_tensor(weight, "weight")
     if num_classes is None and head is None and read.names:
