@@ -276,7 +276,8 @@ def _number_names(labels: Any, declared: Sequence[str]) -> tuple[Any, tuple[str,
     elif type(getattr(labels, "dtype", None)).__name__ == "Enum":
         categories = tuple(labels.dtype.categories)
     source = getattr(labels, "source", None)  # of a column of datasets, whose numbers have names
-    feature = getattr(source, "features", {}).get(getattr(labels, "column_name", None))
+    schema = getattr(source, "features", None) or {}
+    feature = schema.get(getattr(labels, "column_name", None))
     classes = getattr(feature, "names", None)
     if values is None:
         return labels, ()
