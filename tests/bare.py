@@ -15,6 +15,7 @@ OPTIONAL = frozenset(
         "mkdocs",
         "pandas",
         "playwright",
+        "polars",
         "pyarrow",
         "pydantic",
         "ray",

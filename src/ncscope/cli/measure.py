@@ -18,6 +18,7 @@ from ncscope.cli.options import (
     Device,
     Fetch,
     Groups,
+    IgnoreIndex,
     Json,
     Precision,
     Preprocess,
@@ -78,6 +79,7 @@ def measure(
         int | None,
         typer.Option(min=1, help="K; default the rows of the weight, else the largest label + 1."),
     ] = None,
+    ignore_index: IgnoreIndex = None,
     prior: Prior = "empirical",
     groups: Groups = None,
     weight_decay: WeightDecay = 0.0,
@@ -119,6 +121,7 @@ def measure(
     """
     options: dict[str, Any] = {
         "num_classes": num_classes,
+        "ignore_index": ignore_index or None,
         "prior": prior,
         "groups": split_groups(groups),
         "weight_decay": weight_decay,
@@ -203,7 +206,9 @@ def measure_arrays(
     report = with_checksum_notes(report, [head, *sources, ood])
     source = files[0] if files else arrays["features"]
     origin = "standard input" if str(source) == "-" else f"./{source}"
-    report.provenance = record_provenance(data=origin, caller="ncscope measure")
+    report.provenance = record_provenance(
+        data=origin, caller="ncscope measure", class_names=report.class_names
+    )
     return report
 
 
@@ -299,7 +304,9 @@ def measure_shard_files(
     named = shard_name(files[0])
     if len(files) > 1:
         named = f"{len(files)} files, {named} to {shard_name(files[-1])}"
-    report.provenance = record_provenance(data=named, caller="ncscope measure")
+    report.provenance = record_provenance(
+        data=named, caller="ncscope measure", class_names=report.class_names
+    )
     return with_checksum_notes(report, [head, *(file for file in files if not is_address(file))])
 
 

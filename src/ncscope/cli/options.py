@@ -48,6 +48,13 @@ RandomSizes = Annotated[
         "the sizes of the classes.",
     ),
 ]
+IgnoreIndex = Annotated[
+    list[int] | None,
+    typer.Option(
+        help="Label of samples to leave out, such as -1 or 255; may be given several times.",
+        show_default=False,
+    ),
+]
 Precision = Annotated[
     Literal["float64", "blocked"],
     typer.Option(

@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Float
 from torch import Tensor
 
-from ncscope.api.inputs import check_classifier
+from ncscope.api.inputs import check_classifier, check_name_count
 from ncscope.arguments import NotNegative, Size, check_arguments
 from ncscope.array_checks import (
     as_tensor,
     check_features,
-    check_labels,
     check_range,
     refuse_nonfinite,
 )
 from ncscope.errors import InputError, library_error
+from ncscope.labels import IgnoreIndex, check_names, note_left_out, read_labels
 from ncscope.measurement.samples import measure_samples
 from ncscope.memory import check_memory
 from ncscope.metrics.evaluate import evaluate, find_needs, select
@@ -71,13 +71,17 @@ class NeuralCollapse(Metric):
         weight_decay: Weight decay on the classifier that the MSE decomposition assumes.
         precision: ``"float64"``, or ``"blocked"`` for accelerators that are slow in float64; see
             `ClassMoments`.
+        ignore_index: Label of samples to leave out, or several; a note has their number.
+        class_names: Names of the classes, in the order of the head's rows. With them, labels may
+            be names.
         kwargs: Arguments of any metric of torchmetrics.
 
     Attributes:
         notes: Sentences that explain the values computed last, as in a report.
 
     Raises:
-        InputError: If groups or prior need features, and ``keep_features`` is False.
+        InputError: If groups or prior need features, and ``keep_features`` is False; or the names
+            are not as many as the classes.
 
     Example:
         >>> from ncscope.math.frames import simplex_etf
@@ -96,6 +100,7 @@ class NeuralCollapse(Metric):
     _accumulator: ClassMoments | None
     weight: Tensor
     bias: Tensor
+    left_out: Tensor
 
     is_differentiable = False
     higher_is_better = None
@@ -111,6 +116,8 @@ class NeuralCollapse(Metric):
         prior: Prior = "empirical",
         weight_decay: NotNegative = 0.0,
         precision: Precision = "float64",
+        ignore_index: IgnoreIndex = None,
+        class_names: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -119,6 +126,8 @@ class NeuralCollapse(Metric):
         self.dim, self.groups = dim, groups
         self.keep_features, self.prior = keep_features, prior
         self.weight_decay, self.precision = weight_decay, precision
+        self.ignore_index, self.class_names = ignore_index, check_names(class_names)
+        check_name_count(self.class_names, num_classes)
         fix = "check num_classes and dim"
         check_memory(8 * num_classes * dim, f"{num_classes:,} classes in {dim:,} dimensions", fix)
         self.notes: tuple[str, ...] = ()
@@ -140,6 +149,7 @@ class NeuralCollapse(Metric):
             self._packing = Packing(num_classes, dim, needs.statistics, prior, precision)
             empty = self._packing.pack(self._packing.empty())
             self.add_state("moments", empty, dist_reduce_fx=self._packing.merge)
+        self.add_state("left_out", torch.tensor(0), dist_reduce_fx="sum")
         self.one_logit = False
         none = torch.full((num_classes, dim), _NOT_GIVEN, dtype=torch.float64)
         self.add_state("weight", none, dist_reduce_fx=_latest)
@@ -150,7 +160,7 @@ class NeuralCollapse(Metric):
 
         Args:
             features: n x d array-like, any real dtype; gradients are not followed.
-            labels: n integers in 0..k-1.
+            labels: n integers in 0..k-1; or names, if the metric has ``class_names``.
             weight: Classifier weight, k x d. The last weight given is used; without any, the
                 metrics that need a weight are absent.
             bias: Classifier bias, k.
@@ -161,14 +171,27 @@ class NeuralCollapse(Metric):
         Cost: as `ClassMoments.update`.
         """
         head = check_classifier(weight, bias, self.num_classes, self.dim, self.device)
-        rows, classes = as_tensor(features, "features"), as_tensor(labels, "labels")
+        given = as_tensor(features, "features")
+        check_features(given, self.dim)
+        read = read_labels(
+            labels,
+            len(given),
+            ignore_index=self.ignore_index,
+            class_names=self.class_names,
+            of_part=True,
+        )
+        rows = read.select(given)
         if self.keep_features:
-            self._keep(rows, classes)
+            check_range(read.labels, self.num_classes)
+            refuse_nonfinite(rows)
+            self.features.append(rows.to(self.device, copy=True))
+            self.labels.append(read.labels.to(self.device, copy=True))
         else:
             # Tensors made in inference mode could not be updated in place outside of it.
             with torch.inference_mode(False):
-                self._class_moments().update(rows, classes)
+                self._class_moments().update(rows, read.labels)
             self._vector = None
+        self.left_out = self.left_out + (len(given) - len(rows))
         if head.weight is not None:
             self.weight, self.one_logit = head.weight.clone(), head.one_logit
         if head.bias is not None:
@@ -201,6 +224,10 @@ class NeuralCollapse(Metric):
         else:
             values, notes = self._measure()
             self.notes = tuple(notes)
+        left_out = int(self.left_out)
+        if left_out:
+            samples = left_out + self._count_samples()
+            self.notes = (*note_left_out(left_out, samples, self.ignore_index), *self.notes)
         return {
             key: torch.tensor(value, dtype=torch.float64, device=self.device)
             for key, value in values.items()
@@ -267,13 +294,10 @@ class NeuralCollapse(Metric):
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
         return plot
 
-    def _keep(self, features: Shaped[Tensor, "n d"], labels: Shaped[Tensor, " n"]) -> None:
-        check_features(features, self.dim)
-        classes = check_labels(labels, len(features))
-        check_range(classes, self.num_classes)
-        refuse_nonfinite(features)
-        self.features.append(features.to(self.device, copy=True))
-        self.labels.append(classes.to(self.device, copy=True))
+    def _count_samples(self) -> int:
+        if not self.keep_features:
+            return int(self._class_moments().counts.sum())
+        return len(dim_zero_cat(self.labels)) if len(self.labels) else 0
 
     def _class_moments(self) -> ClassMoments:
         if self._accumulator is None:
