@@ -21,6 +21,7 @@ import numpy as np
 from safetensors.torch import load, load_file
 
 from ncscope.errors import InputError
+from ncscope.file_kinds import describe_foreign
 from ncscope.files import is_folder
 from ncscope.memory import check_memory
 from ncscope.models.weights import FileWeights, find_weights
@@ -170,6 +171,13 @@ def load_weights(path: str | Path, key: str = "") -> FileWeights:
             or fewer numbers than it announces, or holds no weights of a model, or several.
     """
     path = Path(path)
+    file = TensorFile.at(path)
+    with explain_read_errors(file):
+        foreign = describe_foreign(path)
+    if foreign is not None:
+        found, fix = foreign
+        expected = f"weights by name in {file.name}"
+        raise InputError(expected=expected, found=found, fix=fix)
     if not is_folder(path):
         return _load_weights_file(TensorFile.at(path), key)
     files = [TensorFile.at(shard) for shard in _find_weights_files(path)]
