@@ -19,16 +19,17 @@ from ncscope.files import describe_fault, is_folder
 
 _LOAD_TRUSTED = "if you trust the file, whose code this runs: "
 _KERAS = (
-    "name a function that loads it: net.py:make_model with `return "
-    "keras.saving.load_model({name!r})`, run with KERAS_BACKEND=torch"
+    "leave --weights out, and name a function that loads it as MODEL: net.py:make_model with "
+    "`return keras.saving.load_model({name!r})`, run with KERAS_BACKEND=torch"
 )
 
 
-def describe_foreign(path: Path) -> tuple[str, str] | None:
+def describe_foreign(path: Path, *, alone: bool = True) -> tuple[str, str] | None:
     """Return what a sound file or folder of another kind is called, and what to do with it.
 
     Args:
         path: Path of a file or a folder.
+        alone: True if the user named the path; False for a file of a folder that the user named.
 
     Returns:
         None for anything else: weights that ncscope reads, damaged and unknown files.
@@ -42,6 +43,8 @@ def describe_foreign(path: Path) -> tuple[str, str] | None:
         # A safetensors file begins with a length, of which every byte may look like another kind.
         if start[8:9] != b"{" and (described := _describe_file(path, file, start)):
             return described
+    if not alone:
+        return None
     shard = re.search(r"-\d{5}-of-(\d{5})\.", path.name)
     if shard and int(shard[1]) > 1:
         return "one of several shards", f"pass their folder: --weights {path.parent}"
@@ -125,6 +128,7 @@ def describe_pickle(file: IO[bytes], name: str, kind: str) -> tuple[str, str] | 
 
 
 _ENTRIES = ("state_dict", "model_state_dict", "model", "net")
+_LONGEST_HEADER = 2**24
 _ONNX = frozenset({1, 2, 3, 4, 5, 6, 7, 8, 14, 20, 25, 26})
 """Numbers of the fields of an ONNX model; 7 is the graph."""
 
@@ -209,17 +213,24 @@ def _describe_adapter(path: Path) -> tuple[str, str] | None:
     settings = path.parent / "adapter_config.json"
     if not path.name.startswith("adapter_model.") or not settings.is_file():
         return None
-    base = "BASE"
+    base, classes = "BASE", 0
+    # Damaged settings only leave the line with a gap.
     with suppress(ValueError, AttributeError, OSError):
         base = json.loads(settings.read_bytes()).get("base_model_name_or_path") or base
+        with path.open("rb") as file:
+            header = file.read(min(int.from_bytes(file.read(8), "little"), _LONGEST_HEADER))
+        heads = [e for name, e in json.loads(header).items() if name.endswith("classifier.weight")]
+        classes = heads[0]["shape"][0] if heads else 0
+    # A head that was trained with the adapter may have other classes than the model before.
+    size = f", num_labels={classes}, ignore_mismatched_sizes=True" if classes else ""
     code = (
         "from transformers import AutoModelForImageClassification as A; from peft import PeftModel "
-        f"as P; P.from_pretrained(A.from_pretrained({base!r}), {str(path.parent)!r})"
+        f"as P; P.from_pretrained(A.from_pretrained({base!r}{size}), {str(path.parent)!r})"
         ".merge_and_unload().save_pretrained('merged')"
     )
     return (
         "an adapter of peft, without the model that it changes",
-        f"merge them: {_run(code)}; then measure hf:merged",
+        f"merge them: {_run(code)} and measure hf:merged",
     )
 
 

@@ -23,6 +23,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from ncscope.cli import main
+from ncscope.errors import InputError
+from ncscope.file_kinds import describe_foreign
+from ncscope.models.libraries import open_model
 
 HERE = "tests.cli.test_foreign_checkpoints"
 
@@ -233,7 +236,7 @@ def follow(sentence: str) -> str:
     """Do what a sentence says, as its reader would in a shell; return the weights to pass."""
     if found := re.search(r"--weights (\S+)\s*$", sentence):
         return found[1]
-    command = shlex.split(sentence[sentence.index("python -") :])
+    command = shlex.split(sentence[sentence.index("python -") :].partition(" and measure ")[0])
     if command[1] == "-c":
         exec(command[2], {})
         return "weights.pt"
@@ -386,6 +389,52 @@ def test_other_files_are_called_by_their_kind(write: Callable[[], str], run) -> 
     for said in NAMED[write]:
         assert said in err
     assert "damaged" not in err
+
+
+def lfs_in_folder() -> str:
+    Path("hub").mkdir()
+    Path(lfs()).rename("hub/model.safetensors")
+    return "hub"
+
+
+@pytest.mark.parametrize("name", ["--weights", "hf:"])
+def test_a_pointer_of_git_lfs_in_a_folder(name: str, run) -> None:
+    folder = lfs_in_folder()
+    if name == "--weights":
+        err = run("--weights", folder)[2]
+    else:
+        with pytest.raises(InputError) as refused:
+            open_model(f"hf:{folder}", None, None)
+        err = str(refused.value)
+    assert "a pointer of Git LFS, and not the file itself; git lfs pull -I model.safetensors" in err
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::")
+def test_the_advice_on_an_adapter_merges_it(tmp_path, monkeypatch) -> None:
+    """The head was trained with the adapter, for more classes than the model had before."""
+    import transformers
+    from peft import LoraConfig, get_peft_model
+
+    monkeypatch.chdir(tmp_path)
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "image_size": 4, "patch_size": 2}
+    config = transformers.ViTConfig(num_hidden_layers=1, num_attention_heads=2, **sizes)
+    transformers.ViTForImageClassification(config).save_pretrained("base")
+    classifier = transformers.ViTForImageClassification
+    model = classifier.from_pretrained("base", num_labels=5, ignore_mismatched_sizes=True)
+    lora = LoraConfig(target_modules="all-linear", modules_to_save=["classifier"])
+    adapted = get_peft_model(model, lora)
+    for weight in adapted.parameters():
+        if weight.requires_grad:
+            nn.init.normal_(weight)
+    adapted.save_pretrained("lora")
+    described = describe_foreign(Path("lora"))
+    assert described is not None
+    follow(described[1])
+    merged = classifier.from_pretrained("merged").state_dict()
+    expected = adapted.merge_and_unload().state_dict()
+    assert merged.keys() == expected.keys()
+    assert all(torch.allclose(merged[name], value) for name, value in expected.items())
 
 
 def test_lengths_of_safetensors_that_look_like_other_kinds(run, plain) -> None:

@@ -1,4 +1,4 @@
-"""The command `ncscope measure-model` on the user's own code, and on images in files of all kinds."""
+"""The command `ncscope measure-model` on the user's own code, and on images in files."""
 
 import io
 import json

@@ -1,5 +1,6 @@
 """Images of a data set given by name, prepared for a model that was opened by name."""
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from inspect import isclass, isfunction, signature
@@ -135,18 +136,24 @@ def fit_size(found: LabelledImages, size: int | None) -> LabelledImages:
     """
     images = found.images
     traits = images.preprocessing.traits
-    native = traits.native
-    if native is None:
-        # Of a set whose images differ in size, a few show it; the others are checked when read.
-        step = max(1, len(images) // _SIZES_READ)
-        pictures = (images.picture(index) for index in range(0, len(images), step))
-        sizes = {picture.size for picture in pictures if isinstance(picture, Image)}
-        ((width, height), *others) = sizes
-        native = width if width == height and not others else None
+    native = _find_size(images)
     size = size or native or traits.size
     traits = replace(traits, size=size, native=native, resized=native not in (None, size))
     images = images.through(Preprocessing(traits))
     return found._replace(images=images, shape=(len(traits.mean), size, size))
+
+
+def _find_size(images: Images) -> int | None:
+    """Return the height and width that all images have; None if they differ."""
+    native = images.preprocessing.traits.native
+    if native is not None:
+        return native
+    # Of a set whose images differ in size, a few show it; the others are checked when read.
+    step = max(1, len(images) // _SIZES_READ)
+    pictures = (images.picture(index) for index in range(0, len(images), step))
+    sizes = {picture.size for picture in pictures if isinstance(picture, Image)}
+    ((width, height), *others) = sizes
+    return width if width == height and not others else None
 
 
 _SIZES_READ = 16
@@ -179,7 +186,9 @@ def read_ood_images(data: str, images: Images, image_options: ImageOptions) -> I
         InputError: If the data set or the split does not exist.
     """
     others = read_images(replace(image_options, data=data, image_key="", label_key="")).images
-    traits, native = images.preprocessing.traits, others.preprocessing.traits.native
+    traits = images.preprocessing.traits
+    # Photographs are cropped if those of the first set are.
+    native = None if traits.native is None else _find_size(others)
     resized = traits.resized or native != traits.native
     return others.through(Preprocessing(replace(traits, native=native, resized=resized)))
 
@@ -218,10 +227,18 @@ def read_image_splits(image_options: ImageOptions, seed: int) -> ImageData:
 
 def _find_folder(data: str) -> Path:
     if not Path(data).is_dir():
+        fix = f"pass one of {', '.join(CATALOGUE)}, or check the path"
+        if Path(data).is_file():
+            fix = f"for features, ncscope measure {data}; images are in .parquet, .arrow or .tar"
+        elif re.fullmatch(r"[\w-]+/[\w.-]+", data):
+            fix = (
+                "check the path; save a data set of the Hugging Face Hub with "
+                f"datasets.load_dataset({data!r}).save_to_disk('images')"
+            )
         raise InputError(
             expected="a data set of the catalogue, or a folder or files of images",
             found=repr(data),
-            fix=f"pass one of {', '.join(CATALOGUE)}, or check the path",
+            fix=fix,
         )
     return Path(data)
 

@@ -79,11 +79,11 @@ def read_folder(folder: Path, split: Split) -> Images:
     # A folder that no training counted as a class would shift the numbers of the classes after it.
     hidden = [
         name
-        for number, name in enumerate(files.classes if files else ())
+        for number, name in enumerate(() if files is None else files.classes)
         if number not in present and name.startswith((".", "@", "__"))
     ]
     if files is None or not present or hidden:
-        empty = hidden or (files.classes if files else [])
+        empty = hidden or ([] if files is None else files.classes)
         names = ", ".join(empty[:_MOST_NAMED])
         more = f" and {len(empty) - _MOST_NAMED:,} more" if len(empty) > _MOST_NAMED else ""
         raise InputError(

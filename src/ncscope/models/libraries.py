@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from ncscope.errors import InputError, library_error
+from ncscope.file_kinds import describe_foreign
 from ncscope.memory import check_memory
 from ncscope.models.networks.catalogue import NAMES, build
 from ncscope.models.own_code import explain_errors, is_own_code, make_model, open_own
@@ -217,6 +218,10 @@ def _open_hugging_face(request: ModelRequest) -> ImageClassifier:
         fix = "leave --weights out, and put the weights into the model's folder"
         raise InputError(expected="weights in the folder of hf:", found="a file beside it", fix=fix)
     local = {"local_files_only": not request.download}
+    for file in Path(request.name).glob("*.safetensors"):
+        if described := describe_foreign(file, alone=False):
+            found, fix = described
+            raise InputError(expected=f"weights in {file}", found=found, fix=fix)
     try:
         model = transformers.AutoModelForImageClassification.from_pretrained(request.name, **local)
     except (OSError, ValueError) as error:
