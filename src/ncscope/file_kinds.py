@@ -11,9 +11,10 @@ import zipfile
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
+from io import BufferedIOBase
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from ncscope.files import describe_fault, is_folder
 
@@ -51,7 +52,7 @@ def describe_foreign(path: Path, *, alone: bool = True) -> tuple[str, str] | Non
     return _describe_adapter(path)
 
 
-def _describe_file(path: Path, file: IO[bytes], start: bytes) -> tuple[str, str] | None:
+def _describe_file(path: Path, file: BufferedIOBase, start: bytes) -> tuple[str, str] | None:
     text, name = start.lstrip().lower(), str(path)
     if path.suffix == ".distcp" and (path.parent / ".metadata").exists():
         return _describe_folder(path.parent)
@@ -92,7 +93,7 @@ def _describe_file(path: Path, file: IO[bytes], start: bytes) -> tuple[str, str]
     return None
 
 
-def describe_pickle(file: IO[bytes], name: str, kind: str) -> tuple[str, str] | None:
+def describe_pickle(file: BufferedIOBase, name: str, kind: str) -> tuple[str, str] | None:
     """Return what a file of torch.save with objects is called, and the line that saves its weights.
 
     Args:
@@ -244,7 +245,7 @@ def _is_tensorflow(path: Path) -> bool:
         return file.read() == bytes.fromhex("57fb808b247547db")
 
 
-def _read_fields(file: IO[bytes], size: int) -> set[int]:
+def _read_fields(file: BufferedIOBase, size: int) -> set[int]:
     """Return the numbers of the top fields of a protocol buffer; empty if a file is none."""
     fields: set[int] = set()
     file.seek(0)
@@ -266,7 +267,7 @@ def _read_fields(file: IO[bytes], size: int) -> set[int]:
     return fields
 
 
-def _read_varint(file: IO[bytes]) -> int | None:
+def _read_varint(file: BufferedIOBase) -> int | None:
     value = 0
     for shift in range(0, 70, 7):
         byte = file.read(1)
@@ -278,7 +279,7 @@ def _read_varint(file: IO[bytes]) -> int | None:
     return None
 
 
-def _is_torch_pickle(file: IO[bytes]) -> bool:
+def _is_torch_pickle(file: BufferedIOBase) -> bool:
     """Return whether a pickle begins like torch's older format: with its magic number."""
     file.seek(0)
     try:
@@ -288,7 +289,7 @@ def _is_torch_pickle(file: IO[bytes]) -> bool:
     return 0x1950A86A20F9469CFC6C in first
 
 
-def _list_instructions(file: IO[bytes]) -> Iterator[tuple[str, Any]]:
+def _list_instructions(file: BufferedIOBase) -> Iterator[tuple[str, Any]]:
     """Yield the instructions of the pickle in a file of torch.save, and their arguments."""
     file.seek(0)
     if file.read(4) == b"PK\x03\x04":
@@ -303,6 +304,6 @@ def _list_instructions(file: IO[bytes]) -> Iterator[tuple[str, Any]]:
     yield from _instructions(file)
 
 
-def _instructions(file: IO[bytes]) -> Iterator[tuple[str, Any]]:
+def _instructions(file: Any) -> Iterator[tuple[str, Any]]:
     for opcode, value, _ in pickletools.genops(file):
         yield opcode.name, value

@@ -149,7 +149,7 @@ def _find_entry(content: Mapping[str, Any], key: str, file: str) -> Mapping[str,
     return content
 
 
-def _entries_with_tensors(content: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def _entries_with_tensors(content: Mapping[Any, Any]) -> dict[str, Mapping[Any, Any]]:
     """Return the entries that are mappings and hold tensors, without the states of optimisers."""
     return {
         name: value
@@ -158,7 +158,7 @@ def _entries_with_tensors(content: Mapping[str, Any]) -> dict[str, Mapping[str, 
     }
 
 
-def _holds_tensors(content: Mapping[str, Any]) -> bool:
+def _holds_tensors(content: Mapping[Any, Any]) -> bool:
     """Return whether a mapping holds a tensor at any depth; mappings may contain themselves."""
     if "param_groups" in content:  # the state of an optimiser
         return False
