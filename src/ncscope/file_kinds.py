@@ -14,6 +14,7 @@ from contextlib import suppress
 from io import BufferedIOBase
 from itertools import islice
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from ncscope.files import describe_fault, is_folder
@@ -48,7 +49,7 @@ def describe_foreign(path: Path, *, alone: bool = True) -> tuple[str, str] | Non
         return None
     shard = re.search(r"-\d{5}-of-(\d{5})\.", path.name)
     if shard and int(shard[1]) > 1:
-        return "one of several shards", f"pass their folder: --weights {path.parent}"
+        return "one of several shards", f"pass their folder: --weights {quote(str(path.parent))}"
     return _describe_adapter(path)
 
 
@@ -57,7 +58,10 @@ def _describe_file(path: Path, file: BufferedIOBase, start: bytes) -> tuple[str,
     if path.suffix == ".distcp" and (path.parent / ".metadata").exists():
         return _describe_folder(path.parent)
     if start.startswith(b"version https://git-lfs.github.com/spec/"):
-        return "a pointer of Git LFS, and not the file itself", f"git lfs pull -I {path.name}"
+        return (
+            "a pointer of Git LFS, and not the file itself",
+            f"git lfs pull -I {quote(path.name)}",
+        )
     if text.startswith((b"<!doctype html", b"<html")):
         return "a web page", "download the file itself: the address led to a page about it"
     if start.startswith(b"GGUF"):
@@ -68,13 +72,16 @@ def _describe_file(path: Path, file: BufferedIOBase, start: bytes) -> tuple[str,
     if start.startswith(b"\x89HDF\r\n\x1a\n"):
         return "an HDF5 file, as Keras writes", _KERAS.format(name=name)
     if start.startswith(b"\x1f\x8b"):
-        return "a gzip archive", f"unpack it: gunzip {name}"
+        return "a gzip archive", f"unpack it: gunzip {quote(name)}"
     if start[257:262] == b"ustar":
-        return "a tar archive", f"unpack it: tar -xf {name}, and pass the file in it"
+        return "a tar archive", f"unpack it: tar -xf {quote(name)}, and pass the file in it"
     if start.startswith(b"PK\x03\x04"):
         return _describe_archive(path)
     if start[:1] == b"{" and b'"weight_map"' in start:
-        return "an index of weights in shards", f"pass its folder: --weights {path.parent}"
+        return (
+            "an index of weights in shards",
+            f"pass its folder: --weights {quote(str(path.parent))}",
+        )
     if _is_tensorflow(path):
         return "a checkpoint of TensorFlow", _from_tensorflow(name)
     fields = _read_fields(file, path.stat().st_size)
@@ -130,6 +137,7 @@ def describe_pickle(file: BufferedIOBase, name: str, kind: str) -> tuple[str, st
 
 _ENTRIES = ("state_dict", "model_state_dict", "model", "net")
 _LONGEST_HEADER = 2**24
+_MOST_FIELDS = 10**5
 _ONNX = frozenset({1, 2, 3, 4, 5, 6, 7, 8, 14, 20, 25, 26})
 """Numbers of the fields of an ONNX model; 7 is the graph."""
 
@@ -155,13 +163,13 @@ def _describe_folder(folder: Path) -> tuple[str, str] | None:
         command = "python -m torch.distributed.checkpoint.format_utils dcp_to_torch"
         return (
             "a distributed checkpoint (DCP)",
-            f"write its weights into one file: {command} {folder} weights.pt",
+            f"write its weights into one file: {command} {quote(str(folder))} weights.pt",
         )
     if "zero_to_fp32.py" in names:
-        script = folder / "zero_to_fp32.py"
+        script, whole = quote(str(folder / "zero_to_fp32.py")), quote(str(folder))
         return (
             "a checkpoint of DeepSpeed",
-            f"write its weights into a folder: python {script} {folder} weights; then pass "
+            f"write its weights into a folder: python {script} {whole} weights; then pass "
             "--weights weights",
         )
     if any(re.fullmatch(r"(bf16_)?zero_pp_rank_\d+_mp_rank_\d+_\w+\.pt", name) for name in names):
@@ -182,7 +190,7 @@ def _describe_folder(folder: Path) -> tuple[str, str] | None:
     steps = [name for name in names if re.fullmatch(r"checkpoint-\d+", name)]
     if steps:
         last = max(steps, key=lambda name: int(name.rpartition("-")[2]))
-        return "a folder of checkpoints", f"name one of them: --weights {folder / last}"
+        return "a folder of checkpoints", f"name one of them: --weights {quote(str(folder / last))}"
     return None
 
 
@@ -205,7 +213,7 @@ def _describe_archive(path: Path) -> tuple[str, str] | None:
     if "model.weights.h5" in names:
         return "a model of Keras", _KERAS.format(name=str(path))
     if not any(name.endswith((".npy", "data.pkl")) for name in names):
-        return "a zip archive", f"unpack it: unzip {path}, and pass the file in it"
+        return "a zip archive", f"unpack it: unzip {quote(str(path))}, and pass the file in it"
     return None
 
 
@@ -252,7 +260,9 @@ def _read_fields(file: BufferedIOBase, size: int) -> set[int]:
     if file.read(1) != b"\x08":  # ONNX and SavedModel begin with their version
         return fields
     file.seek(0)
-    while file.tell() < size:
+    for _ in range(_MOST_FIELDS):
+        if file.tell() >= size:
+            return fields
         tag = _read_varint(file)
         if tag is None or tag >> 3 == 0:
             return set()
@@ -264,7 +274,7 @@ def _read_fields(file: BufferedIOBase, size: int) -> set[int]:
             if file.tell() + value > size:
                 return set()
             file.seek(value, 1)
-    return fields
+    return set()
 
 
 def _read_varint(file: BufferedIOBase) -> int | None:

@@ -3,7 +3,7 @@
 import io
 import json
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from torchvision import transforms
 from torchvision.datasets import ImageFolder
 
 import ncscope
+from ncscope.api.named_images import ImageOptions, read_image_splits
 from ncscope.cli import main
 from tests.closeness import assert_agree
 
@@ -100,7 +101,7 @@ def run(capsys, tmp_path, monkeypatch) -> Callable[..., tuple[int, str, str]]:
     def call(*words: str) -> tuple[int, str, str]:
         capsys.readouterr()
         with pytest.raises(SystemExit) as stopped:
-            main(["measure-model", *words])
+            main(["measure-model", *words, "--groups", ",".join(GROUPS)])
         captured = capsys.readouterr()
         return stopped.value.code, captured.out, captured.err
 
@@ -140,7 +141,10 @@ def photographs(folder: str, size: int = 32, each: int = 5) -> list[tuple[bytes,
 def by_hand(normalise: Any, *before: Any) -> ncscope.ModelReport:
     prepared = transforms.Compose([*before, transforms.ToTensor(), normalise])
     loader = DataLoader(ImageFolder("photos", prepared), 64)
-    return ncscope.measure_model(make_net(), loader, progress=False)
+    return ncscope.measure_model(make_net(), loader, progress=False, groups=GROUPS)
+
+
+GROUPS = ["nc1", "nc3"]
 
 
 IMAGENET = transforms.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
@@ -182,7 +186,14 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+def by_pace(cases: Iterable[str], first: Collection[str]) -> list[Any]:
+    """Leave to the slow tests what says least beyond the first cases."""
+    return [pytest.param(case, marks=() if case in first else pytest.mark.slow) for case in cases]
+
+
+@pytest.mark.parametrize(
+    "way", by_pace(WAYS, ["a data set, and the split", "a transform that is made", "a module"])
+)
 def test_models_data_and_preprocessing_of_ones_own(way: str, run, monkeypatch) -> None:
     words, steps = WAYS[way]
     words += " --weights net.pt --json"
@@ -195,6 +206,7 @@ def test_models_data_and_preprocessing_of_ones_own(way: str, run, monkeypatch) -
     assert json.loads(answer[1])["provenance"]["class_names"] == list(CLASSES)
 
 
+@pytest.mark.slow
 def test_the_size_of_the_images(run) -> None:
     words = "net.py:make_model photos --weights net.pt --json --image-size 16"
     assert_measured(run(*words.split()), by_hand(IMAGENET, transforms.Resize([16, 16])))
@@ -249,6 +261,15 @@ def test_bad_input_is_one_line_and_exit_code_two(run) -> None:
         lines = [line for line in err.splitlines() if line.startswith("error: ")]
         assert (code, out, len(lines)) == (2, "", 1), (words, err)
         assert said in lines[0], (words, err)
+
+
+def test_images_of_both_splits_for_ncscope_transfer(run) -> None:
+    parquet(photographs("others"), "names")
+    data = read_image_splits(ImageOptions("files"), seed=0)
+    assert data.num_classes == 3
+    assert data.train.labels.tolist() == [1]
+    assert data.test.labels.tolist() == [number for number in range(3) for _ in range(5)]
+    assert data.validation is None
 
 
 # Images in files
@@ -318,7 +339,9 @@ KINDS: dict[str, tuple[Callable[[Any], None], str, bool]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", by_pace(KINDS, ["save_to_disk of splits", "Parquet with names", "tars with JSON"])
+)
 def test_images_in_files(kind: str, run) -> None:
     write, words, named = KINDS[kind]
     write(photographs("others"))
@@ -353,6 +376,8 @@ def test_files_that_do_not_tell_images_or_labels(run) -> None:
         "none.parquet": "one column of images, found columns label; name it with --image-key",
         "path.parquet": "the bytes of an image in path.parquet, row 0, found a path alone",
         "broken.parquet": "an image in broken.parquet, row 0, found UnidentifiedImageError",
+        "broken.parquet --preprocess net.py:transform --workers 1": "error: expected an image in "
+        "broken.parquet, row 0, found UnidentifiedImageError",
         "text.parquet": "a table of images in text.parquet, found",
         "text.tar": "a tar archive in text.tar, found",
         "absent-{0..3}.tar": "files that match absent-{0..3}.tar, found none",

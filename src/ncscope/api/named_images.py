@@ -304,7 +304,7 @@ def make_loader(
                 found=f"{size} with --preprocess data: {message}",
                 fix=fix,
             ) from error
-    return DataLoader(items, image_options.batch_size, num_workers=image_options.workers)
+    return _Loader(items, image_options.batch_size, num_workers=image_options.workers)
 
 
 def find_device(name: str) -> torch.device:
@@ -377,7 +377,7 @@ def open_loader(name: str, image_options: ImageOptions) -> tuple[Iterable[Any], 
             value = value(**arguments)
     samples = getattr(value, "dataset", value)
     if isinstance(value, Dataset) or type(value).__module__.startswith("datasets."):
-        loader: Any = DataLoader(value, image_options.batch_size, num_workers=image_options.workers)
+        loader: Any = _Loader(value, image_options.batch_size, num_workers=image_options.workers)
     else:
         loader = value
     if not (isinstance(loader, Iterable) or hasattr(loader, "__getitem__")):
@@ -386,6 +386,23 @@ def open_loader(name: str, image_options: ImageOptions) -> tuple[Iterable[Any], 
     names = getattr(samples, "classes", None) or ()
     are_names = isinstance(names, list | tuple) and all(isinstance(each, str) for each in names)
     return loader, tuple(names) if are_names else ()
+
+
+class _Loader(DataLoader[Any]):
+    """Loader that raises errors of input in its processes as such; torch raises their text."""
+
+    def __iter__(self) -> Any:
+        try:
+            yield from super().__iter__()
+        except RuntimeError as error:
+            last = str(error).strip().rpartition("\n")[2]
+            parts = re.fullmatch(
+                r"ncscope\.errors\.InputError: expected (.*), found (.*); (.*)", last
+            )
+            if parts is None:
+                raise
+            expected, found, fix = parts.groups()
+            raise InputError(expected=expected, found=found, fix=fix) from error
 
 
 class _Inputs(Dataset[Any]):

@@ -218,7 +218,7 @@ def _open_hugging_face(request: ModelRequest) -> ImageClassifier:
         fix = "leave --weights out, and put the weights into the model's folder"
         raise InputError(expected="weights in the folder of hf:", found="a file beside it", fix=fix)
     local = {"local_files_only": not request.download}
-    for file in Path(request.name).glob("*.safetensors"):
+    for file in [*Path(request.name).glob("*.safetensors"), *Path(request.name).glob("*.bin")]:
         if described := describe_foreign(file, alone=False):
             found, fix = described
             raise InputError(expected=f"weights in {file}", found=found, fix=fix)
