@@ -90,3 +90,14 @@ def test_validation_images_by_their_own_name(tmp_path, name):
     write(tmp_path / "test", a=3)
     labels = [read_folder(tmp_path, split).labels.tolist() for split in ("test", "validation")]
     assert labels == [[0, 0, 0], [1, 1]]
+
+
+def test_damaged_images_and_those_that_could_fill_the_memory_are_refused(tmp_path, monkeypatch):
+    write(tmp_path, a=1, b=1)
+    images = read_folder(tmp_path, "train")
+    monkeypatch.setattr("PIL.Image.MAX_IMAGE_PIXELS", 30)  # of 64
+    with pytest.raises(InputError, match=r"an image in 0\.png, found DecompressionBombError"):
+        images.picture(0)
+    (tmp_path / "a" / "0.png").write_bytes(b"no image")
+    with pytest.raises(InputError, match=r"found UnidentifiedImageError: .*; replace or remove"):
+        images.picture(0)

@@ -388,7 +388,7 @@ def measure_model(
         typer.Option(
             min=1,
             help="Height and width of the images for your own code and the catalogue's networks; "
-            "default their own if all have one, else 224.",
+            "default 224 for photographs, and for your own code their own size if they have one.",
         ),
     ] = None,
     layers: Annotated[
@@ -448,7 +448,7 @@ def measure_model(
 
     "Measure any model" (docs/tutorials/any-model.md) says which models and checkpoints. A file or
     module of your own that is named as MODEL, DATA or --preprocess is imported, which runs its
-    code; no other is.
+    code; no other is, unless that code imports it.
 
     Example: ncscope measure-model timm:resnet18 photos --weights net.safetensors
 

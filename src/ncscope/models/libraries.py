@@ -148,6 +148,8 @@ def _open_catalogue(request: ModelRequest) -> ImageClassifier:
         fix = f"{_nearest(request.name, list(NAMES))}; or timm:, torchvision: or hf: and a name"
         if request.name.endswith(".py"):
             fix = f"name the class or function too: {request.name}:make_model"
+        elif Path(request.name, "config.json").is_file():
+            fix = f"pass hf:{request.name}"
         elif Path(request.name).is_file():
             fix = f"name the model, and pass --weights {request.name}"
         try:

@@ -182,7 +182,7 @@ def explain_errors(
 
 
 def _find_root(name: str) -> Path:
-    """Return the folder of the user's code; of a module in one file elsewhere, the file."""
+    """Return the folder of the user's code; of an installed module in one file, the file."""
     if found := _FILE.fullmatch(name):
         return Path(found[1]).resolve().parent
     module = sys.modules.get(name.partition(":")[0].partition(".")[0])
@@ -190,6 +190,8 @@ def _find_root(name: str) -> Path:
     if file is None:
         return Path.cwd()
     path = Path(file).resolve()
+    if path.is_relative_to(Path.cwd().resolve()) and "site-packages" not in path.parts:
+        return Path.cwd().resolve()
     return path.parent if path.name == "__init__.py" else path
 
 
