@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ncscope.errors import InputError
+from ncscope.file_kinds import describe_pickle
 from ncscope.files import describe_fault
 
 Kind = Literal["torch", "safetensors", "npz", "npy"]
@@ -151,11 +152,14 @@ def load_tensors(file: TensorFile, *, mapped: bool = True) -> Any:
             refused = re.search(r"GLOBAL (\S{1,200}) (was not an allowed|whose module)", str(error))
             if refused is None:
                 raise
-            raise InputError(
-                expected=f"tensors and plain values in {file.name}",
-                found=f"an object of the class {refused[1]}",
-                fix="save model.state_dict() or tensors alone (pickled objects are never loaded)",
-            ) from error
+            found = f"an object of the class {refused[1]}"
+            fix = "save model.state_dict() or tensors alone (pickled objects are never loaded)"
+            opened.seek(0)
+            described = describe_pickle(opened, str(file.path or file.name), refused[1])
+            if described is not None:
+                found, fix = described
+            expected = f"tensors and plain values in {file.name}"
+            raise InputError(expected=expected, found=found, fix=fix) from error
 
 
 _SUBSTITUTES = {

@@ -21,6 +21,7 @@ import numpy as np
 from safetensors.torch import load, load_file
 
 from ncscope.errors import InputError
+from ncscope.file_kinds import describe_foreign
 from ncscope.files import is_folder
 from ncscope.memory import check_memory
 from ncscope.models.weights import FileWeights, find_weights
@@ -170,13 +171,24 @@ def load_weights(path: str | Path, key: str = "") -> FileWeights:
             or fewer numbers than it announces, or holds no weights of a model, or several.
     """
     path = Path(path)
+    _refuse_foreign(path)
     if not is_folder(path):
         return _load_weights_file(TensorFile.at(path), key)
     files = [TensorFile.at(shard) for shard in _find_weights_files(path)]
+    for file in files:
+        _refuse_foreign(Path(str(file.path)), alone=False)
     shards = [_load_weights_file(file, key) for file in files]
     tensors = {name: tensor for shard in shards for name, tensor in shard.tensors.items()}
     notes = checksum_notes(files)
     return replace(shards[0], tensors=tensors, file=path.resolve().name, notes=notes)
+
+
+def _refuse_foreign(path: Path, *, alone: bool = True) -> None:
+    with explain_read_errors(TensorFile.at(path)):
+        foreign = describe_foreign(path, alone=alone)
+    if foreign is not None:
+        found, fix = foreign
+        raise InputError(expected=f"weights by name in {path.name}", found=found, fix=fix)
 
 
 def _load_weights_file(file: TensorFile, key: str) -> FileWeights:

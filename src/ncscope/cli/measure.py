@@ -3,7 +3,7 @@
 import sys
 import zlib
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -331,15 +331,19 @@ def measure_model(
         str,
         typer.Argument(
             metavar="MODEL",
-            help="torchvision:NAME, timm:NAME, hf:NAME, hf:FOLDER, or a network of the catalogue.",
+            help="torchvision:NAME, timm:NAME, hf:NAME, hf:FOLDER, a network of the catalogue, or "
+            "your own code, which is run: FILE.py:NAME or package.module:NAME of a class, a "
+            "function that makes the model, or a model.",
         ),
     ],
     data: Annotated[
         str,
         typer.Argument(
             metavar="DATA",
-            help="Name of a data set, or a folder of images: CLASS/*.png, or train/CLASS/*.png and "
-            "test/CLASS/*.png.",
+            help="Name of a data set; a folder of images: CLASS/*.png, or train/CLASS/*.png and "
+            "test/CLASS/*.png; a folder that datasets' save_to_disk wrote; Parquet files or "
+            "WebDataset's tars (a file, a folder, or a quoted pattern); or FILE.py:NAME of a "
+            "loader, a data set, or a function that makes one, in your own code, which is run.",
         ),
     ],
     weights: Annotated[
@@ -356,15 +360,44 @@ def measure_model(
             "dotted for nested entries; default: the entry is found, running averages apart."
         ),
     ] = None,
+    model_arg: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="Argument of the class or function in your own code; may be given several times. "
+            "Values are literals of Python, else text.",
+        ),
+    ] = None,
     download: Fetch = False,
     data_folder: DataFolder = Path("data"),
     split: Annotated[
-        Literal["train", "test"],
+        Literal["train", "test", "val", "validation"],
         typer.Option(
             help="Split of the data set; in a folder without splits, all images are train."
         ),
     ] = "train",
+    image_key: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of the images in files, or suffix in tars; default the only one."
+        ),
+    ] = None,
+    label_key: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of the labels in files, or suffix or entry of the JSON in tars; default "
+            "the only one."
+        ),
+    ] = None,
     preprocess: Preprocess = None,
+    image_size: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Height and width of the images for your own code and the catalogue's networks; "
+            "default 224 for photographs, and for your own code their own size if they have one.",
+        ),
+    ] = None,
     layers: Annotated[
         list[str] | None,
         typer.Option(
@@ -420,9 +453,13 @@ def measure_model(
 ) -> None:
     """Measure the layers of an image classifier.
 
-    "Measure any model" (docs/tutorials/any-model.md) says which models and checkpoints.
+    "Measure any model" (docs/tutorials/any-model.md) says which models and checkpoints. A file or
+    module of your own that is named as MODEL, DATA or --preprocess is imported, which runs its
+    code; no other is, unless that code imports it.
 
     Example: ncscope measure-model timm:resnet18 photos --weights net.safetensors
+
+    Example: ncscope measure-model net.py:Net photos --model-arg width=64 --weights net.pt
 
     Example: ncscope measure-model hf:my-vit cifar10 --split test --layers "vit.layers.*"
     """
@@ -432,35 +469,41 @@ def measure_model(
 
     announce(save, slow=uncertainty or random_sizes)
     passes: Any = int(second_pass) if second_pass.isdecimal() else second_pass
-    report, notes = measure_named_model(
-        model,
-        ImageOptions(
-            data=data,
-            split=split,
-            data_folder=data_folder,
-            download=download,
-            preprocess=preprocess,
-            batch_size=batch_size,
-            device=device,
-            workers=workers,
-        ),
-        Options(
-            layers=layers,
-            head=head,
-            groups=split_groups(groups),
-            prior=prior,
-            weight_decay=weight_decay,
-            pool=pool,
-            baseline=baseline,
-            uncertainty="random_sizes" if random_sizes else uncertainty,
-            precision=precision,
-            second_pass=passes,
-        ),
-        weights=weights,
-        weights_key=weights_key or "",
-        num_classes=num_classes,
-        ood=ood,
-    )
+    # What the user's code prints would spoil the JSON.
+    with redirect_stdout(sys.stderr):
+        report, notes = measure_named_model(
+            model,
+            ImageOptions(
+                data=data,
+                split=split,
+                data_folder=data_folder,
+                download=download,
+                preprocess=preprocess,
+                batch_size=batch_size,
+                device=device,
+                workers=workers,
+                image_size=image_size,
+                image_key=image_key or "",
+                label_key=label_key or "",
+            ),
+            Options(
+                layers=layers,
+                head=head,
+                groups=split_groups(groups),
+                prior=prior,
+                weight_decay=weight_decay,
+                pool=pool,
+                baseline=baseline,
+                uncertainty="random_sizes" if random_sizes else uncertainty,
+                precision=precision,
+                second_pass=passes,
+            ),
+            weights=weights,
+            weights_key=weights_key or "",
+            num_classes=num_classes,
+            ood=ood,
+            model_arguments=model_arg or (),
+        )
     for note in notes:
         print(printable(note), file=sys.stderr)
     if save is not None:

@@ -77,10 +77,12 @@ Fetch = Annotated[
 ]
 DataFolder = Annotated[Path, typer.Option(help="Folder with the files of named data sets.")]
 Preprocess = Annotated[
-    Literal["model", "data"] | None,
+    str | None,
     typer.Option(
-        help="Preprocessing of images: by the model's library or by the data set; default the "
-        "model's, and the data set's for the catalogue's networks."
+        metavar="[model|data|FILE.py:FUNCTION]",
+        help="Preprocessing of images: by the model's library, by the data set, or by a function "
+        "of yours that makes a tensor of a PIL image; default the model's, and the data set's for "
+        "the catalogue's networks and your own code.",
     ),
 ]
 BatchSize = Annotated[int, typer.Option(min=1, help="Number of images in a forward pass.")]
