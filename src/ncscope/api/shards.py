@@ -13,7 +13,16 @@ from torch import Tensor
 from ncscope.api.gather import DecisionPass, gather
 from ncscope.api.inputs import check_classifier, check_head, has_one_row
 from ncscope.api.result import Report
-from ncscope.api.shard_files import Shard, shard_name
+from ncscope.api.shard_files import (
+    EVERYTHING,
+    Columns,
+    Shard,
+    batches_of,
+    find_class_names,
+    is_file,
+    open_shard,
+    shard_name,
+)
 from ncscope.arguments import NotNegative, Size, check_arguments, describe
 from ncscope.array_checks import as_tensor
 from ncscope.errors import InputError
@@ -49,6 +58,7 @@ class ShardPass:
         class_counts: Number of samples of each class in all shards, if the prior needs them.
         precision: Precision of the moments.
         second: Class means and classifier of the second pass; None for the first pass.
+        columns: What is read of files.
     """
 
     name: str = "first pass"
@@ -59,14 +69,16 @@ class ShardPass:
     class_counts: Int[Tensor, " k"] | None = None
     precision: Precision = "float64"
     second: DecisionPass | None = None
+    columns: Columns = EVERYTHING
 
     def __call__(self, shard: Shard) -> ClassMoments | DecisionCounts:
         """Gather the statistics of a shard; an error names the shard, if it has a name."""
         try:
+            batches = batches_of(shard, self.columns) if is_file(shard) else shard
             if self.second is not None:
-                return gather(shard, second=self.second)
+                return gather(batches, second=self.second)
             return gather(
-                shard,
+                batches,
                 self.num_classes,
                 self.dim,
                 statistics=self.statistics,
@@ -93,6 +105,8 @@ def measure_shards(
     prior: Prior = "empirical",
     weight_decay: NotNegative = 0.0,
     precision: Precision = "float64",
+    features: str | None = None,
+    labels: str | None = None,
     map: Map = builtins.map,  # noqa: A002, it takes the place of the builtin
 ) -> Report:
     """Measure neural collapse in a data set given in parts, which several machines may read.
@@ -104,10 +118,11 @@ def measure_shards(
     set (``mir``, ``hdr``) are absent, because they need all samples at once.
 
     Args:
-        shards: Parts of the data set: paths or addresses of .npz, .safetensors, torch.save or
-            Parquet files; iterables of batches that can be iterated twice (lists, data loaders); or
-            functions without arguments that return an iterable of batches. A batch is a pair of
-            features and labels, or a mapping with these entries. A shard may be empty.
+        shards: Parts of the data set: paths or addresses of .npz, .safetensors, torch.save, CSV,
+            Parquet or HDF5 files; pairs of paths of .npy files, of features and labels; iterables
+            of batches that can be iterated twice (lists, data loaders); or functions without
+            arguments that return an iterable of batches. A batch is a pair of features and labels,
+            or a mapping with these entries. A shard may be empty. Labels in files may be names.
         weight: Classifier weight K x d.
         bias: Classifier bias, K.
         num_classes: K; by default the number of rows of ``weight``, else the largest label + 1.
@@ -115,6 +130,10 @@ def measure_shards(
         prior: Class prior. ``"uniform"`` costs one more pass, which counts the labels.
         weight_decay: Decay on weight and bias that the MSE decomposition assumes.
         precision: ``"float64"`` or ``"blocked"``; see `ClassMoments`.
+        features: Entry of the files that holds the features, or their columns in tables: names and
+            patterns separated by commas, those after ``!`` left out. By default ``features``,
+            ``embeddings`` or ``x``; of a table the column of lists, or all but the labels.
+        labels: Entry or column of the labels, by default ``labels``, ``targets`` or ``y``.
         map: Function like the builtin ``map``, which gives the results in the order of the shards:
             the ``imap`` or ``map`` of a process pool, the ``map`` of an executor or of
             ``ray.util.multiprocessing.Pool``. If it is lazy, as the builtin and ``imap`` are, at
@@ -139,12 +158,16 @@ def measure_shards(
         fix = "pass a list of files, for example sorted(glob.glob('features/*.parquet'))"
         raise InputError(expected="a list of shards", found="a single path", fix=fix)
     shards = list(shards)
-    files = [str(shard) for shard in shards if isinstance(shard, str | Path)]
+    files = [str(shard) for shard in shards if is_file(shard)]
     twice = [file for file, times in Counter(files).items() if times > 1]
     if twice:  # the samples would count twice
         more = f" and {len(twice) - 1} others" if len(twice) > 1 else ""
         found = f"{twice[0]}{more} twice or more"
         raise InputError(expected="each file once", found=found, fix="name it once")
+    columns = Columns(features, labels)
+    names = find_class_names(shards, columns)
+    if names:
+        columns = replace(columns, class_names=names)
     check_head(weight, bias)
     head = None if weight is None else as_tensor(weight, "weight")
     rows, dim = (None, None) if head is None or head.ndim != 2 else head.shape
@@ -153,7 +176,14 @@ def measure_shards(
         check_classifier(head, bias, rows, dim, "cpu")  # before hours of reading
     needs = find_needs(groups, head is not None)
     k = rows if num_classes is None else num_classes
-    first = ShardPass(num_classes=k, dim=dim, prior=prior, precision=precision)
+    if names and k not in (None, len(names)):
+        raise InputError(
+            expected=f"{k} classes, as many as rows of the weight or num_classes",
+            found=f"{len(names)} names of classes in the files",
+            fix="write class indices in place of names, in the order of the weight's rows",
+        )
+    k = len(names) or k
+    first = ShardPass(num_classes=k, dim=dim, prior=prior, precision=precision, columns=columns)
     try:
         if prior == "uniform" and "scatter" in needs.statistics:
             # A sample weighs 1 / n_c in the pooled scatter, so n_c must be known beforehand.
@@ -175,7 +205,7 @@ def measure_shards(
     decisions = None
     if needs.decisions or needs.hits:
         means_and_head = DecisionPass.from_statistics(stats, *classifier[:2])
-        second = ShardPass("second pass", second=means_and_head)
+        second = ShardPass("second pass", second=means_and_head, columns=columns)
         part, *others = _apply_map(map, second, shards, DecisionCounts)
         decisions = sum(others, start=part)
         if decisions.samples != stats.num_samples:
@@ -199,7 +229,11 @@ def measure_shards(
     if needs.information:
         notes = tuple(note for note in record.notes if note != LEFT_OUT)
         record = replace(record, notes=(*notes, _NEEDS_ALL))
-    return Report(record, stats)
+    if shards and is_file(shards[0]):
+        record = replace(record, notes=(*open_shard(shards[0], columns).notes, *record.notes))
+    report = Report(record, stats)
+    report.class_names = names
+    return report
 
 
 def _apply_map(

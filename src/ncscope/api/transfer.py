@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ncscope.api.files import checksum_notes, load_samples
+from ncscope.api.files import checksum_notes
 from ncscope.api.result import REPORTS
+from ncscope.api.sample_file import is_named
+from ncscope.api.samples import load_samples
 from ncscope.api.writable import check_file, check_folder, write_figure, write_text
 from ncscope.array_checks import as_tensor
 from ncscope.errors import InputError
+from ncscope.labels import read_labels
 from ncscope.memory import check_memory
 from ncscope.transfer.baselines import (
     AccuracyTable,
@@ -210,7 +213,7 @@ def rank_files(
         found = f"{', '.join(sets) or 'none'}"
         raise InputError(expected=f"results on {left_out}", found=found, fix=fix)
     # The labels of all files are compared before the first probe, which may take minutes.
-    labels = [as_tensor(load_samples(path)["labels"], "labels") for path in paths]
+    labels = [_load_labels(path) for path in paths]
     for path, labels_of_path in zip(paths, labels, strict=True):
         expected = f"the same samples in {path} as in {paths[0]}"
         fix = "save the features of all checkpoints in one order"
@@ -257,6 +260,14 @@ def rank_files(
         notes = (note, *notes)
     ranking = rank_results(ranks, accuracy, seed)
     return TransferReport(ranking, facts, notes, static=judge_baselines(table, seed))
+
+
+def _load_labels(path: str) -> torch.Tensor:
+    """Return the labels of a file as numbers; names are numbered in their order."""
+    labels = load_samples(path, ())["labels"]
+    return (
+        read_labels(labels, len(labels)).labels if is_named(labels) else as_tensor(labels, "labels")
+    )
 
 
 def judge_baselines(table: AccuracyTable | None, seed: int) -> StaticRanking | None:
