@@ -30,11 +30,13 @@ import pyarrow.orc
 import pytest
 import scipy.io
 import sklearn.datasets
+import sklearn.linear_model
 import torch
 from safetensors.torch import save_file
 
 import ncscope
 from ncscope.api.samples import load_features, load_samples
+from ncscope.api.shard_files import Columns, batches_of
 from ncscope.errors import InputError
 from ncscope.labels import read_labels
 
@@ -419,3 +421,233 @@ def test_a_sound_file_is_called_by_its_kind(case: str, tmp_path: Path) -> None:
         load_samples(tmp_path / name)
     assert said in str(refused.value)
     assert "damaged" not in str(refused.value)
+
+
+MODELS: dict[str, tuple[str, Callable[[Path], Any], str]] = {
+    "pointer of Git LFS": (
+        "a.csv",
+        lambda p: write(p, "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 2\n"),
+        "a pointer of Git LFS.* lfs pull --include a.csv",
+    ),
+    "web page": ("a.npz", lambda p: write(p, "<!DOCTYPE html><html></html>"), "a web page"),
+    "excel": (
+        "a.xlsx",
+        lambda p: write_zip(p, {"[Content_Types].xml": b"", "xl/workbook.xml": b""}),
+        r"an Excel workbook .* pandas\.read_excel\(.*a\.xlsx.*a\.csv",
+    ),
+    "older excel": (
+        "a.xls",
+        lambda p: write(p, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512)),
+        "an Excel workbook",
+    ),
+    "keras": (
+        "a.keras",
+        lambda p: write_zip(p, {"config.json": b"", "model.weights.h5": b""}),
+        r"a model of Keras.*keras\.saving\.load_model\(.*KERAS_BACKEND=torch",
+    ),
+    "torchscript": (
+        "a.pt",
+        lambda p: write_torchscript(p),
+        r"a model of TorchScript, .*torch\.jit\.load\(",
+    ),
+    "gguf": ("a.gguf", lambda p: write(p, b"GGUF\3" + bytes(99)), "a language model in GGUF"),
+    "onnx": ("a.onnx", lambda p: write(p, b"\x08\x07\x12\x07pytorch" + bytes(99)), "in ONNX"),
+    "image": ("a.png", lambda p: write(p, b"\x89PNG\r\n\x1a\n" + bytes(99)), "an image.* FOLDER"),
+    "photograph": ("a.jpg", lambda p: write(p, b"\xff\xd8\xff\xe0" + bytes(99)), "an image"),
+    "pickled model": (
+        "a.pkl",
+        lambda p: write(p, pickle.dumps(sklearn.linear_model.LogisticRegression())),
+        r"a pickle of the class sklearn\.linear_model\._logistic\.LogisticRegression",
+    ),
+    "one tensor": ("a.pt", lambda p: torch.save(torch.tensor(ROWS), p), "found Tensor; torch.save"),
+    "text": ("a.md", lambda p: write(p, "# Notes\n\nNothing, in\nparticular.\n"), "another kind"),
+}
+
+
+def write_torchscript(path: Path) -> None:
+    """Write an archive with the entries that torch.jit.save writes."""
+    write_zip(path, {"a/data.pkl": b"\x80\2}.", "a/constants.pkl": b"\x80\2).", "a/code/a.py": b""})
+
+
+@pytest.mark.parametrize("case", MODELS)
+def test_what_holds_no_features_is_called_by_its_kind(case: str, tmp_path: Path) -> None:
+    name, write_file, said = MODELS[case]
+    write_file(tmp_path / name)
+    with pytest.raises(InputError, match=said):
+        load_samples(tmp_path / name)
+
+
+def numbers(*changes: tuple[int, int, Any]) -> pd.DataFrame:
+    """The table, with other cells in some rows and columns."""
+    table = NUMBERED.astype(object)
+    for row, column, value in changes:
+        table.iloc[row, column] = value
+    return table
+
+
+WRONG: dict[str, tuple[bytes, str]] = {
+    "missing numbers": (
+        csv(numbers((7, 2, ""), (9, 2, "NA"), (11, 0, np.nan))),
+        r"3 missing, the first in the column 'f2' at row 7 \(''\); drop these rows: python -c",
+    ),
+    "missing labels": (csv(numbers((7, 4, ""))), "1 missing, the first in the column 'label' at"),
+    "question marks": (csv(numbers((3, 1, "?"))), r"'f1' at row 3 \('\?'\)"),
+    "a text far below": (
+        csv(pd.concat([NUMBERED] * 9 + [numbers((4, 1, "1_000"))])),
+        "'1_000' in the column 'f1' at row 274; correct the cell, or leave the column out",
+    ),
+    "a name among numbers": (
+        csv(pd.concat([NUMBERED] * 9 + [numbers((4, 4, "cat"))])),
+        "numbers in the column 'label'",
+    ),
+    "a fraction as label": (csv(numbers((4, 4, 0.5))), "label 0.5 at row 4"),
+    "a line with fewer cells": (csv() + b"1,2,3\n", r"5 cells a line.*3 at row 30 \(line 32\)"),
+    "two columns of one name": (b"a,a,label\n1,2,0\n2,3,1\n", "every column once in a.csv, found"),
+    "names alone": (b"a,b,label\n", "a line of names and lines of numbers in a.csv, found 1 line"),
+    "an endless line": (b"1," * 20 + b"1\n" + b"2," * 2**24, "lines of at most 33,554,432"),
+    "a number that is none": (csv(numbers((2, 0, "inf"))), "NaN or Inf in 1 of"),
+    "two columns of labels": (csv(NUMBERED.assign(y=1)), "several: label, y; choose it"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_cell_is_named(case: str, tmp_path: Path, monkeypatch) -> None:
+    content, said = WRONG[case]
+    write(tmp_path / "a.csv", content)
+    monkeypatch.setattr("ncscope.api.sample_file.BATCH_BYTES", 8 * 4 * 100)
+    with pytest.raises(InputError, match=said):
+        ncscope.measure(**load_samples(tmp_path / "a.csv"))
+
+
+@pytest.mark.slow
+def test_rows_with_missing_numbers_are_dropped_as_the_sentence_says(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", csv(numbers((7, 2, "?"), (9, 2, "NA"), (11, 4, "")), sep=";"))
+    with pytest.raises(InputError) as refused:
+        load_samples(tmp_path / "a.csv")
+    entries = load_samples(follow(str(refused.value), tmp_path / "a.csv", {}))
+    kept = np.delete(np.arange(30), [7, 9, 11])
+    np.testing.assert_allclose(entries["features"], ROWS[kept])
+    np.testing.assert_array_equal(entries["labels"], CLASSES[kept])
+
+
+def link(file: h5py.File, folder: Path) -> None:
+    write_hdf5(folder / "other.h5", features=ROWS)
+    file["features"] = h5py.ExternalLink("other.h5", "features")
+
+
+def link_softly(file: h5py.File, folder: Path) -> None:
+    write_hdf5(folder / "other.h5", features=ROWS)
+    file["elsewhere"] = h5py.ExternalLink("other.h5", "/")
+    file["features"] = h5py.SoftLink("/elsewhere/features")
+
+
+def point_to_bytes(file: h5py.File, folder: Path) -> None:
+    secret = folder / "secret"
+    secret.write_bytes(ROWS.tobytes())
+    external = [(str(secret), 0, h5py.h5f.UNLIMITED)]
+    file.create_dataset("features", (30, 4), "f8", external=external)
+
+
+def make_virtual(file: h5py.File, folder: Path) -> None:
+    write_hdf5(folder / "other.h5", features=ROWS)
+    layout = h5py.VirtualLayout((30, 4), "f8")
+    layout[:] = h5py.VirtualSource(str(folder / "other.h5"), "features", (30, 4))
+    file.create_virtual_dataset("features", layout)
+
+
+def refer(file: h5py.File, folder: Path) -> None:
+    file["inner"] = ROWS
+    file.create_dataset("features", data=[file["inner"].ref] * 30, dtype=h5py.ref_dtype)
+
+
+def leave_unwritten(file: h5py.File, folder: Path) -> None:
+    entry = file.create_dataset("features", (30, 4), "f8", chunks=(10, 4))
+    entry[:20] = ROWS[:20]
+
+
+def loop(file: h5py.File, folder: Path) -> None:
+    file.create_group("group")["again"] = file["/"]
+
+
+HDF5 = {
+    link: "found a link to another file",
+    link_softly: "entries 'features' and 'labels' in a.h5",
+    point_to_bytes: "found a link to another file",
+    make_virtual: "found a link to another file",
+    refer: r"references to other entries in 'features' \(they are not followed\)",
+    leave_unwritten: r"parts of shape \(30, 4\) that were never written",
+    loop: "found entries labels",
+}
+
+
+@pytest.mark.parametrize("make", HDF5, ids=lambda make: make.__name__)
+def test_an_hdf5_file_that_leads_elsewhere_is_refused(make, tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["labels"] = CLASSES
+        make(file, tmp_path)
+    with pytest.raises(InputError, match=HDF5[make]):
+        load_samples(tmp_path / "a.h5")
+
+
+def test_damage_inside_of_hdf5_gives_one_error_or_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    write_chunks(path)
+    content = path.read_bytes()
+    rng = np.random.default_rng(0)
+    refusals = 0
+    for _ in range(60):
+        damaged = bytearray(content)
+        for place in rng.integers(8, len(content), 20):
+            damaged[place] = rng.integers(256)
+        path.write_bytes(damaged)
+        try:
+            load_samples(path)
+        except InputError as error:
+            refusals += "\n" not in str(error)
+    assert refusals > 20
+
+
+@pytest.mark.parametrize("kind", [".csv", ".parquet", ".h5"])
+def test_a_table_is_read_by_batches(kind: str, tmp_path: Path, monkeypatch) -> None:
+    path = tmp_path / f"a{kind}"
+    if kind == ".h5":
+        write_hdf5(path, features=ROWS, labels=WORDS)
+    else:
+        write_table = {".csv": NAMED.to_csv, ".parquet": NAMED.to_parquet}[kind]
+        write_table(path, index=False)
+    monkeypatch.setattr("ncscope.api.sample_file.BATCH_BYTES", 8 * 4 * 7)
+    columns = Columns(labels=None if kind == ".h5" else "species", class_names=tuple(NAMES))
+    batches = list(batches_of(path, columns))
+    assert [len(rows) for rows, _ in batches] == [7, 7, 7, 7, 2]
+    check(
+        {
+            "features": np.concatenate([rows for rows, _ in batches]),
+            "labels": np.concatenate([labels for _, labels in batches]),
+        },
+        named=False,
+    )
+    monkeypatch.setattr("ncscope.memory.available_memory", lambda: 8 * 4 * 12)
+    with pytest.raises(InputError, match=r"the features of a\..*split the file"):
+        load_samples(path, (), None, columns.labels)
+
+
+def test_names_of_shards_are_numbered_together(tmp_path: Path) -> None:
+    for number, rows in enumerate([range(0, 30, 3), range(1, 30, 3), range(2, 30, 3)]):
+        NAMED.iloc[list(rows)].to_csv(tmp_path / f"{number}.csv", index=False)
+    files = sorted(tmp_path.glob("*.csv"))
+    report = ncscope.measure_shards(files, labels="species", groups=["nc1"])
+    assert dict(report) == pytest.approx(dict(ncscope.measure(ROWS, WORDS, groups=["nc1"])))
+    assert report.class_names == tuple(NAMES)
+    with pytest.raises(InputError, match="2 classes, as many as rows of the weight or num_classes"):
+        ncscope.measure_shards(files, labels="species", num_classes=2)
+
+
+def test_no_name_leaves_the_quotes_of_a_command(tmp_path: Path) -> None:
+    name = """a'; touch x; "$(touch y)`touch z`.pkl"""
+    write(tmp_path / name, pickle.dumps((ROWS, WORDS)))
+    with pytest.raises(InputError) as refused:
+        load_samples(tmp_path / name)
+    words = shlex.split(re.search(r"(python -c .*)$", str(refused.value))[1])
+    compile(words[2], "command", "exec")
+    assert words[:2] == ["python", "-c"]
+    assert len(words) == 3 + len(["(a", "pickle", "runs", "code", "of", "whoever", "wrote", "it)"])

@@ -120,7 +120,7 @@ def choose_columns(
     """Choose the columns of a table that hold the features and the labels.
 
     Args:
-        columns: What each column holds, in the order of the table.
+        columns: Content of each column, in the order of the table.
         file: Name of the file, for messages.
         features: Names or patterns, separated by commas; those after ``!`` are left out. None takes
             the column of lists, or else all columns but that of the labels.

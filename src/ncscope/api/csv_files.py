@@ -279,7 +279,7 @@ class _Table:
             lost = [] if matrix is not None else list(self._look_forquote(chunk, features, done))
             if words is not None and label is not None:
                 lost += [(r, label, c) for r, c in enumerate(words) if _is_missing(c, _MISSING)]
-            for row, name, cell in lost:
+            for row, name, cell in sorted(lost):
                 missing[name] += 1
                 first_missing = first_missing or f"{name!r} at row {done + row} ({cell!r})"
             classes: Any = None

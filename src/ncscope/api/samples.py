@@ -1,6 +1,6 @@
 """Labelled features in a file of any kind: opened, read whole, or read by batches of rows."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +97,7 @@ def _is_of_arrays(file: TensorFile) -> bool:
 
 def _open_arrays(
     file: TensorFile, features: str | None, labels: str | None, *, labelled: bool
-) -> tuple[Choice, Callable[[Sequence[str]], dict[str, Any]]]:
+) -> tuple[Choice, Callable[[Sequence[str]], Mapping[str, Any]]]:
     """Return the choice of entries in a file of arrays, and a function that reads entries."""
     kind = check_kind(file, ("npz", "safetensors", "torch"), KINDS)
     if kind == "npz":
@@ -124,7 +124,7 @@ def _open_arrays(
         },
     )
 
-    def read(names: Sequence[str]) -> dict[str, Any]:
+    def read(names: Sequence[str]) -> Mapping[str, Any]:
         entries = {name: content[name] for name in names if name in content}
         if kind == "torch":
             for name, value in entries.items():
@@ -246,7 +246,9 @@ def read_whole(samples: SampleFile, name: str) -> tuple[Any, Any]:
     Raises:
         InputError: If the samples do not fit into memory, or the file is damaged.
     """
-    matrices, classes, size = [], [], 0
+    matrices: list[Any] = []
+    classes: list[Any] = []
+    size = 0
     for rows, labels in samples.batches(True):
         size += rows.nbytes
         if matrices:  # they are joined at the end, in a copy

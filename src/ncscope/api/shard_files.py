@@ -37,7 +37,7 @@ _VERSION = ("size", "ETag", "Last-Modified", "Content-MD5", "Digest")
 
 @dataclass(frozen=True)
 class Columns:
-    """What is read of a file of labelled features.
+    """Parts of files that hold the features and the labels.
 
     Attributes:
         features: Name or pattern of the features, as for `open_samples`.
@@ -61,7 +61,7 @@ def batches_of(shard: Shard, columns: Columns = EVERYTHING) -> Iterable[Any]:
         shard: Path or address of a file of any kind that `open_samples` reads; pair of paths of
             .npy files; iterable of batches; or function without arguments that returns such an
             iterable.
-        columns: What is read of a file.
+        columns: Parts of a file that hold features and labels.
 
     Raises:
         InputError: If the file is missing, damaged or of another kind, or lacks an entry; or if the
@@ -88,7 +88,7 @@ def open_shard(shard: Any, columns: Columns) -> SampleFile:
 
     Args:
         shard: Path, address, or pair of paths.
-        columns: What is read of a file.
+        columns: Parts of a file that hold features and labels.
 
     Raises:
         InputError: As `open_samples` does; or if two files have different numbers of rows.
@@ -106,7 +106,7 @@ def find_class_names(shards: Sequence[Any], columns: Columns) -> tuple[str, ...]
 
     Args:
         shards: Shards, of which the files are read.
-        columns: What is read of a file.
+        columns: Parts of a file that hold features and labels.
 
     Raises:
         InputError: If a file cannot be read.

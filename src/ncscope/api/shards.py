@@ -58,7 +58,7 @@ class ShardPass:
         class_counts: Number of samples of each class in all shards, if the prior needs them.
         precision: Precision of the moments.
         second: Class means and classifier of the second pass; None for the first pass.
-        columns: What is read of files.
+        columns: Parts of files that hold features and labels.
     """
 
     name: str = "first pass"

@@ -147,28 +147,29 @@ def measure(
     announce(save, slow=uncertainty or random_sizes)
     heads = {"weight": weight, "bias": bias}
     arrays: dict[str, Any] = {name: path for name, path in heads.items() if path is not None}
-    files: list[Any] = list(files or [])
-    if not files and not arrays and features is None and labels is None:
+    sources: list[Any] = list(files or [])
+    paths: str | list[Any] | None = features
+    if not sources and not arrays and features is None and labels is None:
         fix = (
             "for example ncscope measure features.npz; for a model, ncscope measure-model MODEL "
             "DATA; see ncscope measure --help"
         )
         raise InputError(expected="a file of features", found="none", fix=fix)
-    if files and features is None and all(file.endswith(".npy") for file in files):
-        files, features = [], files  # with labels in other files, or none
+    if sources and features is None and all(file.endswith(".npy") for file in sources):
+        sources, paths = [], sources  # with labels in other files, or none
     columns = {"features": features, "labels": labels}
-    if not files:
-        if features is None:
+    if not sources:
+        if paths is None:
             expected, fix = "either FILE, or both --features and --labels", "pass FILE too"
             raise InputError(expected=expected, found="another combination", fix=fix)
-        files, columns = pair_arrays(features, labels), {}
-        if len(files) == 1:
+        sources, columns = pair_arrays(paths, labels), {}
+        if len(sources) == 1:
             names = ("features",) if labels is None else ("features", "labels")
-            arrays |= zip(names, files.pop(), strict=True)
+            arrays |= zip(names, sources.pop(), strict=True)
     at_end = ExitStack()  # not as a context: after an error the states of finished files stay
-    if cluster is not None or work is not None or (files and are_shards(files, columns)):
+    if cluster is not None or work is not None or (sources and are_shards(sources, columns)):
         report = measure_shard_files(
-            files,
+            sources,
             arrays,
             options | columns,
             ood,
@@ -178,7 +179,7 @@ def measure(
             at_end=at_end,
         )
     else:
-        report = measure_arrays(files, arrays, options, ood, columns)
+        report = measure_arrays(sources, arrays, options, ood, columns)
     if save is not None:
         report.save(save, title)
     print_report(report, save, json, by_class="per_class" in (options["groups"] or ()))
@@ -232,7 +233,7 @@ def measure_arrays(
     arrays: dict[str, Any],
     options: dict[str, Any],
     ood: str | None,
-    columns: dict[str, str | None],
+    columns: dict[str, Any],
 ) -> "Report":
     """Measure the arrays of one file, or of one file each.
 
