@@ -110,6 +110,7 @@ LACKING = {
     "category": pd.Categorical(WORDS, categories=NAMES).remove_categories("emu"),
     "NaN": np.where(np.arange(30) == 29, np.nan, CLASSES),
     "NaN of torch": torch.tensor([*CLASSES[:-1], float("nan")]),
+    "NaN as text": np.array([*WORDS[:-1], float("nan")]),
     "null": pa.array([*map(str, WORDS[:-1]), None]),
 }
 

@@ -125,10 +125,13 @@ def _number_names(labels: Any, declared: Sequence[str]) -> tuple[Any, tuple[str,
         values = [None if code < 0 else categories[code] for code in np.asarray(categorical.codes)]
     missing = [row for row, value in enumerate(values) if _is_missing(value)]
     if missing:
+        # NumPy writes a missing value as a text, when it makes an array of texts.
+        as_text = values[missing[0]]
+        keep = f"labels != {as_text!r}" if isinstance(as_text, str) else "pandas.notna(labels)"
         raise InputError(
             expected="a label for each sample",
             found=f"{len(missing)} of {len(values)} missing, the first at row {missing[0]}",
-            fix="drop these samples, in features and labels: keep = pandas.notna(labels)",
+            fix=f"drop these samples, in features and labels: keep = {keep}",
         )
     if categories is not None:
         values, order = list(map(str, values)), tuple(map(str, categories))
@@ -163,7 +166,9 @@ def _list_values(labels: Any) -> list[Any] | None:
 
 
 def _is_missing(value: Any) -> bool:
-    """Return whether a value is None, NaN, or the NA of pandas."""
+    """Return whether a value is None, NaN, or the NA of pandas, also as a text."""
+    if isinstance(value, str):
+        return value in ("nan", "<NA>")
     if isinstance(value, float):
         return math.isnan(value)
     return value is None or type(value).__name__ in ("NAType", "NaTType")

@@ -328,6 +328,11 @@ CONVERTED: dict[str, tuple[str, Callable[[Path], Any], str]] = {
         lambda p: torch.save({"features": ROWS, "labels": CLASSES}, p),
         "NumPy array under 'features'",
     ),
+    "pt of a pair": (
+        "a.pt",
+        lambda p: torch.save((torch.tensor(ROWS), torch.tensor(CLASSES)), p),
+        "a mapping of tensors in a.pt, found tuple",
+    ),
     "zip": ("a.zip", lambda p: write_zip(p, {"inner.csv": csv()}), "a zip archive of 1 file"),
     "tar": ("a.tar", write_tar, "a tar archive"),
     "tar.gz": ("a.tar.gz", lambda p: write_tar(p, "w:gz"), "a packed tar archive"),
@@ -451,6 +456,11 @@ MODELS: dict[str, tuple[str, Callable[[Path], Any], str]] = {
         r"a model of TorchScript, .*torch\.jit\.load\(",
     ),
     "gguf": ("a.gguf", lambda p: write(p, b"GGUF\3" + bytes(99)), "a language model in GGUF"),
+    "hdf5 of pandas": (
+        "a.h5",
+        lambda p: write_frame(p),
+        r"an HDF5 file of pandas .*pandas\.read_hdf\(",
+    ),
     "onnx": ("a.onnx", lambda p: write(p, b"\x08\x07\x12\x07pytorch" + bytes(99)), "in ONNX"),
     "image": ("a.png", lambda p: write(p, b"\x89PNG\r\n\x1a\n" + bytes(99)), "an image.* FOLDER"),
     "photograph": ("a.jpg", lambda p: write(p, b"\xff\xd8\xff\xe0" + bytes(99)), "an image"),
@@ -462,6 +472,13 @@ MODELS: dict[str, tuple[str, Callable[[Path], Any], str]] = {
     "one tensor": ("a.pt", lambda p: torch.save(torch.tensor(ROWS), p), "found Tensor; torch.save"),
     "text": ("a.md", lambda p: write(p, "# Notes\n\nNothing, in\nparticular.\n"), "another kind"),
 }
+
+
+def write_frame(path: Path) -> None:
+    """Write an HDF5 file with the mark of pandas, whose library for it is not installed here."""
+    write_hdf5(path, df__block0_values=ROWS)
+    with h5py.File(path, "a") as file:
+        file["df"].attrs["pandas_type"] = "frame"
 
 
 def write_torchscript(path: Path) -> None:
@@ -514,7 +531,7 @@ WRONG: dict[str, tuple[bytes, str]] = {
 def test_a_wrong_cell_is_named(case: str, tmp_path: Path, monkeypatch) -> None:
     content, said = WRONG[case]
     write(tmp_path / "a.csv", content)
-    monkeypatch.setattr("ncscope.api.sample_file.BATCH_BYTES", 8 * 4 * 100)
+    monkeypatch.setattr("ncscope.api.sample_file.BATCH_BYTES", 8 * 4 * 16 * 100)
     with pytest.raises(InputError, match=said):
         ncscope.measure(**load_samples(tmp_path / "a.csv"))
 
@@ -615,7 +632,8 @@ def test_a_table_is_read_by_batches(kind: str, tmp_path: Path, monkeypatch) -> N
     else:
         write_table = {".csv": NAMED.to_csv, ".parquet": NAMED.to_parquet}[kind]
         write_table(path, index=False)
-    monkeypatch.setattr("ncscope.api.sample_file.BATCH_BYTES", 8 * 4 * 7)
+    size = 8 * 4 * 7 * (16 if kind == ".csv" else 1)
+    monkeypatch.setattr("ncscope.api.sample_file.BATCH_BYTES", size)
     columns = Columns(labels=None if kind == ".h5" else "species", class_names=tuple(NAMES))
     batches = list(batches_of(path, columns))
     assert [len(rows) for rows, _ in batches] == [7, 7, 7, 7, 2]
@@ -651,3 +669,26 @@ def test_no_name_leaves_the_quotes_of_a_command(tmp_path: Path) -> None:
     compile(words[2], "command", "exec")
     assert words[:2] == ["python", "-c"]
     assert len(words) == 3 + len(["(a", "pickle", "runs", "code", "of", "whoever", "wrote", "it)"])
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.parquet", "a.h5"])
+def test_a_table_at_an_address_is_read(name: str, tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    if name == "a.h5":
+        write_hdf5(tmp_path / name, features=ROWS, labels=WORDS)
+    elif name == "a.parquet":
+        NAMED.to_parquet(tmp_path / name)
+    else:
+        NAMED.to_csv(tmp_path / name, index=False)
+    address = f"memory://{tmp_path.name}/{name}"
+    fsspec.filesystem("memory").put_file(str(tmp_path / name), address)
+    labels = None if name == "a.h5" else "species"
+    report = ncscope.measure_shards([address], labels=labels, groups=["nc1"])
+    assert dict(report) == pytest.approx(dict(ncscope.measure(ROWS, WORDS, groups=["nc1"])))
+
+
+@pytest.mark.parametrize("length", [10, 60, -1])
+def test_a_packed_table_that_was_cut_off_is_damaged(length: int, tmp_path: Path) -> None:
+    write(tmp_path / "a.csv.gz", gzip.compress(csv())[:length])
+    with pytest.raises(InputError, match=r"a\.csv\.gz, found a damaged file"):
+        load_samples(tmp_path / "a.csv.gz")

@@ -439,6 +439,9 @@ def test_pairs_of_arrays_are_shards(run, samples):
     expected = ncscope.measure(samples["features"], samples["labels"], groups=["nc1", "nc4"])
     assert {key: found["metrics"][key] for key in expected} == pytest.approx(dict(expected))
     assert found["provenance"]["class_names"] == ["ant", "bee", "cat"]
+    pair = ["--features", "X_0.npy", "--labels", "y_0.npy", "--json"]
+    found_names = json.loads(run("measure", *pair)[1])["provenance"]["class_names"]
+    assert found_names == ["ant", "bee", "cat"]
     assert run("measure", "X_0.npy", "X_1.npy", "X_2.npy", "--labels", "y_*.npy")[0] == 0
     assert run(*words, "--cluster", "127.0.0.1:1")[0] == 2
     assert json.loads(run(*words, "--work", "kept")[1])["metrics"] == found["metrics"]
@@ -459,3 +462,33 @@ def test_what_was_taken_is_noted(run, samples):
     assert (code, "choose them, for example --features X --labels y" in err) == (2, True)
     code, out, _ = run("measure", "two.npz", "--features-key", "X", "--json")
     assert json.loads(out)["metrics"] == found["metrics"]
+
+
+def test_a_large_table_is_read_by_parts(run, samples, monkeypatch):
+    names = np.array(["ant", "bee", "cat"])[samples["labels"]]
+    with Path("it.csv").open("w") as table:
+        print("id,a,b,c,d,e,kind", file=table)
+        for number, (row, name) in enumerate(zip(samples["features"], names, strict=True)):
+            print(number, *row, name, sep=",", file=table)
+    words = ["measure", "it.csv", "--label", "kind", "--features", "!id", "--json"]
+    whole = json.loads(run(*words)[1])
+    monkeypatch.setattr("ncscope.cli.measure._LARGE", 1000)
+    code, out, _ = run(*words)
+    found = json.loads(out)
+    assert code == 0
+    assert found["metrics"]["nc1"] == pytest.approx(whole["metrics"]["nc1"])
+    assert found["provenance"]["class_names"] == ["ant", "bee", "cat"]
+    baselines = [each["probe"]["layers"][0]["baseline"] for each in (whole, found)]
+    assert (baselines[0] != {}, baselines[1]) == (True, {})  # which needs all samples at once
+
+
+def test_other_samples_in_a_table(run, samples):
+    rows = np.c_[samples["features"], samples["labels"]]
+    header, options = "a,b,c,d,e,y", {"delimiter": ",", "fmt": "%.17g"}
+    np.savetxt("it.csv", rows, header=header, **options)
+    np.savetxt("other.csv", rows[::2, :5] + 3, header=header[:-2], **options)
+    np.save("other.npy", rows[::2, :5] + 3)
+    np.save("w.npy", samples["weight"])
+    words = ["measure", "it.csv", "--weight", "w.npy", "--groups", "ood", "--json", "--ood"]
+    of_table, of_array = (json.loads(run(*words, f"other{kind}")[1]) for kind in (".csv", ".npy"))
+    assert of_table["metrics"] == of_array["metrics"] != {}

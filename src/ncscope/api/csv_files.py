@@ -65,7 +65,8 @@ def open_csv(
     delimiter = _find_delimiter(head, named=_is_named_table(file))
     if delimiter is None:
         return None
-    table = _Table(file, encoding, delimiter, head)
+    with explain_read_errors(file):
+        table = _Table(file, encoding, delimiter, head)
     if len(table.names) < 2 and features is None and labelled:
         return None
     choice = choose_columns(
@@ -152,7 +153,10 @@ def _find_delimiter(lines: Sequence[str], *, named: bool) -> str | None:
         named: True if the name of the file says that it is a table.
     """
     for delimiter in _DELIMITERS:
-        rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
+        try:
+            rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
+        except csv.Error:  # a cell of more than 128 kB
+            continue
         # The last line may go on beyond what was read, in a quoted cell.
         rows = rows[:-1] if len(lines) == _SNIFFED_LINES else rows
         is_table = len(rows) > 1 and len(rows[0]) > 1 and len({len(row) for row in rows}) == 1
@@ -273,7 +277,9 @@ class _Table:
         named: bool | None = None
         done = 0
         rows = self._rows()
-        while chunk := list(islice(rows, rows_of_batch(len(places)))):
+        # A cell takes some ten times as much memory as a text as it takes as a number.
+        step = max(1, rows_of_batch(len(places)) // 16)
+        while chunk := list(islice(rows, step)):
             matrix = _to_numbers(chunk, places)
             words = None if place is None else [row[place].strip() for row in chunk]
             lost = [] if matrix is not None else list(self._look_forquote(chunk, features, done))
@@ -300,12 +306,12 @@ class _Table:
         to_skip, row = int(self.has_header), 0
         while True:
             try:
+                cells = next(reader, None)
+            except UnicodeDecodeError as error:
+                raise _encoding_error(self.file) from error
+            except Exception:
                 with explain_read_errors(self.file):
-                    cells = next(reader, None)
-            except InputError as error:
-                if isinstance(error.__cause__, UnicodeDecodeError):
-                    raise _encoding_error(self.file) from error
-                raise
+                    raise
             if cells is None:
                 return
             if not _is_filled(cells):

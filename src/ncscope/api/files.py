@@ -21,6 +21,7 @@ from safetensors.torch import load, load_file
 from ncscope.api.columns import list_names
 from ncscope.api.other_files import (
     describe_other_kind,
+    describe_pair,
     path_of,
     python_line,
     quote,
@@ -298,6 +299,7 @@ def read_tensors(file: TensorFile, kind: Kind) -> Mapping[str, Any]:
         content = load_tensors(file)
     if not isinstance(content, Mapping):
         fix = "torch.save({'features': ..., 'labels': ...}, path), or torch.save a state_dict()"
+        fix = describe_pair(file, content) or fix
         found = type(content).__name__
         raise InputError(expected=f"a mapping of tensors in {file.name}", found=found, fix=fix)
     return content

@@ -174,6 +174,9 @@ _mat_hdf5 = _convert(
     "in f.items() if isinstance(v, h5py.Dataset)})",
     ".npz",
 )
+pandas_hdf5 = _convert(
+    "an HDF5 file of pandas", "import pandas; pandas.read_hdf(IN).to_parquet(OUT)", ".parquet"
+)
 _excel = _convert(
     "an Excel workbook",
     "import pandas; pandas.read_excel(IN).to_csv(OUT, index=False)",
@@ -247,6 +250,22 @@ _BY_SUFFIX: Mapping[str, Callable[[TensorFile], OtherKind]] = {
     ".pb": _explain("a model of TensorFlow, which holds no features", _save_arrays),
     ".tflite": _explain("a model of TensorFlow Lite, which holds no features", _save_arrays),
 }
+
+
+def describe_pair(file: TensorFile, content: Any) -> str:
+    """Return the command that writes a pair of tensors as entries; empty for other content.
+
+    Args:
+        file: File of torch.save.
+        content: What the file holds.
+    """
+    if not isinstance(content, list | tuple) or len(content) != 2:
+        return ""
+    new = quote(written_beside(file, "-entries.pt"))
+    return python_line(
+        f"import torch; x, y = torch.load({quote(path_of(file))}); "
+        f'torch.save({{"features": x, "labels": y}}, {new})'
+    )
 
 
 def _archive(file: TensorFile, name: str, module: str) -> OtherKind:

@@ -65,6 +65,8 @@ def join_labels(parts: Sequence[Any]) -> Any:
     orders = {part.categories for part in parts if isinstance(part, Categories)}
     if len(orders) == 1 and all(isinstance(part, Categories) for part in parts):
         return Categories(np.concatenate([part.codes for part in parts]), orders.pop())
+    if not all(map(is_named, parts)):  # numbers, of which those of some batches have names
+        parts = [part.codes if isinstance(part, Categories) else part for part in parts]
     return np.concatenate([name_labels(part) for part in parts])
 
 
