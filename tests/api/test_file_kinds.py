@@ -198,6 +198,12 @@ READ: dict[str, Case] = {
         {"features": "/train/x", "labels": "/train/y"},
         True,
     ),
+    "hdf5, a column of labels": (
+        "a.h5",
+        lambda p: write_hdf5(p, features=ROWS, y=WORDS[:, None]),
+        {},
+        True,
+    ),
     "hdf5, chunks and names of numbers": ("a.hdf5", write_chunks, {}, True),
     "npz of X and y": ("a.npz", lambda p: np.savez(p, X=ROWS, y=CLASSES, ids=CLASSES), {}, False),
     "npz of names": ("a.npz", lambda p: np.savez(p, embeddings=ROWS, targets=WORDS), {}, True),

@@ -135,7 +135,7 @@ def choose_columns(
 
     Example:
         >>> choose_columns({"a": "numbers", "b": "numbers", "kind": "other"}, "a.csv", None, "kind")
-        Choice(features=('a', 'b'), labels='kind', notes=())
+        Choice(features=('a', 'b'), labels='kind', notes=('read from the file: ...',))
     """
     # Other samples, without classes, may still have a column of labels.
     matches = _find_entry(list(columns), labels, LABELS)
@@ -143,23 +143,26 @@ def choose_columns(
         raise _label_error(columns, matches, file, labels)
     label = matches[0] if matches else None
     others = {name: cells for name, cells in columns.items() if name != label}
-    notes = []
+    notes: list[str] = []
     if features is not None:
         chosen = _match_columns(others, features, file, label)
-        suspects = set()
+        suspects: set[str] = set()
     else:
         lists = [name for name, cells in others.items() if cells == "lists"]
         known = [name for name in lists if name.casefold() in FEATURES]
-        chosen = [known[0]] if "features" in known or len(known) == 1 else known or lists
+        chosen = [FEATURES[0]] if FEATURES[0] in known else known or lists
         if len(chosen) > 1:
             raise InputError(
                 expected=f"one column of lists in {file}",
                 found=f"columns {list_names(chosen)}",
                 fix=f"choose one: {_options(chosen[0])}",
             )
-        if chosen and chosen[0] != FEATURES[0]:
-            notes = [_note((chosen[0], *([label] if labelled and label else [])))]
-        chosen = chosen or list(others)
+        what = chosen[0] if chosen else ""
+        if not chosen and others:
+            chosen = list(others)
+            what = f"{len(chosen)} columns, {chosen[0]} to {chosen[-1]}"
+        if what != FEATURES[0]:
+            notes = [_note((what, *([label] if labelled and label else [])))]
         suspects = {name for name in chosen if len(chosen) > 1 and _identifies(name, counts_rows)}
     if not chosen:
         found = f"columns {list_names(columns)}"
@@ -173,15 +176,12 @@ def choose_columns(
         first = unfit[0]
         what = "a column that identifies the rows"
         if first in wrong:
-            what = example(first) or "other cells"
+            what = example(first) or "other content"
         left = ",".join(f"!{name.replace(',', '?')}" for name in unfit)
         before = "" if features is None or features in columns else f"{features},"
         fix = f"leave it out: {_options(before + left)}"
         if len(unfit) == len(chosen):
-            fix = (
-                "write numbers, or one fixed-size list for each sample, or choose other columns by "
-            )
-            fix += "--features"
+            fix = "write numbers, or one fixed-size list for each sample; or choose by --features"
         raise InputError(
             expected=f"numbers in the columns of features of {file}",
             found=f"{what} in the column {first!r}",

@@ -60,6 +60,18 @@ def is_named(labels: Any) -> bool:
     )
 
 
+def flatten_labels(labels: Any) -> Any:
+    """Return labels of one column, or of one row as MATLAB's are, as a plain list of labels.
+
+    Args:
+        labels: Array or tensor of any shape, or categories.
+    """
+    shape: Any = getattr(labels, "shape", ())
+    if len(shape) == 2 and shape[1] == 1:
+        return labels[:, 0]
+    return labels[0] if len(shape) == 2 and shape[0] == 1 else labels
+
+
 def join_labels(parts: Sequence[Any]) -> Any:
     """Return the labels of several batches as one array, or as categories if they have the same."""
     orders = {part.categories for part in parts if isinstance(part, Categories)}

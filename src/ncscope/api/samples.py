@@ -30,7 +30,7 @@ from ncscope.api.other_files import (
     written_beside,
 )
 from ncscope.api.parquet_files import open_parquet
-from ncscope.api.sample_file import SampleFile, join_labels
+from ncscope.api.sample_file import SampleFile, flatten_labels, join_labels
 from ncscope.errors import InputError
 from ncscope.memory import check_memory
 from ncscope.tensor_files import TensorFile, check_exists, check_stored, detect_kind
@@ -81,7 +81,7 @@ def open_samples(
     def read_whole(whole: bool) -> Iterator[tuple[Any, Any]]:
         arrays = read([*(choice.features if whole else ()), *_of_labels(choice)])
         rows = arrays[choice.features[0]] if whole else None
-        yield rows, None if choice.labels is None else _flat(arrays[choice.labels])
+        yield rows, None if choice.labels is None else flatten_labels(arrays[choice.labels])
 
     return SampleFile(read_whole, notes=choice.notes)
 
@@ -147,9 +147,9 @@ def _is_list_of_labels(value: Any) -> bool:
 
 def _tensor_error(file: TensorFile, name: str, value: Any) -> InputError:
     code = (
-        f"import torch; d = torch.load({quote(path_of(file))}, weights_only=False); torch.save("
-        "{k: torch.as_tensor(v) for k, v in d.items()}, "
-        f"{quote(written_beside(file, '-tensors.pt'))})"
+        f"import numpy, torch; d = torch.load({quote(path_of(file))}, weights_only=False); "
+        f"numpy.savez({quote(written_beside(file, '.npz'))}, "
+        "**{k: numpy.asarray(v) for k, v in d.items()})"
     )
     return InputError(
         expected=f"tensors in {file.name}",
@@ -198,7 +198,7 @@ def load_with_notes(
         entries = read([*choice.features, *_of_labels(choice), *optional])
         others = {name: entries[name] for name in optional if name in entries}
         rows, classes = (entries[name] for name in (choice.features[0], *_of_labels(choice)))
-        return {"features": rows, "labels": _flat(classes)} | others, choice.notes
+        return {"features": rows, "labels": flatten_labels(classes)} | others, choice.notes
     samples = open_samples(source, features, labels)
     rows, classes = read_whole(samples, source.name)
     return {"features": rows, "labels": classes}, samples.notes
@@ -258,11 +258,5 @@ def read_whole(samples: SampleFile, name: str) -> tuple[Any, Any]:
         classes.append(labels)
     if not matrices:
         raise InputError(expected=f"samples in {name}", found="none", fix="check the file")
-    labels = None if classes[0] is None else _flat(join_labels(classes))
+    labels = None if classes[0] is None else flatten_labels(join_labels(classes))
     return matrices[0] if len(matrices) == 1 else np.concatenate(matrices), labels
-
-
-def _flat(labels: Any) -> Any:
-    """Return labels of one column, or of one row, as a plain list of labels."""
-    shape = getattr(labels, "shape", ())
-    return labels.reshape(-1) if len(shape) == 2 and 1 in shape and max(shape) > 1 else labels

@@ -16,6 +16,7 @@ from ncscope.api.files import explain_read_errors, load_array, load_classifier
 from ncscope.api.sample_file import (
     Categories,
     SampleFile,
+    flatten_labels,
     is_named,
     name_labels,
     rows_of_batch,
@@ -115,7 +116,8 @@ def find_class_names(shards: Sequence[Any], columns: Columns) -> tuple[str, ...]
     names: set[str] = set()
     found = False
     for shard in filter(is_file, shards):
-        for _, labels in open_shard(shard, columns).batches(False):
+        for _, classes in open_shard(shard, columns).batches(False):
+            labels = flatten_labels(classes)
             if not found and len(labels) and not is_named(labels):
                 return ()
             found = found or len(labels) > 0
@@ -282,7 +284,8 @@ def _fetch_file(file: str) -> TensorFile:
 
 def _read_batches(shard: Any, columns: Columns) -> Iterator[Any]:
     """Yield the batches of a file, with class indices in place of names if these are known."""
-    for rows, labels in open_shard(shard, columns).batches(True):
+    for rows, classes in open_shard(shard, columns).batches(True):
+        labels = flatten_labels(classes)
         if columns.class_names and is_named(labels):
             words = name_labels(labels)
             yield rows, read_labels(words, len(rows), class_names=columns.class_names).labels
