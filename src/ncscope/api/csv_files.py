@@ -67,8 +67,6 @@ def open_csv(
         return None
     with explain_read_errors(file):
         table = _Table(file, encoding, delimiter, head)
-    if len(table.names) < 2 and features is None and labelled:
-        return None
     choice = choose_columns(
         table.kinds(),
         file.name,
@@ -154,7 +152,7 @@ def _find_delimiter(lines: Sequence[str], *, named: bool) -> str | None:
     """
     for delimiter in _DELIMITERS:
         try:
-            rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
+            rows = [row for row in _read_cells(lines, delimiter) if row]
         except csv.Error:  # a cell of more than 128 kB
             continue
         # The last line may go on beyond what was read, in a quoted cell.
@@ -165,6 +163,11 @@ def _find_delimiter(lines: Sequence[str], *, named: bool) -> str | None:
     if not named or not lines:
         return None
     return max(",;\t", key=lines[0].count)  # a damaged table, whose fault is named by its row
+
+
+def _read_cells(lines: Iterable[str], delimiter: str) -> Any:
+    """Return a reader of rows; blanks after a delimiter, as those between columns, are skipped."""
+    return csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
 
 
 def _is_number(cell: str) -> bool:
@@ -189,7 +192,7 @@ class _Table:
         self, file: TensorFile, encoding: str, delimiter: str, head: Sequence[str]
     ) -> None:
         self.file, self.encoding, self.delimiter = file, encoding, delimiter
-        rows = [row for row in csv.reader(head, delimiter=delimiter) if _is_filled(row)]
+        rows = [row for row in _read_cells(head, delimiter) if _is_filled(row)]
         first = [cell.strip() for cell in rows[0]] if rows else []
         if first and first[0].startswith("#"):  # as numpy.savetxt writes a header
             first[0] = first[0].lstrip("# ")
@@ -245,7 +248,8 @@ class _Table:
     def _pandas(self, more: str = "") -> str:
         """Return the call of pandas that reads this table."""
         path = quote(path_of(self.file))
-        separator = "" if self.delimiter == "," else f", sep={quote(self.delimiter)}"
+        written = {" ": "\\s+"}.get(self.delimiter, self.delimiter)
+        separator = "" if written == "," else f", sep={quote(written)}"
         header = "" if self.has_header else ", header=None"
         return f"pandas.read_csv({path}{separator}{header}{more})"
 
@@ -302,7 +306,7 @@ class _Table:
 
     def _rows(self) -> Iterator[list[str]]:
         """Yield the cells of each row of data."""
-        reader = csv.reader(_lines(self.file, self.encoding), delimiter=self.delimiter)
+        reader = _read_cells(_lines(self.file, self.encoding), self.delimiter)
         to_skip, row = int(self.has_header), 0
         while True:
             try:

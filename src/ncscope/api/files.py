@@ -225,7 +225,10 @@ def check_kind(file: TensorFile, kinds: Sequence[Kind], expected: str) -> Kind:
             fix = "show it with ncscope report, or pass the features themselves"
         elif "npz" in kinds or "npy" in kinds:
             with explain_read_errors(file):
-                found, fix = describe_other_kind(file) or _describe_table(file) or (found, fix)
+                other = describe_other_kind(file)
+                if other is None and kinds == ("npy",):
+                    other = _describe_table(file)
+                found, fix = other or (found, fix)
         raise InputError(expected=expected, found=f"{found} ({file.name})", fix=fix)
     return kind
 

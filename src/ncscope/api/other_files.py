@@ -132,6 +132,8 @@ def describe_other_kind(file: TensorFile) -> OtherKind | None:
     if b"\0" not in start and _is_sparse_text(start):
         return _sparse_text(file)
     by_name = _BY_SUFFIX.get(PurePath(file.name).suffix.lower())
+    if by_name is None and PurePath(file.name).suffix.lower() in (".pkl", ".pickle", ".joblib"):
+        return _describe_pickle(file)  # of the first protocols, which are text
     return None if by_name is None else by_name(file)
 
 
@@ -341,7 +343,7 @@ def _describe_pickle(file: TensorFile) -> OtherKind:
     if start[:1] == _ZLIB:
         start = zlib.decompressobj().decompress(start, _PICKLE_START)
     names = _list_classes(start)
-    packed = file.read_start(1) != b"\x80"
+    packed = bool(find_packing(file)) or file.read_start(1) == _ZLIB
     if packed or any(each.startswith("joblib.") for each in names):
         name, read = "a file of joblib", "joblib.load(IN)"
     module = read.partition(".")[0]
