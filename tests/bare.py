@@ -11,6 +11,7 @@ OPTIONAL = frozenset(
         "accelerate",
         "datasets",
         "foolbox",
+        "h5py",
         "lightning",
         "mkdocs",
         "pandas",

@@ -224,6 +224,7 @@ LACKING = {
     "polars": pl.Series([*map(str, WORDS[:-1]), None]),
     "polars numbers": pl.Series([*CLASSES[:-1].tolist(), None]),
     "tuple": (*WORDS[:-1], None),
+    "NaN as text": np.array([*WORDS[:-1], float("nan")]),
     "null": pa.array([*map(str, WORDS[:-1]), None]),
 }
 

@@ -330,14 +330,22 @@ def _number_names(labels: Any, declared: Sequence[str]) -> tuple[Any, tuple[str,
     classes = getattr(feature, "names", None)
     if values is None:
         return labels, ()
-    missing = [row for row, value in enumerate(values) if is_missing(value)]
+    # NumPy writes a missing value as a text, when it makes an array of texts.
+    texts = isinstance(labels, np.ndarray) and labels.dtype.kind == "U"
+    missing = [
+        row
+        for row, value in enumerate(values)
+        if is_missing(value) or (texts and value in ("nan", "<NA>"))
+    ]
     if missing:
+        as_text = values[missing[0]]
         plain = isinstance(labels, list) or hasattr(labels, "__array__")
         array = "labels" if plain else "np.asarray(labels, object)"
+        keep = f"labels != {as_text!r}" if isinstance(as_text, str) else f"pandas.notna({array})"
         raise InputError(
             expected="a label for each sample",
             found=f"{len(missing)} of {len(values)} missing, the first at row {missing[0]}",
-            fix=f"drop these samples, in features and labels: keep = pandas.notna({array})",
+            fix=f"drop these samples, in features and labels: keep = {keep}",
         )
     if classes is not None:
         categories = tuple(classes)

@@ -24,6 +24,7 @@ from ncscope.files import describe_fault
 Kind = Literal["torch", "safetensors", "npz", "npy"]
 
 _NPY, _ZIP, _PICKLE = b"\x93NUMPY", b"PK\x03\x04", b"\x80"
+_TORCH_NUMBER = torch.serialization.MAGIC_NUMBER.to_bytes(10, "little")
 
 
 @dataclass(frozen=True)
@@ -103,12 +104,18 @@ def detect_kind(file: TensorFile) -> Kind | None:
     if start.startswith(_ZIP):
         with file.open() as opened, zipfile.ZipFile(opened) as archive:
             names = archive.namelist()
-        return "torch" if any(name.rpartition("/")[2] == "data.pkl" for name in names) else "npz"
+        if any(name.rpartition("/")[2] == "data.pkl" for name in names):
+            return "torch"
+        # Documents and many other kinds of file are archives too, of files with other suffixes.
+        suffixes = {Path(name).suffix for name in names}
+        return "npz" if ".npy" in suffixes or suffixes <= {""} else None
     # A safetensors file begins with the length of a JSON object in 8 bytes. It comes before the
     # pickle, because a length can begin with the byte of a pickle.
     if start[8:] == b"{" and int.from_bytes(start[:8], "little") <= file.size - 8:
         return "safetensors"
-    return "torch" if start.startswith(_PICKLE) else None
+    # Older files of torch.save are several pickles, the first of which is a long number.
+    is_torch = start.startswith(_PICKLE) and _TORCH_NUMBER in file.read_start(40)
+    return "torch" if is_torch else None
 
 
 def load_tensors(file: TensorFile, *, mapped: bool = True) -> Any:

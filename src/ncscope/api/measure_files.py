@@ -9,6 +9,7 @@ import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import astuple
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
@@ -47,7 +48,7 @@ _RETRIES = 5
 
 
 def measure_files(
-    files: Sequence[str],
+    files: Sequence[Any],
     *,
     cluster: str | None = None,
     work: Path | None = None,
@@ -57,7 +58,7 @@ def measure_files(
     """Measure shards in files, in this process or on a Ray cluster.
 
     Args:
-        files: Paths and addresses of shards.
+        files: Paths and addresses of shards, or pairs of paths of .npy files.
         cluster: ``"local"`` or the address of a Ray cluster; None for this process.
         work: Folder for the states of finished shards, which a second call takes from there; None
             to keep none after the call.
@@ -78,7 +79,10 @@ def measure_files(
             yield index, shard_pass(shard)
 
     # Workers of a cluster have another working directory.
-    files = [file if is_address(file) else str(Path(file).absolute()) for file in files]
+    files = [
+        tuple(map(_absolute, file)) if isinstance(file, tuple) else _absolute(file)
+        for file in files
+    ]
     if work is None and cluster is None:
         return measure_shards(files, map=map_here, **options)
     with ExitStack() as stack:
@@ -89,6 +93,10 @@ def measure_files(
         with explain_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         return measure_shards(files, map=ResumableMap(folder, run, on_shard), **options)
+
+
+def _absolute(file: str) -> str:
+    return file if is_address(file) else str(Path(file).absolute())
 
 
 class RayTasks:
@@ -215,7 +223,7 @@ def _describe_pass(shard_pass: ShardPass) -> str:
     The version of the package is part of it: another version may compute other values.
     """
     options: list[Any] = [ncscope.__version__, shard_pass.num_classes, shard_pass.dim]
-    options += [shard_pass.prior, shard_pass.precision]
+    options += [shard_pass.prior, shard_pass.precision, *astuple(shard_pass.columns)]
     options += [list_marks(shard_pass.ignore_index), shard_pass.class_names, shard_pass.look]
     tensors = {"class_counts": shard_pass.class_counts}
     second = shard_pass.second

@@ -19,7 +19,15 @@ from ncscope.api.inputs import (
     refuse_numerals,
 )
 from ncscope.api.result import Report
-from ncscope.api.shard_files import Shard, shard_name
+from ncscope.api.shard_files import (
+    EVERYTHING,
+    Columns,
+    Shard,
+    batches_of,
+    is_file,
+    open_shard,
+    shard_name,
+)
 from ncscope.arguments import NotNegative, Size, check_arguments, describe
 from ncscope.array_checks import as_tensor
 from ncscope.errors import InputError
@@ -65,6 +73,7 @@ class ShardPass:
         class_names: Names of the classes, for labels that are names.
         look: True to look at the labels only: the moments have the names in them and no samples.
         second: Class means and classifier of the second pass; None for the first pass.
+        columns: Parts of files that hold features and labels.
     """
 
     name: str = "first pass"
@@ -78,16 +87,18 @@ class ShardPass:
     class_names: tuple[str, ...] = ()
     look: bool = False
     second: DecisionPass | None = None
+    columns: Columns = EVERYTHING
 
     def __call__(self, shard: Shard) -> ClassMoments | DecisionCounts:
         """Gather the statistics of a shard; an error names the shard, if it has a name."""
         try:
+            batches = batches_of(shard, self.columns, self.look) if is_file(shard) else shard
             if self.second is not None:
-                return gather(shard, second=self.second)
+                return gather(batches, second=self.second)
             if self.look:
-                return ClassMoments(statistics=(), class_names=gather_names(shard))
+                return ClassMoments(statistics=(), class_names=gather_names(batches))
             return gather(
-                shard,
+                batches,
                 self.num_classes,
                 self.dim,
                 statistics=self.statistics,
@@ -118,6 +129,8 @@ def measure_shards(
     prior: Prior = "empirical",
     weight_decay: NotNegative = 0.0,
     precision: Precision = "float64",
+    features: str | None = None,
+    labels: str | None = None,
     map: Map = builtins.map,  # noqa: A002, it takes the place of the builtin
 ) -> Report:
     """Measure neural collapse in a data set given in parts, which several machines may read.
@@ -129,10 +142,11 @@ def measure_shards(
     set (``mir``, ``hdr``) are absent, because they need all samples at once.
 
     Args:
-        shards: Parts of the data set: paths or addresses of .npz, .safetensors, torch.save or
-            Parquet files; iterables of batches that can be iterated twice (lists, data loaders); or
-            functions without arguments that return an iterable of batches. A batch is a pair of
-            features and labels, or a mapping with these entries. A shard may be empty.
+        shards: Parts of the data set: paths or addresses of .npz, .safetensors, torch.save, CSV,
+            Parquet or HDF5 files; pairs of paths of .npy files, of features and labels; iterables
+            of batches that can be iterated twice (lists, data loaders); or functions without
+            arguments that return an iterable of batches. A batch is a pair of features and labels,
+            or a mapping with these entries. A shard may be empty. Labels in files may be names.
         weight: Classifier weight K x d.
         bias: Classifier bias, K.
         num_classes: K; by default the number of rows of ``weight``, else the largest label + 1.
@@ -144,6 +158,10 @@ def measure_shards(
         prior: Class prior. ``"uniform"`` costs one more pass, which counts the labels.
         weight_decay: Decay on weight and bias that the MSE decomposition assumes.
         precision: ``"float64"`` or ``"blocked"``; see `ClassMoments`.
+        features: Entry of the files that holds the features, or their columns in tables: names and
+            patterns separated by commas, those after ``!`` left out. By default ``features``,
+            ``embeddings`` or ``x``; of a table the column of lists, or all but the labels.
+        labels: Entry or column of the labels, by default ``labels``, ``targets`` or ``y``.
         map: Function like the builtin ``map``, which gives the results in the order of the shards:
             the ``imap`` or ``map`` of a process pool, the ``map`` of an executor or of
             ``ray.util.multiprocessing.Pool``. If it is lazy, as the builtin and ``imap`` are, at
@@ -168,12 +186,13 @@ def measure_shards(
         fix = "pass a list of files, for example sorted(glob.glob('features/*.parquet'))"
         raise InputError(expected="a list of shards", found="a single path", fix=fix)
     shards = list(shards)
-    files = [str(shard) for shard in shards if isinstance(shard, str | Path)]
+    files = [str(shard) for shard in shards if is_file(shard)]
     twice = [file for file, times in Counter(files).items() if times > 1]
     if twice:  # the samples would count twice
         more = f" and {len(twice) - 1} others" if len(twice) > 1 else ""
         found = f"{twice[0]}{more} twice or more"
         raise InputError(expected="each file once", found=found, fix="name it once")
+    columns = Columns(features, labels)
     check_head(weight, bias)
     head = None if weight is None else as_tensor(weight, "weight")
     rows, dim = (None, None) if head is None or head.ndim != 2 else head.shape
@@ -192,6 +211,7 @@ def measure_shards(
         precision=precision,
         ignore_index=ignore_index,
         class_names=names,
+        columns=columns,
     )
 
     def gather_all(first: ShardPass) -> ClassMoments:
@@ -232,7 +252,7 @@ def measure_shards(
     decisions = None
     if needs.decisions or needs.hits:
         means_and_head = DecisionPass.from_statistics(stats, *classifier[:2], ignore_index, names)
-        second = ShardPass("second pass", second=means_and_head)
+        second = ShardPass("second pass", second=means_and_head, columns=columns)
         part, *others = _apply_map(map, second, shards, DecisionCounts)
         decisions = sum(others, start=part)
         if decisions.samples != stats.num_samples:
@@ -257,6 +277,8 @@ def measure_shards(
         notes += (_NEEDS_ALL,)
     else:
         notes += record.notes
+    if shards and is_file(shards[0]):
+        notes = (*open_shard(shards[0], columns).notes, *notes)
     report = Report(replace(record, notes=notes), stats)
     report.class_names = names
     return report

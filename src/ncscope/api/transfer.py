@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ncscope.api.files import checksum_notes, load_samples
+from ncscope.api.files import checksum_notes
 from ncscope.api.result import REPORTS
+from ncscope.api.samples import load_samples
 from ncscope.api.writable import check_file, check_folder, write_figure, write_text
 from ncscope.errors import InputError
 from ncscope.labels import IgnoreIndex, count_labels, find_names, read_labels
@@ -211,7 +212,7 @@ def rank_files(
         found = f"{', '.join(sets) or 'none'}"
         raise InputError(expected=f"results on {left_out}", found=found, fix=fix)
     # The labels of all files are compared before the first probe, which may take minutes.
-    raw = [load_samples(path)["labels"] for path in paths]
+    raw = [load_samples(path, ())["labels"] for path in paths]
     class_names = find_names(*raw)
     labels = [read_labels(y, count_labels(y), class_names=class_names).labels for y in raw]
     for path, labels_of_path in zip(paths, labels, strict=True):

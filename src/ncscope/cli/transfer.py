@@ -22,7 +22,7 @@ from ncscope.cli.options import (
 from ncscope.cli.terminal import Terminal, row_bar
 from ncscope.errors import InputError, printable
 
-_FEATURE_FILES = (".npz", ".safetensors", ".pt")
+_FEATURE_FILES = (".npz", ".safetensors", ".pt", ".csv", ".parquet", ".h5")
 _OF_IMAGES = (
     "pretraining",
     "weights_key",
@@ -80,7 +80,7 @@ def transfer(
             help="Checkpoints, one or more: torchvision:NAME, timm:NAME, hf:NAME or hf:FOLDER with "
             "the weights of the library or folder; timm:NAME@FILE, torchvision:NAME@FILE or "
             "NETWORK@FILE with weights from a checkpoint, whatever its suffix; or, without --data, "
-            ".npz, .safetensors or .pt files with features and labels.",
+            "files with features and labels, as for ncscope measure.",
         ),
     ],
     data: Annotated[
