@@ -221,8 +221,6 @@ class NeuralCollapse(Metric):
             InputError: If ``key`` needs a weight, and none was given; or if a wrapper of
                 torchmetrics that takes one value calls a metric without ``key``.
         """
-        if self.key is None:
-            _refuse_wrapper()
         values: Mapping[str, float]
         if not self.keep_features:
             present = int(self._class_moments().counts.count_nonzero())
@@ -363,7 +361,16 @@ class NeuralCollapse(Metric):
         return self._lock_calls(super()._wrap_update(update))
 
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
-        return self._lock_calls(super()._wrap_compute(compute))
+        locked = self._lock_calls(super()._wrap_compute(compute))
+
+        # Out here, because torchmetrics keeps what was computed, and does not compute it again.
+        @functools.wraps(locked)
+        def call_checked(*args: Any, **kwargs: Any) -> Any:
+            if self.key is None:
+                _refuse_wrapper()
+            return locked(*args, **kwargs)
+
+        return call_checked
 
     def _lock_calls(self, method: Callable[..., Any]) -> Callable[..., Any]:
         """Return a method that holds the lock, also while torchmetrics' code around it runs."""
