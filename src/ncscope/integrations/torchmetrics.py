@@ -87,7 +87,7 @@ class NeuralCollapse(Metric):
 
     Attributes:
         notes: Sentences that explain the values computed last, as in a report.
-        higher_is_better: Whether collapse raises the value of ``key``; None without a key, and
+        higher_is_better: True if collapse raises the value of ``key``; None without a key, and
             for a metric that may be on either side of its value at collapse.
 
     Raises:
