@@ -279,6 +279,7 @@ SCRIPTS = (
             Edit(f"    {REPORT}", before="print(' * Acc@1", within="def validate("),
         ),
         "--model resnet18 --ckpt made.pth --epochs 2 --batch_size 32 --num_workers 2",
+        settings={"main_linear.py": {"if torch.cuda.is_available():": "if True:"}},
         make=make_pretrained,
     ),
     Script(
@@ -478,8 +479,6 @@ def stand_in(script: Script) -> None:
         module = types.ModuleType("tensorboard_logger")
         vars(module)["Logger"] = Logger
         sys.modules["tensorboard_logger"] = module
-        torch.cuda.is_available = lambda: True
-        torch.cuda.device_count = lambda: 1
         for kind in (Tensor, nn.Module):
             kind.cuda = lambda self, *args, **kwargs: self  # type: ignore[assignment, method-assign]
     if script.repository == "skorch-dev/skorch":

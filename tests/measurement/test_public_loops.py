@@ -474,6 +474,7 @@ def test_accelerate() -> None:
 def fastai_loop(measured: bool) -> Result:
     """fastai's: a learner, its loaders with tensors of its own classes, and a schedule."""
     basics = pytest.importorskip("fastai.basics")
+    pytest.importorskip("fastai.callback.all")  # adds the learner's schedules
     torch.manual_seed(1)
     random.seed(1)
     data = list(zip(IMAGES, LABELS.tolist(), strict=True))
