@@ -279,7 +279,10 @@ SCRIPTS = (
             Edit(f"    {REPORT}", before="print(' * Acc@1", within="def validate("),
         ),
         "--model resnet18 --ckpt made.pth --epochs 2 --batch_size 32 --num_workers 2",
-        settings={"main_linear.py": {"if torch.cuda.is_available():": "if True:"}},
+        settings={
+            "main_linear.py": {"if torch.cuda.is_available():": "if True:"},
+            "util.py": {"correct[:k].view(-1)": "correct[:k].reshape(-1)"},  # for a newer torch
+        },
         make=make_pretrained,
     ),
     Script(
@@ -319,7 +322,7 @@ SCRIPTS = (
         settings={
             "examples/benchmarks/mnist.py": {
                 "MAX_EPOCHS = 12": "MAX_EPOCHS = 2",
-                "assert np.isclose(": "print(",
+                "assert np.isclose(": "np.isclose(",
                 ', "Scores are not close enough."': "",
                 ', "Times are not close enough."': "",
             }
@@ -609,7 +612,9 @@ def rows(folder: Path, only: str) -> Iterator[str]:
             yield f"| {script.name} | {len(script.edits)} | does not run here without us | | | |"
             continue
         followed, said = run(script, source, ours=True)
-        if followed is None:
+        # A callback that fails leaves the run alone, with a warning; the others print NC1.
+        prints = any("print(" in each.line for each in script.edits)
+        if followed is None or "MeasurementWarning" in said or (prints and not measured(said)):
             print(said[-3000:], file=sys.stderr)
             yield f"| {script.name} | {len(script.edits)} | no | | | |"
             continue
