@@ -584,8 +584,9 @@ def run(script: Script, source: Path, *, ours: bool) -> tuple[dict[str, Any] | N
         paths = [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
         environment |= {"CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "WANDB_MODE": "offline"}
+        names = [script.repository, script.file, script.arguments]
         ended = subprocess.run(
-            [sys.executable, __file__, "--drive", script.name, str(folder), str(out)],
+            [sys.executable, __file__, "--drive", *names, str(folder), str(out)],
             capture_output=True,
             text=True,
             env=environment,
@@ -633,8 +634,8 @@ def rows(folder: Path, only: str) -> Iterator[str]:
 def main() -> None:
     """Run the scripts of a folder, and print the table."""
     if sys.argv[1:2] == ["--drive"]:
-        name, folder, out = sys.argv[2:]
-        drive(next(each for each in SCRIPTS if each.name == name), Path(folder), Path(out))
+        *parts, folder, out = sys.argv[2:]
+        drive(Script(parts[0], parts[1], (), parts[2]), Path(folder), Path(out))
         return
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="folder of checkouts, OWNER/NAME")
