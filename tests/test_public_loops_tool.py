@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-
 from tools.public_loops import IMPORT, MOST_LINES, SCRIPTS, Edit, Script, rows
 
 OURS = '''"""A script of the tests."""
