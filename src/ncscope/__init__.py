@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ncscope.api.alerts import AlertWarning
     from ncscope.api.comparison import Comparison, compare
     from ncscope.api.gather import gather
     from ncscope.api.history import History
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AlertWarning",
     "BatchInformation",
     "CkaMoments",
     "ClassMoments",
@@ -72,6 +74,7 @@ __all__ = [
 # What needs torch is loaded when it is asked for: a help page, or a name completed in a shell,
 # should not wait seconds for it.
 _HOMES = {
+    "AlertWarning": "api.alerts",
     "BatchInformation": "metrics.batch_information",
     "CkaMoments": "stats.cka_moments",
     "ClassMoments": "stats.moments",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, SupportsFloat, SupportsInt
 import numpy as np
 from numpy.typing import NDArray
 
+from ncscope.api.alerts import AlertChoice, Alerts
 from ncscope.api.per_class import PerClass
 from ncscope.api.result import REPORTS, Report, check_metrics, choose_columns, draw_panels
 from ncscope.api.tables import csv_text, data_frame, parse_content
@@ -22,6 +23,7 @@ from ncscope.measurement.history_file import format_history, parse_history
 from ncscope.measurement.naming import LogChoice, flatten_for_log
 from ncscope.measurement.provenance import Provenance, record_provenance
 from ncscope.measurement.records import Measurement, ModelRecord
+from ncscope.stats.processes import Processes
 
 if TYPE_CHECKING:
     import pandas
@@ -44,6 +46,12 @@ class History:
         class_names: Names of the classes, in the order of the labels; by default those of the
             first report that has some.
         seed: Seed of the run.
+        alert: Condition, or several, that each measurement is checked against, for example
+            ``["nc1 rises", "rankme < 10"]``: the last layer's metric rises or falls against the
+            measurement before of the same run and split, by more than the two intervals where
+            there are standard errors; or it is above or below a number. A condition that is met
+            gives an `AlertWarning`. A dictionary from condition to function calls the function
+            with the `Measurement` instead.
 
     Attributes:
         measurements: Measurements in the order in which they were added.
@@ -72,8 +80,10 @@ class History:
         data: str = "",
         class_names: Iterable[str | int] = (),
         seed: SupportsInt | None = None,
+        alert: AlertChoice | None = None,
     ) -> None:
         self.unit = unit
+        self._alerts = Alerts(alert)
         names = [class_names] if isinstance(class_names, str) else class_names
         self.provenance: Provenance = record_provenance(
             model=model,
@@ -132,6 +142,21 @@ class History:
             measurement: Record of a measurement with its step, split and run.
         """
         self._measurements[measurement.key] = measurement
+        if len(self._alerts):
+            first = Processes().index == 0
+            self._alerts.check(measurement, self.before(measurement), warn=first)
+
+    def before(self, measurement: Measurement) -> Measurement | None:
+        """Return the measurement before one of the history, of the same run and split, if any.
+
+        Args:
+            measurement: Measurement of the history.
+        """
+        others = iter(reversed(self._measurements.values()))
+        for each in others:
+            if each.key == measurement.key:
+                break
+        return next((each for each in others if each.key[:2] == measurement.key[:2]), None)
 
     def __len__(self) -> int:
         return len(self._measurements)

@@ -3,9 +3,11 @@
 import copy
 import functools
 import math
+import sys
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import torch
@@ -24,7 +26,7 @@ from ncscope.errors import InputError, library_error
 from ncscope.labels import IgnoreIndex, check_names, note_left_out, read_labels
 from ncscope.measurement.samples import measure_samples
 from ncscope.memory import check_memory
-from ncscope.metrics.evaluate import evaluate, find_needs, select
+from ncscope.metrics.evaluate import KEY, evaluate, find_metric, find_needs, select
 from ncscope.metrics.sources import Sources
 from ncscope.models.replicas import digest_tensors
 from ncscope.stats.moments import ClassMoments
@@ -35,6 +37,13 @@ from ncscope.stats.statistics import finish
 try:
     from torchmetrics import Metric
     from torchmetrics.utilities import dim_zero_cat
+    from torchmetrics.wrappers import (
+        BootStrapper,
+        ClasswiseWrapper,
+        MetricTracker,
+        MinMaxMetric,
+        MultioutputWrapper,
+    )
 except ModuleNotFoundError as error:
     raise ImportError(str(library_error("torchmetrics"))) from error
 
@@ -64,6 +73,9 @@ class NeuralCollapse(Metric):
         num_classes: Number of classes k.
         dim: Feature dimension d.
         groups: Groups of metrics, as for `measure`; by default all that the state allows.
+        key: Key of one metric, such as ``"nc1"``: ``compute`` then returns this value alone, as the
+            wrappers of torchmetrics and `LightningModule.log` want it. The direction in which
+            neural collapse drives the value sets ``higher_is_better``. None for all values.
         keep_features: Keep the features if True, for the groups ``"nc4"``, ``"pfc"`` and
             ``"information"``, and for the uniform prior.
         prior: Class prior, ``"empirical"`` or ``"uniform"``. Under the uniform prior, all groups
@@ -78,10 +90,13 @@ class NeuralCollapse(Metric):
 
     Attributes:
         notes: Sentences that explain the values computed last, as in a report.
+        higher_is_better: True if collapse raises the value of ``key``; None without a key, and
+            for a metric that may be on either side of its value at collapse.
 
     Raises:
-        InputError: If groups or prior need features, and ``keep_features`` is False; or the names
-            are not as many as the classes.
+        InputError: If groups, key or prior need features, and ``keep_features`` is False; if no
+            metric has the key, both groups and a key are given, or the names are not as many as the
+            classes.
 
     Example:
         >>> from ncscope.math.frames import simplex_etf
@@ -112,6 +127,7 @@ class NeuralCollapse(Metric):
         dim: Size,
         *,
         groups: Collection[str] | None = None,
+        key: str | None = None,
         keep_features: bool = False,
         prior: Prior = "empirical",
         weight_decay: NotNegative = 0.0,
@@ -122,6 +138,11 @@ class NeuralCollapse(Metric):
     ) -> None:
         super().__init__(**kwargs)
         self._lock = threading.RLock()  # re-entrant: `forward` calls the other methods
+        self.key = None if key is None else key.removeprefix(KEY)
+        if self.key is not None:
+            groups, better = _choose_key(self.key, groups, keep_features)
+            # torchmetrics refuses to set what is a constant of its own classes.
+            vars(self)["higher_is_better"] = better
         self.num_classes = num_classes
         self.dim, self.groups = dim, groups
         self.keep_features, self.prior = keep_features, prior
@@ -141,7 +162,7 @@ class NeuralCollapse(Metric):
                 names = "all groups" if groups is None else f"groups {list(groups)}"
                 raise InputError(
                     expected="groups and a prior for which class moments are enough",
-                    found=f"{names} under the {prior} prior",
+                    found=f"{names if key is None else key} under the {prior} prior",
                     fix="pass keep_features=True, "
                     "or leave out the groups or the prior that need it",
                 )
@@ -170,6 +191,12 @@ class NeuralCollapse(Metric):
 
         Cost: as `ClassMoments.update`.
         """
+        if isinstance(weight, Tensor) and any(isinstance(c, BootStrapper) for c, _ in _callers()):
+            raise InputError(
+                expected="a weight that BootStrapper does not resample",
+                found="a tensor, of which the wrapper drew rows as if they were samples",
+                fix="pass weight and bias as NumPy arrays",
+            )
         head = check_classifier(weight, bias, self.num_classes, self.dim, self.device)
         given = as_tensor(features, "features")
         check_features(given, self.dim)
@@ -210,8 +237,13 @@ class NeuralCollapse(Metric):
     def moments(self, vector: Float[Tensor, " s"]) -> None:
         self._vector, self._accumulator = vector, None
 
-    def compute(self) -> dict[str, Float[Tensor, ""]]:
-        """Compute the values by key, aliases included, in float64."""
+    def compute(self) -> dict[str, Float[Tensor, ""]] | Float[Tensor, ""]:
+        """Compute the values by key, aliases included, in float64; with ``key``, its value alone.
+
+        Raises:
+            InputError: If ``key`` needs a weight, and none was given; or if a wrapper of
+                torchmetrics that takes one value calls a metric without ``key``.
+        """
         values: Mapping[str, float]
         if not self.keep_features:
             present = int(self._class_moments().counts.count_nonzero())
@@ -228,10 +260,17 @@ class NeuralCollapse(Metric):
         if left_out:
             samples = left_out + self._count_samples()
             self.notes = (*note_left_out(left_out, samples, self.ignore_index), *self.notes)
-        return {
+        if self.key is not None and self.key not in values:
+            raise InputError(
+                expected=f"a classifier for {self.key}",
+                found="no weight",
+                fix="pass the weight and bias to update",
+            )
+        tensors = {
             key: torch.tensor(value, dtype=torch.float64, device=self.device)
             for key, value in values.items()
         }
+        return tensors if self.key is None else tensors[self.key]
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Add a batch as `update` does, and return the values of this batch alone."""
@@ -267,10 +306,12 @@ class NeuralCollapse(Metric):
 
     def plot(
         self,
-        val: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]] | None = None,
+        val: Any = None,
         ax: Any = None,
     ) -> Any:
         """Draw the metrics of `HEADLINES` on a logarithmic axis, which cannot show a zero.
+
+        With ``key`` its values are drawn, as torchmetrics draws those of a metric.
 
         Args:
             val: Result of `compute` or of a call of the metric, or several of these in order of
@@ -280,6 +321,8 @@ class NeuralCollapse(Metric):
         Returns:
             Figure and axes; the figure is None if axes were given.
         """
+        if self.key is not None:
+            return self._plot(val, ax)
         val = self.compute() if val is None else val
         headlines = _headlines(val) if isinstance(val, Mapping) else [_headlines(v) for v in val]
         if ax is not None:
@@ -342,7 +385,16 @@ class NeuralCollapse(Metric):
         return self._lock_calls(super()._wrap_update(update))
 
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
-        return self._lock_calls(super()._wrap_compute(compute))
+        locked = self._lock_calls(super()._wrap_compute(compute))
+
+        # Out here, because torchmetrics keeps what was computed, and does not compute it again.
+        @functools.wraps(locked)
+        def call_checked(*args: Any, **kwargs: Any) -> Any:
+            if self.key is None:
+                _refuse_wrapper()
+            return locked(*args, **kwargs)
+
+        return call_checked
 
     def _lock_calls(self, method: Callable[..., Any]) -> Callable[..., Any]:
         """Return a method that holds the lock, also while torchmetrics' code around it runs."""
@@ -386,6 +438,70 @@ class NeuralCollapse(Metric):
             self._defaults[name] = _move(self._defaults[name], self.device)
             setattr(self, name, _move(getattr(self, name), self.device))
         return self
+
+
+_FOR_ONE_VALUE = (BootStrapper, ClasswiseWrapper, MinMaxMetric, MultioutputWrapper)
+"""Wrappers of torchmetrics that cannot hold a metric with several values."""
+
+
+def _choose_key(
+    key: str, groups: Collection[str] | None, keep_features: bool
+) -> tuple[tuple[str, ...], bool | None]:
+    """Return the groups that are one key alone, and whether collapse raises its value.
+
+    Raises:
+        InputError: If no metric has the key, the state does not allow it, or there are groups too.
+    """
+    if groups is not None:
+        raise InputError(
+            expected="groups, or the key of one metric",
+            found=f"key={key!r} and groups",
+            fix="leave groups out: the key says what is computed",
+        )
+    row = find_metric(key)
+    if row.needs & {"ood", "scores"}:
+        raise InputError(
+            expected="the key of a metric of one data set",
+            found=f"{key!r}, which compares with OOD samples",
+            fix="call ncscope.measure(..., ood=...)",
+        )
+    if row.needs & {"decisions", "hits", "information"} and not keep_features:
+        raise InputError(
+            expected=f"a state that holds the features, for {key}",
+            found="class moments alone",
+            fix="pass keep_features=True",
+        )
+    return (KEY + key,), None if row.two_sided else row.better == "high"
+
+
+def _callers() -> Iterator[tuple[object, str]]:
+    """Yield the objects whose methods led here, innermost first, with the names of the methods.
+
+    Nothing tells a metric that a wrapper holds it; only the calls show it.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        yield frame.f_locals.get("self"), frame.f_code.co_name
+        frame = frame.f_back
+
+
+def _refuse_wrapper() -> None:
+    """Refuse several values where a wrapper of torchmetrics takes one: its own error says little.
+
+    Raises:
+        InputError: If such a wrapper calls.
+    """
+    for caller, method in _callers():
+        refused = isinstance(caller, _FOR_ONE_VALUE)
+        if isinstance(caller, MetricTracker) and method == "best_metric":
+            # The values of a collection are compared one by one if one direction is for all.
+            refused = isinstance(caller.maximize, list) or isinstance(caller._base_metric, Metric)
+        if refused:
+            raise InputError(
+                expected=f"a metric of one value for {type(caller).__name__}",
+                found="NeuralCollapse with a dictionary of values",
+                fix="pass key=, for example NeuralCollapse(..., key='nc1')",
+            )
 
 
 def _latest(stack: Float[Tensor, "m ..."]) -> Float[Tensor, "..."]:
