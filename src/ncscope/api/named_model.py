@@ -17,6 +17,7 @@ from ncscope.api.named_images import (
 )
 from ncscope.api.result import ModelReport
 from ncscope.errors import InputError
+from ncscope.labels import is_ignored
 from ncscope.measurement.options import Options
 from ncscope.measurement.provenance import record_provenance
 from ncscope.models.libraries import open_model
@@ -71,7 +72,8 @@ def measure_named_model(
     outside = None if ood is None else read_ood_images(ood, images, image_options)
     counts = None
     if options.prior == "uniform":
-        counts = torch.bincount(images.labels, minlength=classes)
+        labels = images.labels[~is_ignored(images.labels, options.ignore_index)]
+        counts = torch.bincount(labels, minlength=classes)
     report = measure_model(
         opened.model.to(device),
         make_loader(opened, images, image_options),
@@ -82,7 +84,7 @@ def measure_named_model(
         model=name,
         weights="" if saved is None else saved.file,
         data=image_options.data,
-        class_names=read_class_names(image_options),
+        class_names=read_class_names(image_options) or report.class_names,
         split=image_options.split,
         caller="ncscope measure-model",
     )

@@ -38,7 +38,15 @@ from torch.nn import functional
 from ncscope.errors import InputError
 from ncscope.metrics.sources import ONE_LOGIT
 from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
-from ncscope.models.forward import first_tensor, forward, no_logits_error, possible_logits
+from ncscope.models.forward import (
+    advise_resolution,
+    first_tensor,
+    forward,
+    is_map,
+    no_logits_error,
+    possible_logits,
+    tensors_in,
+)
 from ncscope.models.last_step import LastStep, find_last_step
 from ncscope.models.layers import find_layer
 from ncscope.models.linear_calls import (
@@ -82,6 +90,8 @@ class Head:
             ``"token"``: every token, and the logits are those of all tokens, as in language models.
             ``"chosen token"``: every token, and the logits of a sample are those of one token, such
             as the last.
+        pixels: Shape H x W of the first map of logits if the tokens are pixels; empty for others.
+        is_channels_last: True if the head reads such a map as B x H x W x d, not B x d x H x W.
         axis: Axis of the input that is the first axis of the logits: 1 for a head on the tokens of
             a sequence-first layer, T x B x d, else 0.
         last_step: Last step of the model, from the outputs of the head to its own output.
@@ -99,6 +109,8 @@ class Head:
     gives_logits: bool = True
     rows: Rows = "sample"
     axis: int = 0
+    pixels: tuple[int, ...] = ()
+    is_channels_last: bool = False
     last_step: LastStep = field(default_factory=LastStep)
     logits_place: str = ""
     is_matrix: bool = False
@@ -293,7 +305,7 @@ def _find_matches(
 def _possible_rows(call: LinearCall, logits: torch.Size) -> list[tuple[Rows, int]]:
     """Return what a row of the head's input may be, and its batch axis, judged by the shapes."""
     *lengths, classes = call.shape
-    if classes != logits[-1]:
+    if classes != logits[-1] or (call.by_pixel and len(logits) == 2):
         return []
     if not call.by_token:
         kind: Rows = "sample" if len(logits) == 2 else "token"
@@ -528,6 +540,9 @@ def _build_head(model: nn.Module, calls: Sequence[LinearCall], match: _Match) ->
     read = find_affine_reader(model, call)
     affine = read()
     assert affine is not None
+    pixels: tuple[int, ...] = ()
+    if match.rows == "token" and len(call.sample_shape) > 2:
+        pixels = call.sample_shape[1:] if call.by_pixel else call.sample_shape[:-1]
     head = Head(
         call.name,
         call.module,
@@ -535,6 +550,8 @@ def _build_head(model: nn.Module, calls: Sequence[LinearCall], match: _Match) ->
         gives_logits=step is not None,
         rows=match.rows,
         axis=match.axis,
+        pixels=pixels,
+        is_channels_last=not call.by_pixel,
         logits_place=match.output,
         read=read,
     )
@@ -649,6 +666,9 @@ def find_head_after_pass(
         head_or_none = _find_head_of_other_kind(model, record, lambda: forward(model, inputs))
     if head_or_none is None:
         record = run_again(again)
+        if any(call.by_pixel for call in record.calls):
+            with restore_buffers(model):
+                _refuse_enlarged_logits(model, inputs, record.calls)
         raise _no_head_error(record.calls, record.outputs)
     return head_or_none, _logits_shape(head_or_none, record)
 
@@ -809,6 +829,46 @@ def _several_heads_error(
         found=" and ".join(layers[name] for name in sorted(layers)),
         fix=f"pass {names}",
     )
+
+
+def _refuse_enlarged_logits(model: nn.Module, inputs: object, calls: Sequence[LinearCall]) -> None:
+    """Refuse maps of logits that the model enlarges after its head, as most segmentation does.
+
+    A pixel of such a map is a mixture of the head's outputs, and of no features.
+
+    Args:
+        model: Model without a layer that makes its outputs.
+        inputs: Batch without the labels.
+        calls: Calls of linear layers in a pass of this batch.
+    """
+    maps: dict[str, Tensor] = {}
+    with ExitStack() as hooks:
+        for call in calls:
+            if call.by_pixel:
+                # A function of its own: the name of the loop changes.
+                def keep(_: nn.Module, __: object, output: Any, name: str = call.name) -> None:
+                    maps[name] = first_tensor(output).detach().clone()
+
+                hooks.callback(call.module.register_forward_hook(keep).remove)
+        returned = list(tensors_in(forward(model, inputs)))
+    for output in filter(is_map, returned):
+        for name, small in maps.items():
+            if small.shape[:2] != output.shape[:2] or small.ndim != 4 or output.ndim != 4:
+                continue
+            for mode, corners in (("bilinear", False), ("bilinear", True), ("nearest", None)):
+                size = output.shape[2:]
+                large = functional.interpolate(small, size, mode=mode, align_corners=corners)
+                close = 1e-4 * float(output.abs().max())
+                if not torch.allclose(large, output.to(large), rtol=1e-4, atol=close):
+                    continue
+                resolution = " x ".join(map(str, small.shape[2:]))
+                advice = advise_resolution(size, small.shape[2:])
+                raise InputError(
+                    expected="logits that a layer makes",
+                    found=f"those of {name!r} for {resolution} pixels, enlarged to "
+                    f"{' x '.join(map(str, size))}",
+                    fix=f'pass head="{name}", and labels of its resolution: {advice}',
+                )
 
 
 def _no_head_error(calls: Sequence[LinearCall], outputs: Mapping[str, Tensor]) -> InputError:

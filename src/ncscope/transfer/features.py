@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from ncscope.arguments import check_arguments
 from ncscope.array_checks import check_labels
 from ncscope.errors import InputError
-from ncscope.measurement.batches import find_module_device, peek, split
+from ncscope.labels import HeadClasses, find_data_names
+from ncscope.measurement.batches import as_batches, find_module_device, peek, prepare_batch
 from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
 from ncscope.models.forward import forward, logits_of
 from ncscope.models.sharding import gather_shards
@@ -35,8 +36,7 @@ def head_features(
 
     Args:
         model: Model, as for `measure_layers`; it is left exactly as it was.
-        loader: Iterable of ``(inputs, labels)``, or of mappings with ``labels``, with one label for
-            each sample.
+        loader: Batches or a data set, as for `measure_layers`, with one label for each sample.
         has_head: False for a model without a classifier, whose outputs are the features.
         on_batch: Function called after each batch.
 
@@ -134,23 +134,24 @@ def _read_batches(
 ) -> None:
     """Call a function with the features, labels and logits of each batch."""
     model = unwrap(model)
-    device = find_module_device(model)
+    find_module_device(model)  # refuses a device without float64
+    classes = HeadClasses(of_data=find_data_names(loader), is_option=False)
     with evaluation_mode(model), restore_buffers(model):
         # Inside `evaluation_mode`, because a loader that starts draws a seed from torch.
-        first, batches = peek(loader)
+        first, batches = peek(as_batches(loader), model)
         if not has_head:
             for batch in batches:
-                inputs, labels = split(batch, device)
+                inputs, labels = prepare_batch(batch, model, classes)
                 on_features(logits_of(forward(model, inputs)), labels, None)
             return
-        inputs, labels = split(first, device)
+        inputs, labels = prepare_batch(first, model, classes)
         traced = trace(model, inputs, layers=[], labels=labels)
         if traced.head.rows == "token":
             fix = "rank models that classify whole samples"
             raise InputError(expected="a head of one row a sample", found="one a token", fix=fix)
         with traced.taps(model) as taps:
             for batch in batches:
-                inputs, labels = split(batch, device)
+                inputs, labels = prepare_batch(batch, model, classes)
                 traced.run(model, inputs, labels)
                 on_features(taps.features[HEAD_INPUT], labels, gather_shards(taps.logits))
             taps.check_step()
