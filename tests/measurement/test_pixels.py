@@ -77,7 +77,7 @@ HALF = [(x, y[:, ::2, ::2]) for x, y in LOADER]
 @pytest.mark.parametrize("kind", [Segments, ChannelsLast])
 def test_each_pixel_is_a_sample(kind):
     model = kind()
-    report = measured(model, HALF, layer_groups=["nc1", "pfc"])
+    report = measured(model, HALF, layers=["blocks.*"], layer_groups=["nc1", "pfc"])
     wanted = by_hand(model, LABELS[:, ::2, ::2])
     assert_agree(report, wanted)
     assert report.num_samples == N * 12
@@ -88,6 +88,8 @@ def test_each_pixel_is_a_sample(kind):
     labels = LABELS[:, ::2, ::2].flatten()
     block = ncscope.measure(rows_of(maps[0]), labels, num_classes=K, groups=["nc1", "pfc"])
     assert_agree(report.layers["blocks.1"], block)
+    with pytest.raises(InputError, match="'low' to return one row a pixel of the logits"):
+        measured(model, HALF, layers=["low"])
 
 
 @pytest.mark.parametrize("mark", [255, -100])
@@ -99,7 +101,7 @@ def test_void_pixels_are_left_out(mark):
     assert_agree(report, by_hand(Segments(), labels, ignore_index=mark))
     assert report.notes[0] == f"24 of 72 samples left out: labelled {mark}"
     if mark == 255:
-        with pytest.raises(InputError, match="ignore_index=255$"):
+        with pytest.raises(InputError, match=r"ignore_index=255$"):
             measured(Segments(), batches)
     else:
         assert_agree(measured(Segments(), batches), report)
