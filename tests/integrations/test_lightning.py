@@ -127,7 +127,9 @@ class Marked(Classifier):
     """Its data sets know their classes, and mark samples that have none."""
 
     def data(self, samples_: Any) -> Any:
-        samples_ = [(inputs, 255 if at % 5 == 0 else label) for at, (inputs, label) in samples_]
+        samples_ = [
+            (inputs, 255 if at % 5 == 0 else int(label)) for at, (inputs, label) in samples_
+        ]
         return Named(samples_)
 
     def train_dataloader(self) -> DataLoader:

@@ -847,7 +847,9 @@ def _refuse_enlarged_logits(model: nn.Module, inputs: object, calls: Sequence[Li
             if call.by_pixel:
                 # A function of its own: the name of the loop changes.
                 def keep(_: nn.Module, __: object, output: Any, name: str = call.name) -> None:
-                    maps[name] = first_tensor(output).detach().clone()
+                    tensor = first_tensor(output)
+                    assert tensor is not None  # a call that was recorded
+                    maps[name] = tensor.detach().clone()
 
                 hooks.callback(call.module.register_forward_hook(keep).remove)
         returned = list(tensors_in(forward(model, inputs)))
