@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
 from ncscope.array_checks import as_tensor, check_labels
@@ -89,14 +89,20 @@ def read_labels(
     return ClassLabels(indices[kept], kept, names, (note,))
 
 
-def is_ignored(labels: Int[Tensor, "..."], ignore_index: IgnoreIndex) -> Bool[Tensor, "..."]:
+def is_ignored(labels: Shaped[Tensor, "..."], ignore_index: IgnoreIndex) -> Bool[Tensor, "..."]:
     """Return which labels are those of samples to leave out.
 
     Args:
-        labels: Integer labels of any shape.
+        labels: Labels of any shape and type.
         ignore_index: Label of samples to leave out, or several; None for none.
+
+    Example:
+        >>> is_ignored(torch.tensor([0, 156, 255], dtype=torch.uint8), (-100, 255)).tolist()
+        [False, False, True]
     """
-    return torch.isin(labels, labels.new_tensor(list_marks(ignore_index)))
+    # Bytes have no -100: there it would be 156.
+    numbers = labels if labels.is_floating_point() else labels.to(torch.int64)
+    return torch.isin(numbers, numbers.new_tensor(list_marks(ignore_index)))
 
 
 def list_marks(ignore_index: IgnoreIndex) -> list[int]:

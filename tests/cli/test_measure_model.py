@@ -78,13 +78,13 @@ def test_a_network_of_the_catalogue_on_a_set_of_the_catalogue(run) -> None:
     model = build("small-resnet", 10, in_channels=1, image_size=8)
     state = {f"module.{name}": value for name, value in model.state_dict().items()}
     torch.save({"epoch": 3, "state_dict": state}, "net.pt")
-    words = "small-resnet digits --weights net.pt --split test --pool --json".split()
+    words = "small-resnet digits --weights net.pt --split test --pool --json"
     test = load("digits").test
     pictures = [(test[i][0], test[i][1]) for i in range(len(test))]
-    assert_printed(run(*words), by_hand(model, lambda image: image, pictures, pool=True))
-    words += ["--ignore-index", "3", "--ignore-index", "255"]
+    assert_printed(run(*words.split()), by_hand(model, lambda image: image, pictures, pool=True))
+    words += " --ignore-index 3 --ignore-index 255"
     some = [(image, label) for image, label in pictures if label != 3]
-    answer = run(*words)
+    answer = run(*words.split())
     assert_printed(answer, by_hand(model, lambda image: image, some, pool=True))
     assert f"of {len(pictures)} samples left out: labelled 3 or 255" in answer[1]
 

@@ -45,7 +45,7 @@ from ncscope.models.forward import (
     is_map,
     no_logits_error,
     possible_logits,
-    tensors_in,
+    tensors_by_place,
 )
 from ncscope.models.last_step import LastStep, find_last_step
 from ncscope.models.layers import find_layer
@@ -666,9 +666,8 @@ def find_head_after_pass(
         head_or_none = _find_head_of_other_kind(model, record, lambda: forward(model, inputs))
     if head_or_none is None:
         record = run_again(again)
-        if any(call.by_pixel for call in record.calls):
-            with restore_buffers(model):
-                _refuse_enlarged_logits(model, inputs, record.calls)
+        with restore_buffers(model):
+            _refuse_maps(model, inputs, record.calls, widths)
         raise _no_head_error(record.calls, record.outputs)
     return head_or_none, _logits_shape(head_or_none, record)
 
@@ -831,20 +830,23 @@ def _several_heads_error(
     )
 
 
-def _refuse_enlarged_logits(model: nn.Module, inputs: object, calls: Sequence[LinearCall]) -> None:
-    """Refuse maps of logits that the model enlarges after its head, as most segmentation does.
+def _refuse_maps(
+    model: nn.Module, inputs: object, calls: Sequence[LinearCall], widths: set[int]
+) -> None:
+    """Refuse maps of logits that no layer makes, and say if the model enlarges those of a layer.
 
-    A pixel of such a map is a mixture of the head's outputs, and of no features.
+    A pixel of an enlarged map is a mixture of the head's outputs, and is made of no features.
 
     Args:
         model: Model without a layer that makes its outputs.
         inputs: Batch without the labels.
         calls: Calls of linear layers in a pass of this batch.
+        widths: Numbers of classes that the outputs may have.
     """
     maps: dict[str, Tensor] = {}
     with ExitStack() as hooks:
         for call in calls:
-            if call.by_pixel:
+            if call.by_pixel and call.shape[-1] in widths:
                 # A function of its own: the name of the loop changes.
                 def keep(_: nn.Module, __: object, output: Any, name: str = call.name) -> None:
                     tensor = first_tensor(output)
@@ -852,8 +854,11 @@ def _refuse_enlarged_logits(model: nn.Module, inputs: object, calls: Sequence[Li
                     maps[name] = tensor.detach().clone()
 
                 hooks.callback(call.module.register_forward_hook(keep).remove)
-        returned = list(tensors_in(forward(model, inputs)))
-    for output in filter(is_map, returned):
+        returned = forward(model, inputs)
+    outputs = {place: each for place, each in tensors_by_place(returned) if is_map(each)}
+    if not set(possible_logits(returned)) <= set(outputs):
+        return
+    for output in outputs.values():
         for name, small in maps.items():
             if small.shape[:2] != output.shape[:2] or small.ndim != 4 or output.ndim != 4:
                 continue
@@ -871,6 +876,13 @@ def _refuse_enlarged_logits(model: nn.Module, inputs: object, calls: Sequence[Li
                     f"{' x '.join(map(str, size))}",
                     fix=f'pass head="{name}", and labels of its resolution: {advice}',
                 )
+    shapes = " and ".join("x".join(map(str, output.shape)) for output in outputs.values())
+    raise InputError(
+        expected="a layer that makes the logits of every pixel: a convolution of kernel 1, alone",
+        found=f"none, for maps of shape {shapes}",
+        fix="return the outputs of that layer from the model; or collect the features as rows, one "
+        "a pixel, and call ncscope.measure(features, labels), with weight=... for a linear map",
+    )
 
 
 def _no_head_error(calls: Sequence[LinearCall], outputs: Mapping[str, Tensor]) -> InputError:
