@@ -244,6 +244,18 @@ def test_names_that_do_not_fit_are_refused(labels: Any, options: Any, message: s
         measured(batches(labels), **options)
 
 
+def test_processes_with_other_marks_or_names_are_refused(tmp_path: Path) -> None:
+    def program(rank: int) -> Any:
+        with pytest.raises(InputError, match="the same names of classes in all processes"):
+            measured(DataLoader(Images(NAMES[:: 1 - 2 * rank]), 16))
+        with pytest.raises(InputError, match="ignore_index"):
+            measured(batches(Y), ignore_index=-1 - rank)
+        report = measured(DataLoader(Images(NAMES), 16) if rank else [])
+        return report.class_names
+
+    assert joined_ranks(2, tmp_path, program) == [NAMES, NAMES]
+
+
 class Images(Dataset[Any]):
     """Samples of a data set that knows its classes."""
 
