@@ -115,7 +115,7 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
         yield from getattr(value, "__dict__", {}).items()
 
 
-def possible_logits(output: object) -> dict[str, Tensor]:
+def possible_logits(output: object, *, maps: bool = True) -> dict[str, Tensor]:
     """Return the outputs of a model that may be logits, by their places in its output.
 
     These are the floating-point tensors with a row for each sample, or for each token; if there are
@@ -124,6 +124,7 @@ def possible_logits(output: object) -> dict[str, Tensor]:
 
     Args:
         output: Output of the model.
+        maps: False to take no tensors with a row for each pixel.
 
     Returns:
         Tensors of shape B x K, after dropping dimensions of size one other than the batch, or of
@@ -146,8 +147,9 @@ def possible_logits(output: object) -> dict[str, Tensor]:
     tensors = dict(tensors_by_place(output))
     rows_by_place = {place: _rows(tensor) for place, tensor in tensors.items()}
     found = {place: rows for place, rows in rows_by_place.items() if rows is not None}
-    # A map beside logits of samples is one of features.
-    return found or {place: pixel_rows(t) for place, t in tensors.items() if is_map(t)}
+    if found or not maps:  # a map beside logits of samples is one of features
+        return found
+    return {place: pixel_rows(t) for place, t in tensors.items() if is_map(t)}
 
 
 def is_map(tensor: Tensor) -> bool:
@@ -229,7 +231,7 @@ def logits_of(output: object) -> Float[Tensor, "b k"] | Float[Tensor, "b t k"]:
         >>> logits_of({"loss": None, "logits": torch.zeros(4, 3, 1, 1)}).shape
         torch.Size([4, 3])
     """
-    outputs = possible_logits(output)
+    outputs = possible_logits(output, maps=False)
     if not outputs:
         raise no_logits_error(output)
     return next(iter(outputs.values()))

@@ -695,7 +695,10 @@ def find_head_among_calls(
             raise _no_head_error(calls, outputs)
         return head
     module = find_layer(model, name)
-    calls_of_head = [call for call in calls if call.module is module]
+    of_samples = bool(outputs) and all(output.ndim == 2 for output in outputs.values())
+    calls_of_head = [
+        call for call in calls if call.module is module and not (call.by_pixel and of_samples)
+    ]
     if not calls_of_head:
         raise InputError(
             expected=f"head {name!r} to turn one vector a sample into one output a class",
