@@ -197,7 +197,7 @@ def test_a_second_input_is_not_taken_for_labels() -> None:
 def test_several_views_are_refused_and_the_advice_measures_each() -> None:
     other = X + 0.1
     pairs = [((x, x + 0.1), y) for x, y in SAMPLES]
-    for batches in ([([X, other], Y)], list(DataLoader(Table(*pairs), 16))):
+    for batches in ([([X, other], Y)], list(DataLoader(Table(*pairs), 16)), Table(*pairs)):
         with pytest.raises(InputError, match="2 views of each sample") as error:
             measured(batches)
         function = eval(error.value.fix.partition("split_batch=")[2], {"torch": torch})

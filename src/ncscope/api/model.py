@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from torch import nn
+from torch.utils.data import Dataset
 
 from ncscope.api.result import ModelReport
 from ncscope.arguments import check_arguments
@@ -18,11 +19,11 @@ from ncscope.stats.statistics import ClassStatistics
 @check_arguments
 def measure_model(
     model: nn.Module,
-    loader: Iterable[Any],
+    loader: Iterable[Any] | Dataset[Any],
     options: Options | None = None,
     *,
     reference: ModelReport | None = None,
-    ood: Iterable[Any] | None = None,
+    ood: Iterable[Any] | Dataset[Any] | None = None,
     **fields: Unpack[OptionFields],
 ) -> ModelReport:
     """Measure neural collapse in a classifier, layer by layer.

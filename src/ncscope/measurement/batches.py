@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Int, Shaped
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
@@ -22,6 +22,9 @@ from ncscope.measurement.options import SplitBatch
 from ncscope.models.forward import LABEL_ARGUMENTS, advise_resolution, first_tensor
 from ncscope.models.heads import Head
 
+Loader: TypeAlias = Iterable[Any] | Dataset[Any]
+"""Batches, or a data set of samples."""
+
 Batch: TypeAlias = tuple[Any, Any]
 """Inputs and labels of a batch, as the loader yields them."""
 
@@ -33,7 +36,7 @@ class EmptyLoaderError(InputError):
     """A loader without samples, which is no error if another process has samples."""
 
 
-def as_batches(loader: Iterable[Any], split_batch: SplitBatch = None) -> Iterable[Any]:
+def as_batches(loader: Loader, split_batch: SplitBatch = None) -> Iterable[Any]:
     """Return a loader of batches of a data set or a list of samples; a loader is returned as is.
 
     A data set of torch or of the library ``datasets`` holds samples, and so does a list of pairs
@@ -46,49 +49,43 @@ def as_batches(loader: Iterable[Any], split_batch: SplitBatch = None) -> Iterabl
     Raises:
         InputError: If an item of the data set may be a sample or a batch, or is not of torch.
     """
-    of_library = hasattr(loader, "column_names") and hasattr(loader, "with_format")
-    if not hasattr(loader, "__getitem__"):
-        return loader
-    if of_library and not isinstance(loader, Mapping):
-        given: Any = loader
-        kind = given.format["type"]
-        if kind not in ("torch", "custom"):
+    given: Any = loader  # a data set of torch is no iterable for a type checker
+    if hasattr(given, "column_names") and hasattr(given, "__getitem__"):  # of the library
+        if isinstance(given, Mapping):
+            found, fix = f"the splits {', '.join(map(str, given))}", "pass one of them"
+            raise InputError(expected="one data set", found=found, fix=fix)
+        if given.format["type"] not in ("torch", "custom"):
             raise InputError(
                 expected="a data set in the format of torch",
-                found=f"format {kind}",
+                found=f"format {given.format['type']}",
                 fix="pass dataset.with_format('torch'), or a DataLoader",
             )
-    elif isinstance(loader, Dataset):
-        if isinstance(loader, IterableDataset) or not isinstance(loader, Sized) or not len(loader):
-            return loader
-        first = loader[0]
-        if isinstance(first, tuple | list) and len(first) == 2:
-            inputs, labels = first_tensor(first[0]), first_tensor(first[1:])
-            if (
-                inputs is not None
-                and labels is not None
-                and labels.ndim
-                and inputs.shape[:1] == labels.shape[:1]
-            ):
-                raise InputError(
-                    expected="a loader, or a data set of single samples",
-                    found=f"a data set of items with {len(labels)} labels",
-                    fix="pass DataLoader(dataset, batch_size=64) if an item is a sample, and "
-                    "DataLoader(dataset, batch_size=None) if it is a batch",
-                )
-    elif not isinstance(loader, list | tuple) or not len(loader) or callable(split_batch):
-        return loader
+        holds_samples = True
+    elif isinstance(given, Dataset):
+        items: Any = loader
+        holds_samples = isinstance(given, Sized) and not isinstance(given, IterableDataset)
+        first = items[0] if holds_samples and len(items) else None
+        pair = first[:2] if isinstance(first, tuple | list) else ()
+        tensors = [first_tensor([part]) for part in pair]
+        lengths = [tensor.shape[:1] for tensor in tensors if tensor is not None]
+        if len(lengths) > 1 and lengths[0] == lengths[1] != torch.Size():
+            raise InputError(
+                expected="a loader, or a data set of single samples",
+                found=f"a data set of items with {lengths[1][0]} labels",
+                fix="pass DataLoader(dataset, batch_size=64) if an item is a sample, and "
+                "DataLoader(dataset, batch_size=None) if it is a batch",
+            )
     else:
-        first, label = loader[0], None
+        first, label = None, None
+        if isinstance(given, list | tuple) and given and not callable(split_batch):
+            first = given[0]
         if isinstance(first, Mapping):
             keys = LABEL_KEYS if split_batch is None else (split_batch,)
             label = next((first[key] for key in keys if key in first), None)
         elif isinstance(first, tuple | list) and len(first) in (2, 3):
             label = first[1]
-        if not _is_single(label):
-            return loader
-    samples: Any = loader
-    return DataLoader(samples, _BATCH, collate_fn=_collate)
+        holds_samples = _is_single(label)
+    return DataLoader(given, _BATCH, collate_fn=_collate) if holds_samples else given
 
 
 def _is_single(label: Any) -> bool:
@@ -323,7 +320,7 @@ def token_labels(
     mask: Tensor | None = None,
     pixels: Sequence[int] = (),
     ignored: IgnoreIndex = IGNORED,
-) -> tuple[Int[Tensor, " m"], Int[Tensor, " m"]]:
+) -> tuple[Shaped[Tensor, " m"], Int[Tensor, " m"]]:
     """Return the labels of the tokens to measure, and the indices of these tokens.
 
     Args:

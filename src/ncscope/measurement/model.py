@@ -28,6 +28,7 @@ from ncscope.labels import (
 )
 from ncscope.measurement.batches import (
     EmptyLoaderError,
+    Loader,
     as_batches,
     check_next_token,
     find_module_device,
@@ -87,10 +88,10 @@ from ncscope.stats.statistics import ClassStatistics
 
 def measure_layers(
     model: nn.Module,
-    loader: Iterable[Any],
+    loader: Loader,
     options: Options | None = None,
     reference: Mapping[str, ClassStatistics] | None = None,
-    ood: Iterable[Any] | None = None,
+    ood: Loader | None = None,
     *,
     data: Any = None,
 ) -> ModelResult:
@@ -138,9 +139,9 @@ def measure_layers(
         find_module_device(model)  # refuses a device without float64
         data = loader if data is None else data
         with restore_random_states():  # an item of a data set may be drawn at random
-            loader = as_batches(loader, options.split_batch)
-            ood = None if ood is None else as_batches(ood, options.split_batch)
-        length = count_batches(loader)
+            source = as_batches(loader, options.split_batch)
+            ood_source = None if ood is None else as_batches(ood, options.split_batch)
+        length = count_batches(source)
         with (
             evaluation_mode(model),
             restore_buffers(model),
@@ -162,7 +163,7 @@ def measure_layers(
             unless_alone = suppress(EmptyLoaderError) if processes.several else nullcontext()
             with processes.fail_together(), unless_alone:
                 # Inside `evaluation_mode`, because a loader that starts draws a seed from torch.
-                first, batches = peek(loader, model, options.split_batch)
+                first, batches = peek(source, model, options.split_batch)
                 inputs, labels = prepare_batch(first, model, measurement.classes)
                 traced = trace(
                     model, inputs, options.layers, options.head, labels=labels, pool=options.pool
@@ -179,10 +180,10 @@ def measure_layers(
                         measurement.update(taps, labels, traced)
                     measurement.warn(taps.check_step()[1])
                 if isinstance(kept, Rerun):
-                    kept.source = partial(_rerun_model, measurement, model, loader, traced, options)
+                    kept.source = partial(_rerun_model, measurement, model, source, traced, options)
             outside = None
-            if ood is not None:
-                outside = partial(run_outside, model, ood, traced, options)
+            if ood_source is not None:
+                outside = partial(run_outside, model, ood_source, traced, options)
             return measurement.result(outside=outside)
 
 

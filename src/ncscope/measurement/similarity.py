@@ -1,6 +1,6 @@
 """Similarity between the layers of one model, or of two models, in one pass over a loader."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,7 @@ from ncscope.errors import InputError
 from ncscope.labels import HeadClasses, find_data_names
 from ncscope.measurement.batches import (
     Batch,
+    Loader,
     as_batches,
     find_module_device,
     peek,
@@ -67,7 +68,7 @@ class SimilarityRecord:
 
 def layer_similarity(
     sides: Sequence[ModelSide],
-    loader: Iterable[Any],
+    loader: Loader,
     *,
     pool: bool | None = None,
     progress: bool = False,
@@ -99,9 +100,9 @@ def layer_similarity(
             stack.enter_context(evaluation_mode(model))
             stack.enter_context(restore_buffers(model))
         classes = HeadClasses(of_data=find_data_names(loader), is_option=False)
-        loader = as_batches(loader)
-        length = count_batches(loader)
-        first, batches = peek(loader, models[0])
+        source = as_batches(loader)
+        length = count_batches(source)
+        first, batches = peek(source, models[0])
         runs = [
             _Run.of(stack, model, side, first, pool, classes)
             for model, side in zip(models, sides, strict=True)

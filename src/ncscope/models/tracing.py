@@ -131,7 +131,7 @@ def trace(
         ...     def forward(self, x):
         ...         return self.head(self.recurrent(x.transpose(0, 1))[0][-1])
         >>> trace(Last(), torch.zeros(5, 5, 4), ["recurrent"]).axes["recurrent"]
-        BatchAxis(tensor=0, axis=1)
+        BatchAxis(tensor=0, axis=1, channels=None)
     """
     with evaluation_mode(model):
         modules = dict(walk_modules(model))

@@ -1,7 +1,6 @@
 """Features that a model's head reads, for the samples of a loader."""
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from jaxtyping import Float, Int
@@ -11,7 +10,7 @@ from ncscope.arguments import check_arguments
 from ncscope.array_checks import check_labels
 from ncscope.errors import InputError
 from ncscope.labels import HeadClasses, find_data_names
-from ncscope.measurement.batches import as_batches, find_module_device, peek, prepare_batch
+from ncscope.measurement.batches import Loader, as_batches, find_module_device, peek, prepare_batch
 from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
 from ncscope.models.forward import forward, logits_of
 from ncscope.models.sharding import gather_shards
@@ -27,7 +26,7 @@ OnFeatures = Callable[[Tensor, Tensor, Tensor | None], None]
 @check_arguments
 def head_features(
     model: nn.Module,
-    loader: Iterable[Any],
+    loader: Loader,
     *,
     has_head: bool = True,
     on_batch: Callable[[], None] = lambda: None,
@@ -59,7 +58,7 @@ def head_features(
 
 def head_readings(
     model: nn.Module,
-    loader: Iterable[Any],
+    loader: Loader,
     *,
     has_head: bool = True,
     on_batch: Callable[[], None] = lambda: None,
@@ -99,7 +98,7 @@ def head_readings(
 @check_arguments
 def head_moments(
     model: nn.Module,
-    loader: Iterable[Any],
+    loader: Loader,
     num_classes: int,
     *,
     has_head: bool = True,
@@ -130,7 +129,7 @@ def head_moments(
 
 
 def _read_batches(
-    model: nn.Module, loader: Iterable[Any], has_head: bool, on_features: OnFeatures
+    model: nn.Module, loader: Loader, has_head: bool, on_features: OnFeatures
 ) -> None:
     """Call a function with the features, labels and logits of each batch."""
     model = unwrap(model)
