@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal, NamedTuple, SupportsFloat, SupportsI
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import Dataset
 
 from ncscope.errors import InputError
 
@@ -262,9 +263,13 @@ _MAKERS = {"Report": "measure", "ModelReport": "measure_model", "TransferReport"
 
 
 def _union(parts: Sequence[Any]) -> _Kind | None:
-    """Return a kind of several; texts are paths or devices where these are admitted too."""
+    """Return a kind of several; texts are paths or devices where these are admitted too.
+
+    A data set of torch is taken as a loader is: it has its methods, but not those of an iterable.
+    """
     if Path in parts or torch.device in parts:
         parts = [part for part in parts if part is not str]
+    parts = [part for part in parts if typing.get_origin(part) is not Dataset]
     kinds = [_kind(part) for part in parts]
     if None in kinds:
         return None

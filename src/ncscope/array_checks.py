@@ -58,6 +58,7 @@ def check_labels(
     dim: int | None = None,
     or_targets: bool = False,
     array: str = "labels",
+    of_batch: bool = False,
 ) -> Int[Tensor, " n"]:
     """Check that there is one integer label for each sample, and return the labels as int64.
 
@@ -67,6 +68,7 @@ def check_labels(
         dim: Number of columns of the features, if the user may have transposed them.
         or_targets: True if the user may have meant numbers to predict.
         array: Expression that makes an array of what the user calls ``labels``, for the messages.
+        of_batch: True for labels of a model's batch, which ``split_batch`` can change.
 
     Raises:
         InputError: If the lengths differ or a label is no integer; the message names the lengths,
@@ -76,7 +78,7 @@ def check_labels(
         found = f"labels of shape {tuple(labels.shape)} for {samples} rows of features"
         fix = "pass matching features and labels"
         if labels.ndim == 2 and len(labels) == samples:
-            kind, fix = _describe_columns(labels, array, or_targets=or_targets)
+            kind, fix = _describe_columns(labels, array, or_targets=or_targets, of_batch=of_batch)
             found += kind
         elif labels.ndim == 1 and len(labels) == dim:
             fix = "transpose the features: one row a sample"
@@ -91,7 +93,9 @@ def check_labels(
             raise InputError(
                 expected="a label for each sample",
                 found=f"{len(missing)} of {samples} missing (NaN), the first at row {missing[0]}",
-                fix=f"drop these samples, in features and labels: keep = {array} == {array}",
+                fix="mark them by -1, as labels.nan_to_num(-1) does, and pass ignore_index=-1"
+                if of_batch
+                else f"drop these samples, in features and labels: keep = {array} == {array}",
             )
         broken = torch.nonzero(~torch.isfinite(labels) | (labels != labels.round()))
         if len(broken):
@@ -109,7 +113,7 @@ def check_range(
     num_classes: int,
     *,
     of_classifier: bool = False,
-    of_tokens: bool = False,
+    has_ignore_index: bool = False,
 ) -> None:
     """Refuse labels outside 0..num_classes-1.
 
@@ -118,7 +122,7 @@ def check_range(
         num_classes: Number of classes.
         of_classifier: True if ``num_classes`` is the number of rows of a classifier's weight, so
             that the user cannot choose a larger one.
-        of_tokens: True for labels of tokens, which have a mark of their own.
+        has_ignore_index: True if the user's function has the option ``ignore_index``.
 
     Raises:
         InputError: If a label is out of range; the message names the first one and its row.
@@ -128,25 +132,21 @@ def check_range(
     if not len(broken):
         return
     row, wrong = int(broken[0]), labels[outside]
-    mark = int(wrong[0])
-    found = f"label {mark} at row {row}, one of {len(broken)} outside"
-    is_mark = mark in MARKS and bool((wrong == mark).all())
-    if is_mark or bool((wrong < 0).all()):
-        what = "tokens" if of_tokens else "samples"
-        marks = f"{mark} usually marks" if is_mark else "negative numbers usually mark"
-        found += f"; {marks} {what} without a class"
-        fix = "leave these samples out, in features and labels: keep = labels "
-        fix += f"!= {mark}" if is_mark else ">= 0"
-        if of_tokens:
-            them = f"labels == {mark}" if is_mark else "labels < 0"
-            fix = f"mark these tokens by {IGNORED}: labels.masked_fill({them}, {IGNORED})"
-        elif mark == -1 and is_mark:
-            others = labels[~outside]
-            binary = bool((others == 1).all()) and len(others) > 0
-            fix = "pass (labels + 1) // 2 for classes -1 and 1" if binary else fix
-            if of_classifier and len(others) and int(others.max()) == num_classes - 2:
+    found = f"label {int(wrong[0])} at row {row}, one of {len(broken)} outside"
+    marks = wrong.unique().tolist()
+    are_marks = all(mark in MARKS for mark in marks)
+    if are_marks or bool((wrong < 0).all()):
+        others = labels[~outside]
+        if marks == [-1] and len(others) and bool((others == 1).all()):
+            fix = "pass (labels + 1) // 2 for classes -1 and 1"
+        else:
+            said = " and ".join(map(str, marks))
+            said = f"{said} usually mark{'s' * (len(marks) == 1)}"
+            found += f"; {said if are_marks else 'negative numbers usually mark'} samples without a"
+            found += " class"
+            fix = _leave_out(marks, has_ignore_index)
+            if of_classifier and marks == [-1] and int(labels.max()) == num_classes - 2:
                 fix += "; or pass labels + 1, if the classes are numbered from -1"
-            found = found.partition(";")[0] if binary else found
     elif int(labels.min()) >= 1 and int(labels.max()) == num_classes:
         fix = "number the classes from 0: pass labels - 1"
     elif of_classifier:
@@ -159,18 +159,39 @@ def check_range(
     raise InputError(expected=f"labels in 0..{num_classes - 1}", found=found, fix=fix)
 
 
+def _leave_out(marks: Sequence[int], has_ignore_index: bool) -> str:
+    """Say how to leave out samples that are marked by their labels.
+
+    Args:
+        marks: Labels of these samples.
+        has_ignore_index: True if the user's function has the option ``ignore_index``.
+    """
+    if has_ignore_index:
+        few = len(marks) <= _FEW_MARKS
+        each = marks[0] if len(marks) == 1 else tuple(marks) if few else f"range({marks[0]}, 0)"
+        return f"leave these samples out: ignore_index={each}"
+    keep = "labels >= 0" if marks[-1] < 0 and len(marks) > 1 else f"labels != {marks[0]}"
+    if len(marks) > 1 and marks[-1] >= 0:
+        keep = f"(labels >= 0) & (labels != {marks[-1]})"
+    return f"leave these samples out, in features and labels: keep = {keep}"
+
+
 IGNORED = -100
 """Label of a token that is not to be measured, as in torch's cross-entropy."""
 
 MARKS = (-1, IGNORED, 255)
 """Labels by which data sets mark samples, pixels or tokens that have no class."""
 
+_FEW_MARKS = 5
+"""Marks that a message lists one by one."""
 
-def refuse_marks(labels: Int[Tensor, " n"]) -> None:
+
+def refuse_marks(labels: Int[Tensor, " n"], *, has_ignore_index: bool = False) -> None:
     """Refuse the label 255 beside labels that are far smaller: it marks samples without a class.
 
     Args:
         labels: Labels from which the number of classes would be taken.
+        has_ignore_index: True if the user's function has the option ``ignore_index``.
 
     Raises:
         InputError: If there is such a label.
@@ -185,8 +206,7 @@ def refuse_marks(labels: Int[Tensor, " n"]) -> None:
             expected="labels in 0..K-1",
             found=f"{count} of {len(labels)} labels are {largest}, the others at most "
             f"{int(others.max())}; {largest} usually marks samples without a class",
-            fix=f"leave these samples out: keep = labels != {largest}; or pass num_classes="
-            f"{largest + 1}",
+            fix=f"{_leave_out([largest], has_ignore_index)}; or pass num_classes={largest + 1}",
         )
 
 
@@ -194,26 +214,49 @@ _OR_TARGETS = "; numbers to predict are for measure_regression"
 
 
 def _describe_columns(
-    labels: Shaped[Tensor, "n m"], array: str, *, or_targets: bool
+    labels: Shaped[Tensor, "n m"], array: str, *, or_targets: bool, of_batch: bool
 ) -> tuple[str, str]:
-    """Say what labels of several columns are, and what to pass in their place."""
+    """Say what labels of several columns are, and what to pass in their place.
+
+    Args:
+        labels: Labels of several columns.
+        array: Expression that makes an array of what the user calls ``labels``.
+        or_targets: True if the user may have meant numbers to predict.
+        of_batch: True for labels of a model's batch, which ``split_batch`` can change.
+    """
+
+    def advise(what: str, code: str) -> str:
+        if not of_batch:
+            return f"pass {what}: {code}"
+        of_second = code.replace("labels", "batch[1]")
+        fix = f"pass {what}: {code}, of a loader by "
+        return f"{fix}split_batch=lambda batch: (batch[0], {of_second})"
+
     values = labels.real if labels.is_complex() else labels.to(torch.float64)
     or_others = _OR_TARGETS * or_targets
     if labels.shape[1] == 1:
         aside = or_others if bool((values != values.round()).any()) else ""
-        return "", f"pass class indices: {array}[:, 0]{aside}"
+        return "", advise("class indices", f"{array}[:, 0]") + aside
     sums = values.sum(1)
     if bool(((values == 0) | (values == 1)).all()):
         if bool((sums == 1).all()):
-            return ", one-hot", f"pass class indices: {array}.argmax(1)"
+            # torch has no argmax of booleans
+            numbers = "labels.long()" if of_batch and labels.dtype == torch.bool else array
+            return ", one-hot", advise("class indices", f"{numbers}.argmax(1)")
+        several = ", of 0 and 1, with several classes or none a sample"
+        if of_batch:
+            code = "torch.where(labels.sum(1) == 1, labels.long().argmax(1), -1)"
+            what = "ignore_index=-1, and the classes of the samples of one class"
+            return several, f"call measure_multilabel with the features; or {advise(what, code)}"
         return (
-            ", of 0 and 1, with several classes or none a sample",
+            several,
             "call measure_multilabel, which measures sets of labels; or measure the samples of one "
             f"class: keep = {array}.sum(1) == 1, with the class indices {array}[keep].argmax(1)",
         )
     shares = bool((values >= 0).all()) and bool(((sums - 1).abs() < 1e-3).all())
     if labels.is_floating_point() and shares:
-        return ", shares that add to 1", f"pass the class of the largest share: {array}.argmax(1)"
+        fix = advise("the class of the largest share", f"{array}.argmax(1)")
+        return ", shares that add to 1", fix
     return "", "pass one class index a sample" + or_others
 
 

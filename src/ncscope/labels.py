@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
 from ncscope.array_checks import as_tensor, check_labels, is_missing
@@ -81,11 +81,11 @@ def read_labels(
     declared = check_names(class_names)
     parts = split_batches(labels, samples)
     if parts is None:
-        numbers, found = _number_names(labels, declared)
+        numbers, found = number_names(labels, declared)
         values = as_tensor(numbers, "labels")
     else:
         found = declared or find_names(*parts)
-        numbered = [as_tensor(_number_names(part, found)[0], "labels") for part in parts]
+        numbered = [as_tensor(number_names(part, found)[0], "labels") for part in parts]
         values = torch.cat(numbered)
     indices = check_labels(
         values, samples, dim=dim, or_targets=or_targets, array=_array_expression(labels, parts)
@@ -104,22 +104,43 @@ def read_labels(
         )
     if not marks:
         return ClassLabels(indices, None, names, ())
-    kept = torch.nonzero(~torch.isin(indices, indices.new_tensor(marks))).squeeze(1)
+    kept = torch.nonzero(~is_ignored(indices, ignore_index)).squeeze(1)
     if len(kept) == samples:
         return ClassLabels(indices, None, names, ())
     if not len(kept) and not of_part:
-        raise InputError(
-            expected="samples to measure",
-            found=f"all {samples} labelled {_say(marks)}",
-            fix="check ignore_index, which names the labels of samples to leave out",
-        )
+        raise nothing_left(samples, ignore_index)
     notes = note_left_out(samples - len(kept), samples, ignore_index)
     return ClassLabels(indices[kept], kept, names, notes)
+
+
+def is_ignored(labels: Shaped[Tensor, "..."], ignore_index: IgnoreIndex) -> Bool[Tensor, "..."]:
+    """Return which labels are those of samples to leave out.
+
+    Args:
+        labels: Labels of any shape and type.
+        ignore_index: Label of samples to leave out, or several; None for none.
+
+    Example:
+        >>> is_ignored(torch.tensor([0, 156, 255], dtype=torch.uint8), (-100, 255)).tolist()
+        [False, False, True]
+    """
+    # Bytes have no -100: there it would be 156.
+    numbers = labels if labels.is_floating_point() else labels.to(torch.int64)
+    return torch.isin(numbers, numbers.new_tensor(list_marks(ignore_index)))
 
 
 def list_marks(ignore_index: IgnoreIndex) -> list[int]:
     """Return the labels to leave out, each once, ascending."""
     return [ignore_index] if isinstance(ignore_index, int) else sorted(set(ignore_index or ()))
+
+
+def nothing_left(samples: int, ignore_index: IgnoreIndex) -> InputError:
+    """Return the error for samples that are all left out by their labels."""
+    return InputError(
+        expected="samples to measure",
+        found=f"all {samples:,} labelled {_say(list_marks(ignore_index))}",
+        fix="check ignore_index, which names the labels of samples to leave out",
+    )
 
 
 def note_left_out(left_out: int, samples: int, ignore_index: IgnoreIndex) -> tuple[str, ...]:
@@ -174,7 +195,7 @@ def find_names(*parts: Any) -> tuple[str, ...]:
     for part in parts:
         several = isinstance(part, list | tuple) and bool(part) and all(map(_is_vector, part))
         batches += part if several else [part]
-    orders = [_number_names(batch, ())[1] for batch in batches if count_labels(batch)]
+    orders = [number_names(batch, ())[1] for batch in batches if count_labels(batch)]
     if any(orders) and not all(orders):
         raise kinds_error()
     return unite_names(orders)
@@ -300,7 +321,9 @@ def read_label_sets(targets: Any, samples: int) -> Bool[Tensor, "n k"]:
     return values == 1
 
 
-def _number_names(labels: Any, declared: Sequence[str]) -> tuple[Any, tuple[str, ...]]:
+def number_names(
+    labels: Any, declared: Sequence[str], if_unknown: str = ""
+) -> tuple[Any, tuple[str, ...]]:
     """Return numbers in place of names, and the names in the order of the numbers.
 
     Labels that are numbers are returned as they are, without names.
@@ -308,6 +331,8 @@ def _number_names(labels: Any, declared: Sequence[str]) -> tuple[Any, tuple[str,
     Args:
         labels: Labels in any form.
         declared: Names in the order of the classes; empty if the user gave none.
+        if_unknown: Advice for names without ``declared`` if the labels are those of a model's
+            batch, whose names do not tell the order of all.
 
     Raises:
         InputError: If labels are missing, or a name is none of those declared.
@@ -345,7 +370,9 @@ def _number_names(labels: Any, declared: Sequence[str]) -> tuple[Any, tuple[str,
         raise InputError(
             expected="a label for each sample",
             found=f"{len(missing)} of {len(values)} missing, the first at row {missing[0]}",
-            fix=f"drop these samples, in features and labels: keep = {keep}",
+            fix="leave these samples out of the loader"
+            if if_unknown
+            else f"drop these samples, in features and labels: keep = {keep}",
         )
     if classes is not None:
         categories = tuple(classes)
@@ -360,6 +387,10 @@ def _number_names(labels: Any, declared: Sequence[str]) -> tuple[Any, tuple[str,
         order = tuple(sorted(set(values)))
     else:
         return values, ()
+    if if_unknown and not declared:
+        found = repr(str(values[0])) if values else "no label"
+        expected = "numbers as labels, or names of classes that are known"
+        raise InputError(expected=expected, found=found, fix=if_unknown)
     order = tuple(declared) or order
     numbers = {name: number for number, name in enumerate(order)}
     unknown = next((v for v in values if isinstance(v, str) and v not in numbers), None)

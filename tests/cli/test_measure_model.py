@@ -82,6 +82,11 @@ def test_a_network_of_the_catalogue_on_a_set_of_the_catalogue(run) -> None:
     test = load("digits").test
     pictures = [(test[i][0], test[i][1]) for i in range(len(test))]
     assert_printed(run(*words.split()), by_hand(model, lambda image: image, pictures, pool=True))
+    words += " --ignore-index 3 --ignore-index 255"
+    some = [(image, label) for image, label in pictures if label != 3]
+    answer = run(*words.split())
+    assert_printed(answer, by_hand(model, lambda image: image, some, pool=True))
+    assert f"of {len(pictures)} samples left out: labelled 3 or 255" in answer[1]
 
 
 def test_a_model_of_timm_on_photographs(run) -> None:

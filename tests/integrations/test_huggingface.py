@@ -30,6 +30,7 @@ SIZE = {
     "intermediate_size": 8,
     "num_labels": 4,
 }
+NAMES = ("ant", "bee", "cat", "dog")
 Rows = list[dict[str, Any]]
 logging.set_verbosity_error()
 
@@ -186,6 +187,33 @@ def test_a_model_that_is_not_given_the_labels_is_refused(tmp_path):
     trainer = run(tmp_path, vision, images, default_data_collator, [callback], **smooth)
     with pytest.raises(ncscope.InputError, match=r"expected 'labels' among .*found none"):
         trainer.evaluate()
+
+
+@pytest.mark.usefixtures("capsys")
+def test_marks_are_left_out_and_names_come_along(tmp_path):
+    def named():
+        config = ViTConfig(**SIZE, image_size=4, patch_size=2, id2label=dict(enumerate(NAMES)))
+        return ViTForImageClassification(config)
+
+    def marked(count, seed):  # the loss of the model leaves out -100 too
+        rows = enumerate(images(count, seed))
+        return [row | {"labels": -100 if at % 5 == 0 else row["labels"]} for at, row in rows]
+
+    def turn(batch):
+        return batch, torch.where(batch["labels"] < 0, -100, 3 - batch["labels"])
+
+    some = {"groups": ["nc1", "nc3"], "layers": [], "ignore_index": -100}
+    rows = default_data_collator([row for row in marked(40, 1) if row["labels"] >= 0])
+    for options, labels in (({}, rows["labels"]), ({"split_batch": turn}, 3 - rows["labels"])):
+        callback = NeuralCollapseTrainerCallback(**some, **options)
+        trainer = run(tmp_path, named, marked, default_data_collator, [callback])
+        trainer.evaluate()
+        batches = [rows | {"labels": labels}]
+        report = ncscope.measure_model(trainer.model, batches, progress=False, **some)
+        last = callback.latest["eval"].layers[-1]
+        assert last.metrics == pytest.approx(dict(report), rel=1e-4)  # other batches, in float32
+        assert last.notes[0] == "8 of 40 samples left out: labelled -100"
+        assert callback.history.provenance.class_names == NAMES
 
 
 class Replacing(TrainerCallback):

@@ -1,5 +1,7 @@
 """The callback in real runs of Lightning's trainer logs what `measure_model` measures."""
 
+from typing import Any
+
 import pytest
 import torch
 from lightning.pytorch import LightningModule
@@ -121,6 +123,45 @@ def test_validating_apart_and_batches_of_another_kind():
     trainer.validate(model, HELD_OUT, verbose=False)
     turned = [(inputs, 3 - labels) for inputs, labels in HELD_OUT]
     assert_logged(trainer.callback_metrics, "val", model, turned, **SOME)
+
+
+class Marked(Classifier):
+    """Its data sets know their classes, and mark samples that have none."""
+
+    def data(self, samples_: Any) -> Any:
+        samples_ = [
+            (inputs, 255 if at % 5 == 0 else int(label)) for at, (inputs, label) in samples_
+        ]
+        return Named(samples_)
+
+    def train_dataloader(self) -> DataLoader:
+        return DataLoader(self.data(enumerate(samples(48, 0))), batch_size=16)
+
+    def val_dataloader(self) -> DataLoader:
+        return DataLoader(self.data(enumerate(samples(32, 1))), batch_size=16)
+
+    def training_step(self, batch, index):
+        return super().training_step((batch[0], batch[1].clamp(max=3)), index)
+
+    def validation_step(self, batch, index):
+        return super().validation_step((batch[0], batch[1].clamp(max=3)), index)
+
+
+class Named(list):
+    """A data set that knows its classes."""
+
+    classes = ("ant", "bee", "cat", "dog")
+
+
+@pytest.mark.parametrize("train", ["pass", "steps"])
+def test_marks_are_left_out_and_names_come_along(train):
+    callback = NeuralCollapseCallback(train=train, ignore_index=255, log="all", **SOME)
+    trainer, model = fit(callback, kind=Marked)
+    kept = [each for at, each in enumerate(samples(32, 1)) if at % 5]
+    assert_logged(trainer.callback_metrics, "val", model, DataLoader(kept, 25), **SOME)
+    notes = [callback.latest[split].layers[-1].notes[0] for split in ("train", "val")]
+    assert notes == [f"{n} samples left out: labelled 255" for n in ("10 of 48", "7 of 32")]
+    assert callback.history.provenance.class_names == Named.classes
 
 
 def test_which_submodule_is_the_network():

@@ -187,8 +187,8 @@ BAD = {
     "expected OOD samples, found none": [],
     "finite OOD features": [OUTSIDE * torch.inf],
     "iterable of OOD batches, found Tensor; pass a DataLoader": OUTSIDE,
-    "batches of OOD samples, found a sample with a single label": [(OUTSIDE[0], 3)],
-    "samples, found a sample with a single label": [(OUTSIDE[0], torch.tensor(3))],
+    "batches of OOD samples, found a sample with a single label": iter([(OUTSIDE[0], 3)]),
+    "samples, found a sample with a single label": iter([(OUTSIDE[0], torch.tensor(3))]),
 }
 
 

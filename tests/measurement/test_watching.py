@@ -147,7 +147,7 @@ def test_labels_belong_to_one_pass():
         with pytest.raises(InputError, match="one label a sample"):
             seen.labels(LABELS[:3])
         with pytest.raises(
-            InputError, match="labels as a numeric array, found dtype <U3; pass class indices"
+            InputError, match="names of classes that are known, found 'cat'; pass class_names"
         ):
             seen.labels(["cat"] * len(LABELS))
         with pytest.raises(InputError, match=r"found label -1 at row 0, one of 13 outside"):

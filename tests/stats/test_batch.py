@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import ncscope
-from ncscope.array_checks import as_tensor, check_labels
+from ncscope.array_checks import as_tensor, check_labels, check_range
 from ncscope.errors import InputError
 
 MASKED = np.ma.masked_equal([1.0, 2.0, 2.0], 2.0)
@@ -76,11 +76,32 @@ def test_the_advice_on_marks_leaves_them_out(mark, given):
     labels = Y.masked_fill(MARKED, mark)
     with pytest.raises(InputError, match=f"{mark} usually marks samples") as error:
         ncscope.measure(X, labels, groups=["nc1"], **given)
-    code = re.search(r"keep = (labels != -?\d+)", error.value.fix)[1]
-    keep = evaluated(code, labels=labels)
-    found = ncscope.measure(X[keep], labels[keep], groups=["nc1"], **given)
+    option = int(re.search(r"ignore_index=(-?\d+)", error.value.fix)[1])
+    found = ncscope.measure(X, labels, groups=["nc1"], ignore_index=option, **given)
     wanted = ncscope.measure(X[~MARKED], Y[~MARKED], groups=["nc1"])
     assert dict(found) == dict(wanted)
+    with pytest.raises(InputError, match=f"{mark} usually marks samples") as error:
+        ncscope.batch_information(X, labels, torch.ones(3, 3), batch_size=2)  # has no such option
+    code = error.value.fix.partition("keep = ")[2]
+    assert torch.equal(evaluated(code, labels=labels), ~MARKED)
+
+
+@pytest.mark.parametrize("marks", [(-1, 255), (-100, -1), (-7, -5), tuple(range(-9, 0))])
+def test_the_advice_on_several_marks_leaves_them_out(marks):
+    labels = Y.clone()
+    labels[MARKED] = torch.tensor(marks)[torch.arange(3) % len(marks)]
+    labels = torch.cat([labels, torch.tensor(marks)])
+    features = torch.cat([X, torch.zeros(len(marks), 3)])
+    with pytest.raises(InputError, match="usually mark samples without a class") as error:
+        ncscope.measure(features, labels, num_classes=3)
+    option = evaluated(error.value.fix.partition("ignore_index=")[2])
+    found = ncscope.measure(features, labels, num_classes=3, ignore_index=option)
+    assert dict(found) == dict(ncscope.measure(X[~MARKED], Y[~MARKED]))
+    with pytest.raises(InputError) as error:
+        check_range(labels, 3)
+    code = error.value.fix.partition("keep = ")[2]
+    keep = evaluated(code, labels=labels)
+    assert torch.equal(labels[keep], Y[~MARKED])
 
 
 @pytest.mark.parametrize(

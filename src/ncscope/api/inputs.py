@@ -41,8 +41,19 @@ def check_samples(
     *,
     ignore_index: IgnoreIndex = None,
     class_names: Sequence[str] | None = None,
+    has_ignore_index: bool = False,
 ) -> Samples:
     """Check the inputs of `measure` and return them as tensors, without the samples to leave out.
+
+    Args:
+        features: Features, n x d.
+        labels: Label of each sample.
+        weight: Classifier weight; None for none.
+        bias: Classifier bias; None for none.
+        num_classes: Number of classes; None for that of the weight or the labels.
+        ignore_index: Label of samples to leave out, or several.
+        class_names: Names of the classes, in the order of the rows of the weight.
+        has_ignore_index: True if the user's function has the option ``ignore_index``.
 
     Raises:
         InputError: If an input does not fit; the message names it.
@@ -90,9 +101,9 @@ def check_samples(
         expected = f"labels in 0..{len(rows) - 1} for {len(rows)} samples"
         raise InputError(expected=expected, found=f"label {largest - 1}", fix=fix)
     if count is None:
-        refuse_marks(classes)
+        refuse_marks(classes, has_ignore_index=has_ignore_index)
         count = largest
-    check_range(classes, count, of_classifier=head is not None)
+    check_range(classes, count, of_classifier=head is not None, has_ignore_index=has_ignore_index)
     classifier = check_classifier(head, bias, count, rows.shape[1], rows.device)
     check_name_count(read.names, count)
     if head is not None and class_names is None:

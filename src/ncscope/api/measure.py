@@ -144,6 +144,7 @@ def measure(
         num_classes,
         ignore_index=ignore_index,
         class_names=class_names,
+        has_ignore_index=True,
     )
     record, stats = measure_samples(
         "features",

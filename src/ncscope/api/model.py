@@ -5,9 +5,11 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from torch import nn
+from torch.utils.data import Dataset
 
 from ncscope.api.result import ModelReport
 from ncscope.arguments import check_arguments
+from ncscope.measurement.evaluation import ModelResult
 from ncscope.measurement.model import measure_layers
 from ncscope.measurement.options import OptionFields, Options, merge_options
 from ncscope.measurement.watching import Watch
@@ -17,11 +19,11 @@ from ncscope.stats.statistics import ClassStatistics
 @check_arguments
 def measure_model(
     model: nn.Module,
-    loader: Iterable[Any],
+    loader: Iterable[Any] | Dataset[Any],
     options: Options | None = None,
     *,
     reference: ModelReport | None = None,
-    ood: Iterable[Any] | None = None,
+    ood: Iterable[Any] | Dataset[Any] | None = None,
     **fields: Unpack[OptionFields],
 ) -> ModelReport:
     """Measure neural collapse in a classifier, layer by layer.
@@ -36,6 +38,8 @@ def measure_model(
     A model that gives logits for every token, such as a language model, is measured token by
     token: its labels are B x T, and tokens labelled -100 are not measured. If a model gives the
     logits of one token of each sequence, such as the last, this token is measured in every layer.
+    If the head is a convolution of kernel 1 that gives logits of every pixel, B x K x H x W, each
+    pixel is a sample, and its labels are B x H x W.
 
     ``accuracy`` is that of the model's logits. If the model changes the outputs of a head that is
     given by name, it is that of the head's outputs, computed exactly from its weights.
@@ -47,15 +51,17 @@ def measure_model(
     Args:
         model: A classifier: torchvision, timm, Hugging Face, or any module that returns logits;
             pruned, quantised, compiled or wrapped for training on several devices.
-        loader: Iterable of ``(inputs, labels)``, or of mappings with ``labels``. Batches without
-            samples are skipped.
+        loader: Iterable of batches: ``(inputs, labels)``, ``(inputs, labels, indices)``, or
+            mappings with ``labels``, ``label``, ``target`` or ``targets``; ``split_batch`` says
+            what others are. Batches without samples are skipped. Or a data set of torch or of the
+            library ``datasets``, which is read in batches of 64.
         options: Options of the measurement; None for the defaults.
         reference: Report of the same model on its training set; the nearest-mean rule then uses
             the class means of the training set, and so do the metrics of OOD samples. All layers
             must have the same names in this report, except the features that the head reads.
         ood: Loader of samples from outside the distribution, read once: the features that the head
-            reads are compared with theirs (the group ``"ood"``). It yields inputs, or pairs and
-            mappings whose labels are ignored.
+            reads are compared with theirs (the group ``"ood"``). It yields inputs, or batches as
+            the loader does, whose labels are ignored.
         fields: Fields of `Options`, such as ``layers``, ``head``, ``groups``, ``pool`` or
             ``next_token``; they replace those of ``options``.
 
@@ -84,8 +90,14 @@ def measure_model(
     options = _options_of_report(options, fields)
     with options.processes.fail_together():
         statistics = statistics_by_layer(reference)
-    result = measure_layers(model, loader, options, statistics, ood)
-    return ModelReport(result.record, result.statistics)
+    return _report_of(measure_layers(model, loader, options, statistics, ood))
+
+
+def _report_of(result: ModelResult) -> ModelReport:
+    """Return the report of a measurement, with the names of its classes."""
+    report = ModelReport(result.record, result.statistics)
+    report.class_names = result.class_names
+    return report
 
 
 def statistics_by_layer(reference: ModelReport | None) -> dict[str, ClassStatistics] | None:
@@ -125,8 +137,7 @@ class ModelWatch(Watch):
                 if fewer than two classes are present; or if the model used several heads.
         """
         if self._latest is None or self._failure is not None or self.has_passes():
-            result = self.measure()
-            self._latest = ModelReport(result.record, result.statistics)
+            self._latest = _report_of(self.measure())
         return self._latest
 
 
@@ -158,7 +169,8 @@ def watch(
     Args:
         model: A classifier; your loop must call this object, or its parts, inside the context. A
             compiled model runs uncompiled there.
-        options: Options of the measurement; None for the defaults. ``progress`` has no effect.
+        options: Options of the measurement; None for the defaults. ``progress`` and
+            ``split_batch`` have no effect.
         reference: Report of the same model on its training set, as for `measure_model`.
         fields: Fields of `Options`, such as ``layers`` or ``groups``; they replace those of
             ``options``.

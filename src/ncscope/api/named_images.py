@@ -25,7 +25,8 @@ from ncscope.data.image_files import choose_split, find_image_files, read_image_
 from ncscope.data.images import ImageData, Images
 from ncscope.data.preprocessing import Preprocessing
 from ncscope.errors import InputError
-from ncscope.measurement.batches import find_module_device, split
+from ncscope.measurement.batches import prepare_batch, split
+from ncscope.measurement.head_classes import HeadClasses
 from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
 from ncscope.models.forward import forward
 from ncscope.models.libraries import ImageClassifier
@@ -286,10 +287,11 @@ def make_loader(
     if prepare is None and (named_model.prepare or named_model.input_name):
         # Only a forward pass tells whether the model takes images that were not made for it. Its
         # own error on the first batch would not say what to do.
-        inputs, _ = split(default_collate([items[0]]), find_module_device(named_model.model))
+        model = named_model.model
+        inputs, _ = prepare_batch(split(default_collate([items[0]]), model), model, HeadClasses())
         try:
-            with evaluation_mode(named_model.model), restore_buffers(named_model.model):
-                forward(named_model.model, inputs)
+            with evaluation_mode(model), restore_buffers(model):
+                forward(model, inputs)
         except (RuntimeError, ValueError, AssertionError) as error:
             message = " ".join(str(error).split())[:200]
             size = " x ".join(map(str, images[0][0].shape))

@@ -24,6 +24,7 @@ from ncscope.data.catalogue import CATALOGUE
 from ncscope.data.image_files import find_image_files
 from ncscope.errors import InputError
 from ncscope.files import is_folder
+from ncscope.labels import is_ignored
 from ncscope.measurement.options import Options
 from ncscope.measurement.provenance import record_provenance
 from ncscope.models.libraries import open_model
@@ -107,7 +108,9 @@ def measure_named_model(
         if is_own and image_options.preprocess in (None, "data"):
             notes.append(describe_preprocessing(images.images))
         if options.prior == "uniform":
-            counts = torch.bincount(images.images.labels, minlength=images.num_classes)
+            labels = images.images.labels
+            labels = labels[~is_ignored(labels, options.ignore_index)]
+            counts = torch.bincount(labels, minlength=images.num_classes)
             options = replace(options, class_counts=counts)
     if is_own and saved is None:
         notes.append(f"weights: those that {name} gives the model, without --weights")
@@ -122,7 +125,7 @@ def measure_named_model(
         model=name,
         weights="" if saved is None else saved.file,
         data=data,
-        class_names=class_names,
+        class_names=class_names or report.class_names,
         split=image_options.split,
         caller="ncscope measure-model",
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import nn
+from torch.utils.data import Dataset
 
 from ncscope.api.tables import csv_text, data_frame
 from ncscope.api.writable import check_file, write_figure, write_text
@@ -205,7 +206,7 @@ class LayerSimilarity:
 @check_arguments
 def compare_layers(
     model: nn.Module,
-    loader: Iterable[Any],
+    loader: Iterable[Any] | Dataset[Any],
     *,
     layers: Sequence[str] | None = None,
     head: str | None = None,

@@ -515,6 +515,13 @@ def measure_model(
             help="Outputs of a model with --weights; default the classes of the data set.",
         ),
     ] = None,
+    ignore_index: Annotated[
+        list[int] | None,
+        typer.Option(
+            help="Label of images to leave out, the number of their class; may be given several "
+            "times."
+        ),
+    ] = None,
     prior: Prior = "empirical",
     groups: Groups = None,
     weight_decay: WeightDecay = 0.0,
@@ -571,6 +578,7 @@ def measure_model(
             Options(
                 layers=layers,
                 head=head,
+                ignore_index=ignore_index or None,
                 groups=split_groups(groups),
                 prior=prior,
                 weight_decay=weight_decay,

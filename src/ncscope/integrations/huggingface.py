@@ -6,13 +6,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Unpack
 
-from torch import Tensor, nn
+from torch import nn
 
 from ncscope.api.alerts import AlertChoice
 from ncscope.api.history import History
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError, library_error
 from ncscope.integrations.recording import OnError, Recorder, Reference
+from ncscope.measurement.batches import split
 from ncscope.measurement.naming import LogChoice
 from ncscope.measurement.options import OptionFields, Options
 from ncscope.measurement.records import ModelRecord
@@ -51,7 +52,8 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
     the other metrics are the same as in a run without the callback.
 
     Args:
-        labels: Name of the model's argument for the labels.
+        labels: Name of the model's argument for the labels. A function ``split_batch`` is called
+            with the arguments of the model, and may return other labels.
         prefix: Namespace of the metrics in the log; empty for none.
         log: ``"headline"`` for ``nc1``, ``cdnv``, ``vci``, ``nc2_etf``, ``nc3_self_duality``,
             ``nc4_disagreement`` and ``mir_centered`` of the head's features, and ``pfc1``, ``pfc2``
@@ -99,7 +101,9 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
         options: Options | None = None,
         **fields: Unpack[OptionFields],
     ) -> None:
-        self.labels = labels
+        name = options.split_batch if options is not None else None
+        name = fields.get("split_batch", name)
+        self.labels = name if isinstance(name, str) else labels
         self._recorder = Recorder(
             prefix=prefix,
             log=log,
@@ -114,7 +118,7 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
         self._watch: Watch | None = None
         self._pre_hook: Any = None
         self._handler: CallbackHandler | None = None
-        self._batch_labels: Tensor | None = None
+        self._batch_labels: Any = None
         self._is_tracing = self._is_late = False
         self._loader: object = None
 
@@ -166,6 +170,7 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
             self._loader, self._is_late = kwargs["eval_dataloader"], not was_attached
         watch, labels = self._watch, self._batch_labels
         if labels is not None:
+            watch.data = self._loader
             self._recorder.run_locally(lambda: watch.labels(labels))
             watch.detach()
             self._batch_labels = None
@@ -278,6 +283,13 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
             self._recorder.run_locally(lambda: watch.begin(module, args, kwargs))
             self._is_tracing = False
         self._batch_labels = labels
+        divide = self._recorder.options.split_batch
+        if callable(divide):
+
+            def read() -> None:
+                self._batch_labels = split(kwargs, module, divide)[1]
+
+            self._recorder.run_locally(read)
 
 
 class _PassHook:

@@ -1,6 +1,6 @@
 """Measurement of neural collapse during a run of Lightning's trainer."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import islice
@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, Literal, Unpack
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
 from ncscope.api.alerts import AlertChoice
 from ncscope.api.history import History
 from ncscope.arguments import Count, Size, check_arguments
-from ncscope.errors import InputError, library_error
+from ncscope.errors import library_error
 from ncscope.integrations.recording import OnError, Recorder, Reference
 from ncscope.measurement.batches import split
 from ncscope.measurement.model import measure_layers
@@ -77,8 +77,6 @@ class NeuralCollapseCallback(Callback):
         dataloader_idx: Index of the validation loader to measure, if there are several. Metrics of
             a loader after the first are logged with the index, as ``val/1/nc/nc1``; several loaders
             take one callback each.
-        split_batch: Function that returns inputs and labels of a batch; by default, batches are
-            pairs, or mappings with ``labels``.
         prefix: Namespace of the metrics in the log; empty for none.
         log: ``"headline"`` for ``nc1``, ``cdnv``, ``vci``, ``nc2_etf``, ``nc3_self_duality``,
             ``nc4_disagreement`` and ``mir_centered`` of the head's features, and ``pfc1``, ``pfc2``
@@ -122,7 +120,6 @@ class NeuralCollapseCallback(Callback):
         validation: bool = True,
         every_n_epochs: Size = 1,
         dataloader_idx: Count = 0,
-        split_batch: Callable[[Any], tuple[Any, Tensor]] | None = None,
         prefix: str = "nc",
         log: LogChoice = "headline",
         reference: Reference = None,
@@ -134,7 +131,6 @@ class NeuralCollapseCallback(Callback):
     ) -> None:
         self.network, self.train, self.validation = network, train, validation
         self.every_n_epochs, self.dataloader_idx = every_n_epochs, dataloader_idx
-        self.split_batch = split_batch
         self._recorder = Recorder(
             prefix=prefix,
             log=log,
@@ -312,7 +308,8 @@ class NeuralCollapseCallback(Callback):
         self._watch(trainer, pl_module, split_name).attach()
 
     def _add(self, pl_module: LightningModule, batch: Any, split_name: str) -> None:
-        self._watches[split_name].labels(self._split_labels(pl_module, batch)[1])
+        watch = self._watches[split_name]
+        watch.labels(split(batch, watch.model, self._recorder.options.split_batch)[1])
 
     def _detach(self) -> None:
         for watch in self._watches.values():
@@ -343,7 +340,8 @@ class NeuralCollapseCallback(Callback):
             network, options = self._network(pl_module), self._recorder.options
             # A loader with a generator of its own draws the next epoch's order from its state.
             with keep_generators(trainer.train_dataloader), disable_compilation(pl_module):
-                result = measure_layers(network, batches, options)
+                data = trainer.train_dataloader
+                result = measure_layers(network, batches, options, data=data)
             self._recorder.add(result, trainer.global_step, "train")
 
         self._recorder.run_in_all(measure)
@@ -366,21 +364,18 @@ class NeuralCollapseCallback(Callback):
             # In several processes a call of the LightningModule runs a whole step.
             whole = network is not pl_module or trainer.strategy.model is pl_module
             self._watches[name] = Watch(network, self._recorder.options, whole=whole)
+            self._watches[name].data = self._data(trainer, name)
         return self._watches[name]
 
-    def _split_labels(self, pl_module: LightningModule, batch: Any) -> tuple[Any, Tensor]:
-        if self.split_batch is not None:
-            inputs, labels = self.split_batch(batch)
-            return inputs, labels
-        try:
-            return split(batch, pl_module.device)
-        except InputError as error:
-            fix = "pass split_batch=..., a function that returns the inputs and the labels"
-            raise InputError(expected=error.expected, found=error.found, fix=fix) from error
+    def _data(self, trainer: Trainer, name: str) -> Any:
+        """Return the loader of a split, whose data set may name the classes."""
+        if name == "train":
+            return trainer.train_dataloader
+        loaders = trainer.val_dataloaders
+        several = isinstance(loaders, list | tuple)
+        return loaders[self.dataloader_idx] if several and loaders else loaders
 
-    def _training_batches(
-        self, trainer: Trainer, pl_module: LightningModule
-    ) -> Iterator[tuple[Any, Tensor]]:
+    def _training_batches(self, trainer: Trainer, pl_module: LightningModule) -> Iterator[Any]:
         """Yield the batches of an epoch, converted and moved to the device as Lightning does.
 
         Of a loader without a length, such as one with a batch sampler without a length, as many
@@ -393,7 +388,7 @@ class NeuralCollapseCallback(Callback):
         for batch in islice(loader, limit if isinstance(limit, int) else self._batches):
             batch = trainer.precision_plugin.convert_input(batch)
             batch = pl_module._on_before_batch_transfer(batch)
-            yield self._split_labels(pl_module, trainer.strategy.batch_to_device(batch))
+            yield trainer.strategy.batch_to_device(batch)
 
     def _log(self, trainer: Trainer, pl_module: LightningModule, split_name: str) -> None:
         def log() -> None:

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeAlias, Unpack
 
@@ -166,6 +167,9 @@ class Recorder:
     def add(self, result: ModelResult, step: int, split: str) -> None:
         """Store a measurement."""
         self.latest[split] = result.record
+        if not self.history.provenance.class_names:
+            names = result.class_names
+            self.history.provenance = replace(self.history.provenance, class_names=names)
         measurement = Measurement(result.record, step, split, self._run_name)
         self.history.append(measurement)
         self._unchecked.append(measurement)

@@ -47,10 +47,12 @@ class ModelResult:
     Attributes:
         record: Metrics of every layer.
         statistics: Layer name to class statistics, in forward order.
+        class_names: Names of the classes, in the order of the head's rows; empty if unknown.
     """
 
     record: ModelRecord
     statistics: Mapping[str, ClassStatistics]
+    class_names: tuple[str, ...] = ()
 
 
 def evaluate_layers(

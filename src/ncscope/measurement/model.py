@@ -15,21 +15,25 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from ncscope.array_checks import check_labels
+from ncscope.array_checks import IGNORED, check_labels
 from ncscope.devices import move_to
 from ncscope.errors import InputError
+from ncscope.labels import is_ignored, list_marks, note_left_out, nothing_left
 from ncscope.measurement.batches import (
     EmptyLoaderError,
+    Loader,
+    as_batches,
     check_next_token,
     find_module_device,
     ood_batches,
     peek,
-    split,
+    prepare_batch,
     token_indices,
     token_labels,
     with_progress,
 )
 from ncscope.measurement.evaluation import ModelResult, add_note_on_ties, add_notes, evaluate_layers
+from ncscope.measurement.head_classes import HeadClasses, find_data_names, find_model_names
 from ncscope.measurement.layer_gatherer import LayerGatherer
 from ncscope.measurement.ood import OodSource, check_groups
 from ncscope.measurement.options import Options
@@ -51,7 +55,11 @@ from ncscope.measurement.sample_stores import (
     open_samples,
 )
 from ncscope.metrics.evaluate import find_needs
-from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
+from ncscope.models.evaluation_mode import (
+    evaluation_mode,
+    restore_buffers,
+    restore_random_states,
+)
 from ncscope.models.forward import (
     LABEL_ARGUMENTS,
     argument_names,
@@ -74,10 +82,12 @@ from ncscope.stats.statistics import ClassStatistics
 
 def measure_layers(
     model: nn.Module,
-    loader: Iterable[Any],
+    loader: Loader,
     options: Options | None = None,
     reference: Mapping[str, ClassStatistics] | None = None,
-    ood: Iterable[Any] | None = None,
+    ood: Loader | None = None,
+    *,
+    data: Any = None,
 ) -> ModelResult:
     """Run a model over a loader and measure its layers.
 
@@ -92,15 +102,16 @@ def measure_layers(
             measured as it is, see `ncscope.models.replicas.data_group`. The model runs in
             evaluation mode and is left as it was: buffers that the model writes are restored, even
             after an exception.
-        loader: Iterable of ``(inputs, labels)``, or of mappings with ``labels``. There is one label
-            for each sample, or for each token if the model gives logits for every token. Batches
-            without samples are skipped.
+        loader: Batches as `split` takes them, or samples as `as_batches` takes them. There is one
+            label for each sample, or for each token if the model gives logits for every token.
+            Batches without samples are skipped.
         options: Options of the measurement.
         reference: Statistics of the training set by layer, in forward order; the nearest-mean rule
             then uses their class means. The last layer of the reference is matched with the last
             layer measured, whatever the names; the other layers are matched by name.
         ood: Loader of OOD samples to compare the head's input with, read once; labels are ignored.
             None for no such samples.
+        data: Loader or data set that may name the classes; by default ``loader``.
 
     Raises:
         InputError: If the second pass cannot be had as asked for, the features that it stores do
@@ -119,7 +130,12 @@ def measure_layers(
         check_groups(find_needs(options.groups, True), options.groups, given=ood is not None)
         processes, model = options.processes, unwrap(model)
         check_callable(model)
-        device, length = find_module_device(model), count_batches(loader)
+        find_module_device(model)  # refuses a device without float64
+        data = loader if data is None else data
+        with restore_random_states():  # an item of a data set may be drawn at random
+            source = as_batches(loader, options.split_batch)
+            ood_source = None if ood is None else as_batches(ood, options.split_batch)
+        length = count_batches(source)
         with (
             evaluation_mode(model),
             restore_buffers(model),
@@ -133,6 +149,7 @@ def measure_layers(
                 replicas=replicas,
                 counts_logits=True,
                 has_ood=ood is not None,
+                data=data,
             )
             measurement.take_buffers(check_replicas(model, processes))
             traced = None
@@ -140,25 +157,27 @@ def measure_layers(
             unless_alone = suppress(EmptyLoaderError) if processes.several else nullcontext()
             with processes.fail_together(), unless_alone:
                 # Inside `evaluation_mode`, because a loader that starts draws a seed from torch.
-                first, batches = peek(loader)
-                inputs, labels = split(first, device)
+                first, batches = peek(source, model, options.split_batch)
+                inputs, labels = prepare_batch(first, model, measurement.classes)
                 traced = trace(
                     model, inputs, options.layers, options.head, labels=labels, pool=options.pool
                 )
                 traced = replace(traced, head=_share_memory(model, traced.head))
-                check_next_token(traced.head, inputs, labels, options.next_token)
+                check_next_token(
+                    traced.head, inputs, labels, options.next_token, options.ignore_index
+                )
                 del first, inputs, labels
                 with traced.taps(model, pool=options.pool) as taps:
                     for batch in with_progress(batches, length, "Measuring", options.progress):
-                        inputs, labels = split(batch, device)
+                        inputs, labels = prepare_batch(batch, model, measurement.classes)
                         traced.run(model, inputs, labels)
                         measurement.update(taps, labels, traced)
                     measurement.warn(taps.check_step()[1])
                 if isinstance(kept, Rerun):
-                    kept.source = partial(_rerun_model, measurement, model, loader, traced, options)
+                    kept.source = partial(_rerun_model, measurement, model, source, traced, options)
             outside = None
-            if ood is not None:
-                outside = partial(run_outside, model, ood, traced, options)
+            if ood_source is not None:
+                outside = partial(run_outside, model, ood_source, traced, options)
             return measurement.result(outside=outside)
 
 
@@ -190,16 +209,16 @@ def _rerun_model(
     options: Options,
 ) -> Iterator[Batch]:
     """Yield the features and labels of another run of the model over the loader."""
-    device, length = find_module_device(model), count_batches(loader)
+    length = count_batches(loader)
     with traced.taps(model, pool=options.pool) as taps:
         try:
-            _, batches = peek(loader)
+            _, batches = peek(loader, model, options.split_batch)
         except EmptyLoaderError:
             return  # the samples are then counted, and are too few
         for batch in with_progress(batches, length, "Deciding", options.progress):
-            inputs, labels = split(batch, device)
+            inputs, labels = prepare_batch(batch, model, measurement.classes)
             traced.run(model, inputs, labels)
-            features, classes, _ = measurement.rows(taps, labels, traced.head)
+            features, classes, _, _ = measurement.rows(taps, labels, traced.head)
             taps.release_logits()
             yield features, classes.labels
 
@@ -231,6 +250,10 @@ class LayerwiseMeasurement:
             the model changes the outputs of its head, the head decides the samples again in the
             second pass, with its weights of that time.
         has_ood: True if samples from outside the distribution will be compared with.
+        data: Loader or data set that may name the classes; None for none.
+
+    Attributes:
+        classes: Names of the classes, as far as they are known.
     """
 
     def __init__(
@@ -243,12 +266,20 @@ class LayerwiseMeasurement:
         replicas: Any = None,
         counts_logits: bool = False,
         has_ood: bool = False,
+        data: Any = None,
     ) -> None:
+        key = options.split_batch if isinstance(options.split_batch, str) else None
+        self.classes = HeadClasses(
+            options.class_names,
+            of_data=find_data_names(data, key),
+            of_model=find_model_names(model),
+        )
         self._model, self._options, self._store = model, options, store
         self._reference, self._counts_logits = reference, counts_logits
         self._replicas, self._has_ood = replicas, has_ood
         self._processes = options.processes
         self._labels_seen = 0
+        self._left_out = self._samples = 0
         self._notes: tuple[str, ...] = ()
         self._warnings: tuple[str, ...] = ()
         self._head = ""
@@ -277,7 +308,9 @@ class LayerwiseMeasurement:
             counts = self._counts_logits and head.gives_logits and plans[-1].needs.hits
             self._begin(head.name, plans, dims, counts)
         self._check_sizes(taps)
-        features, classes, predicted = self.rows(taps, labels, head)
+        features, classes, predicted, left_out = self.rows(taps, labels, head)
+        self._left_out += left_out
+        self._samples += left_out + len(classes)
         if predicted is not None:
             chosen, undecided = predicted
             labels = move_to(classes.labels, chosen.device)
@@ -291,15 +324,18 @@ class LayerwiseMeasurement:
 
     def rows(
         self, taps: Taps, labels: Tensor, head: Head
-    ) -> tuple[dict[str, Tensor], BatchClasses, Int[Tensor, "2 n"] | None]:
-        """Return the features to measure of the last pass, classes, and predictions if counted.
-
-        The predictions are the class of the greatest logit, and 1 where there is no such class.
+    ) -> tuple[dict[str, Tensor], BatchClasses, Int[Tensor, "2 n"] | None, int]:
+        """Return what to measure of the last pass, without the samples that are left out.
 
         Args:
             taps: Taps on the head's input and the layers to measure.
             labels: Class of each sample or token, as for `update`.
             head: The model's classifier head.
+
+        Returns:
+            Features by layer; classes; the class of the greatest logit, and 1 where there is no
+            such class, or None if the logits do not count; and the number of samples that
+            ``ignore_index`` leaves out.
 
         Raises:
             InputError: If labels do not fit the features or the head.
@@ -308,23 +344,39 @@ class LayerwiseMeasurement:
         predicted = None
         if self._counts_logits:
             chosen = predict_classes(taps.logits)
-            predicted = torch.stack([chosen, mark_ties(taps.logits, chosen)])
-        if head.rows == "token":
-            tokens = taps.logits.shape[:2]
-            labels, kept = token_labels(labels, tokens, self._options.next_token, taps.token_mask)
-            kept = move_to(kept, head.weight.device)  # once for all layers on that device
-            features = {name: rows[move_to(kept, rows.device)] for name, rows in features.items()}
-            predicted = None if predicted is None else predicted.flatten(1)[:, kept]
+            predicted = torch.stack([chosen, mark_ties(taps.logits, chosen)]).flatten(1)
         rows = len(features[self._plans[-1].name])
+        marks, left_out, kept = self._options.ignore_index, 0, None
+        if head.rows == "token":
+            labels, kept = token_labels(
+                labels,
+                taps.logits.shape[:2],
+                self._options.next_token,
+                taps.token_mask,
+                taps.pixels,
+                # Else tokens labelled -100 would not be counted, of which the user asks a note.
+                ignored=None if IGNORED in list_marks(marks) else IGNORED,
+            )
+            rows = len(kept)
         if head.one_logit and labels.shape == (rows, 1):
             labels = labels[:, 0]  # the form that the loss of one logit takes
         if head.rows != "token" and labels.ndim == 2 and len(labels) == rows:
             self._refuse_labels_of_tokens(labels)
-        labels = check_labels(labels, rows)
+        labels = check_labels(labels, rows, of_batch=True)
+        if marks is not None:
+            remaining = torch.nonzero(~is_ignored(labels, marks)).squeeze(1)
+            left_out = rows - len(remaining)
+            if left_out:
+                labels = labels[remaining]
+                kept = remaining if kept is None else kept[remaining]
+        if kept is not None:
+            kept = move_to(kept, head.weight.device)  # once for all layers on that device
+            features = {name: each[move_to(kept, each.device)] for name, each in features.items()}
+            predicted = None if predicted is None else predicted[:, kept]
         classes = BatchClasses.from_labels(
-            labels, len(head.weight), of_classifier=True, of_tokens=head.rows == "token"
+            labels, len(head.weight), of_classifier=True, has_ignore_index=True
         )
-        return features, classes, predicted
+        return features, classes, predicted, left_out
 
     def take_buffers(self, names: list[str]) -> None:
         """Measure with the buffers of the first process; the caller restores those of this one.
@@ -364,6 +416,15 @@ class LayerwiseMeasurement:
         self._check_replicas()
         if self._processes.several:
             self._join()
+        ignore_index = self._options.ignore_index
+        if ignore_index is not None:
+            counts = [self._left_out, self._samples]
+            both = torch.tensor(counts, device=self._gatherer.device)
+            left_out, samples = self._processes.sum(both).tolist()
+            if samples and left_out == samples:
+                raise nothing_left(samples, ignore_index)
+            self._notes += note_left_out(left_out, samples, ignore_index)
+        names = self._agree_on_names()
         correct, undecided = None, 0
         if self._counts_logits:
             by_class = self._processes.sum(self._counted).cpu()
@@ -371,7 +432,24 @@ class LayerwiseMeasurement:
         result = evaluate_layers(
             self._gatherer, self._plans, self._options, self._known, correct, outside
         )
-        return add_notes(add_note_on_ties(result, undecided), self._notes, self._warnings)
+        warnings = (*(self.classes.warnings if names else ()), *self._warnings)
+        noted = add_notes(add_note_on_ties(result, undecided), self._notes, warnings)
+        return replace(noted, class_names=names)
+
+    def _agree_on_names(self) -> tuple[str, ...]:
+        """Return the names of the head's classes, which all processes that know any must share."""
+        weight = self._plans[-1].weight
+        assert weight is not None
+        with self._processes.fail_together():
+            names = self.classes.names(len(weight))
+        known = {tuple(each) for each in self._processes.gather(names) if each}
+        if len(known) > 1:
+            raise InputError(
+                expected="the same names of classes in all processes",
+                found=" and ".join(f"{', '.join(each[:3])}, ..." for each in sorted(known)[:2]),
+                fix="give them one data set, or pass class_names",
+            )
+        return known.pop() if known else ()
 
     def _refuse_labels_of_tokens(self, labels: Tensor) -> None:
         """Refuse labels of every token beside logits of one token a sample."""
@@ -569,8 +647,8 @@ def run_outside(
         traced: The model's trace; None in a process without other samples, which traces the model.
         options: Options of the measurement.
     """
-    device, length = find_module_device(model), count_batches(loader)
-    batches = with_progress(ood_batches(loader, device), length, "Comparing", options.progress)
+    outside = ood_batches(loader, model, options.split_batch)
+    batches = with_progress(outside, count_batches(loader), "Comparing", options.progress)
     for inputs, given in batches:
         if traced is None:
             traced = trace(model, inputs, options.layers, options.head, pool=options.pool)
@@ -579,7 +657,9 @@ def run_outside(
             features = taps.features[HEAD_INPUT]
             if traced.head.rows == "token":
                 tokens = taps.logits.shape[:2]
-                kept = token_indices(given, tokens, options.next_token, taps.token_mask)
+                kept = token_indices(
+                    given, tokens, options.next_token, taps.token_mask, taps.pixels
+                )
                 features = features[move_to(kept, features.device)]
             taps.release_logits()
         yield features

@@ -1,19 +1,23 @@
 """Options of a model's measurement, which `measure_model`, `watch` and the callbacks share."""
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, TypeAlias, TypedDict
 
 from ncscope.arguments import Count, NotNegative, Seed, Size, Within, check_arguments
 from ncscope.errors import InputError
+from ncscope.labels import IgnoreIndex
 from ncscope.stats.options import Precision, Prior, Redraw
 from ncscope.stats.processes import Processes
 from ncscope.stats.store import DEFAULT_BUDGET
 
 SecondPass: TypeAlias = Literal["store", "recompute"] | Annotated[int, Within(2)]
 """Samples of the second pass: stored, computed again, or a random sample of so many."""
+
+SplitBatch: TypeAlias = Callable[[Any], tuple[Any, Any]] | str | None
+"""Function that returns inputs and labels of a batch, or name of the entry of the labels."""
 
 
 @check_arguments
@@ -41,6 +45,16 @@ class Options:
             the mask keeps, and everything else is flattened.
         next_token: Take the label of the following token as a token's class if True. This is for
             causal language models, whose labels are their inputs.
+        ignore_index: Label of samples, tokens or pixels to leave out in every layer, or several,
+            such as -1 or 255; a note has their number. Tokens labelled -100 are always left out.
+        class_names: Names of the classes, in the order of the head's rows; labels may then be
+            names. By default, the names that the data set (``classes``, or the features of the
+            library ``datasets``) or the model (``config.id2label``) knows, if their number is that
+            of the rows.
+        split_batch: Function that returns inputs and labels of a batch, or the name of the entry
+            of the labels in a mapping. By default, batches are pairs, mappings with ``labels``,
+            ``label``, ``target`` or ``targets``, or triples of inputs, labels and indices. A loop
+            of your own passes labels by itself: there the option has no effect.
         baseline: Measure every layer with permuted labels too; None does so for small samples. See
             `measure`.
         uncertainty: Standard errors to estimate, if any; see `measure`.
@@ -84,6 +98,9 @@ class Options:
     weight_decay: NotNegative = 0.0
     pool: bool | None = None
     next_token: bool = False
+    ignore_index: IgnoreIndex = None
+    class_names: Sequence[str] | None = None
+    split_batch: SplitBatch = None
     baseline: bool | None = False
     uncertainty: Redraw = False
     by_class: bool | None = None
@@ -97,8 +114,9 @@ class Options:
     process_group: Any = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.layers, str):  # else a sequence of names of one letter
-            object.__setattr__(self, "layers", (self.layers,))
+        for name in ("layers", "class_names"):
+            if isinstance(text := getattr(self, name), str):  # else names of one letter
+                object.__setattr__(self, name, (text,))
 
     @property
     def processes(self) -> Processes:
@@ -129,6 +147,9 @@ class OptionFields(TypedDict, total=False):
     weight_decay: NotNegative
     pool: bool | None
     next_token: bool
+    ignore_index: IgnoreIndex
+    class_names: Sequence[str] | None
+    split_batch: SplitBatch
     baseline: bool | None
     uncertainty: Redraw
     by_class: bool | None

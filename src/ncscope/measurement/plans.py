@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.arguments import Size
+from ncscope.labels import list_marks
 from ncscope.measurement.options import Options
 from ncscope.metrics.evaluate import Needs, find_needs
 from ncscope.models.heads import Head
@@ -63,6 +64,7 @@ class Layout:
         uncertainty: Standard errors to estimate, if any.
         reference: True if the class means of a reference are used.
         ood: True if there are samples from outside the distribution to compare with.
+        ignore_index: Labels of samples that are left out.
     """
 
     head: str
@@ -83,6 +85,7 @@ class Layout:
     uncertainty: Redraw
     reference: bool
     ood: bool
+    ignore_index: list[int]
 
 
 def plan_layers(
@@ -165,6 +168,7 @@ def describe_layout(
         uncertainty=options.uncertainty,
         reference=reference,
         ood=ood,
+        ignore_index=list_marks(options.ignore_index),
     )
 
 

@@ -174,12 +174,12 @@ def open_samples(
     return FeatureStore(options.memory, disk=options.disk, expected=batches, otherwise=otherwise)
 
 
-def check_second_pass(options: Options, loader: Iterable[Any] | None = None) -> None:
+def check_second_pass(options: Options, loader: object = None) -> None:
     """Refuse a second pass that does not exist, or that cannot be had.
 
     Args:
         options: Options of the measurement.
-        loader: Iterable of batches; None if a loop of the user runs the model.
+        loader: Loader of batches; None if a loop of the user runs the model.
 
     Raises:
         InputError: If the second pass is none of the three, samples are to be computed again that

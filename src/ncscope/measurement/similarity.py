@@ -1,6 +1,6 @@
 """Similarity between the layers of one model, or of two models, in one pass over a loader."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,17 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
-from ncscope.measurement.batches import find_module_device, peek, split, token_labels, with_progress
+from ncscope.measurement.batches import (
+    Batch,
+    Loader,
+    as_batches,
+    find_module_device,
+    peek,
+    prepare_batch,
+    token_labels,
+    with_progress,
+)
+from ncscope.measurement.head_classes import HeadClasses, find_data_names
 from ncscope.measurement.sample_stores import count_batches
 from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
 from ncscope.models.replicas import data_group
@@ -58,7 +68,7 @@ class SimilarityRecord:
 
 def layer_similarity(
     sides: Sequence[ModelSide],
-    loader: Iterable[Any],
+    loader: Loader,
     *,
     pool: bool | None = None,
     progress: bool = False,
@@ -89,10 +99,12 @@ def layer_similarity(
             check_callable(model)
             stack.enter_context(evaluation_mode(model))
             stack.enter_context(restore_buffers(model))
-        length = count_batches(loader)
-        first, batches = peek(loader)
+        classes = HeadClasses(of_data=find_data_names(loader), is_option=False)
+        source = as_batches(loader)
+        length = count_batches(source)
+        first, batches = peek(source, models[0])
         runs = [
-            _Run.of(stack, model, side, first, pool)
+            _Run.of(stack, model, side, first, pool, classes)
             for model, side in zip(models, sides, strict=True)
         ]
         del first
@@ -120,28 +132,35 @@ def layer_similarity(
 class _Run:
     """Forward passes of one model with taps on its layers."""
 
-    def __init__(self, model: nn.Module, traced: Trace, taps: Taps) -> None:
-        self.model, self.traced, self.taps = model, traced, taps
+    def __init__(self, model: nn.Module, traced: Trace, taps: Taps, classes: HeadClasses) -> None:
+        self.model, self.traced, self.taps, self.classes = model, traced, taps, classes
         self.device = find_module_device(model)
         self._last: str | None = None
 
     @classmethod
     def of(
-        cls, stack: ExitStack, model: nn.Module, side: ModelSide, first: Any, pool: bool | None
+        cls,
+        stack: ExitStack,
+        model: nn.Module,
+        side: ModelSide,
+        first: Batch,
+        pool: bool | None,
+        classes: HeadClasses,
     ) -> "_Run":
         """Find the head and the layers on the first batch, and attach taps until the stack ends."""
-        inputs, labels = split(first, find_module_device(model))
+        inputs, labels = prepare_batch(first, model, classes)
         traced = trace(model, inputs, side.layers, side.head, labels=labels, pool=pool)
-        return cls(model, traced, stack.enter_context(traced.taps(model, pool=pool)))
+        return cls(model, traced, stack.enter_context(traced.taps(model, pool=pool)), classes)
 
-    def features(self, batch: Any) -> dict[str, Float[Tensor, "n _d"]]:
+    def features(self, batch: Batch) -> dict[str, Float[Tensor, "n _d"]]:
         """Return the features of a batch by layer; a last layer that feeds the head counts once."""
-        inputs, labels = split(batch, self.device)
+        inputs, labels = prepare_batch(batch, self.model, self.classes)
         self.traced.run(self.model, inputs, labels)
         features = dict(self.taps.features)
         if self.traced.head.rows == "token":
-            tokens, mask = self.taps.logits.shape[:2], self.taps.token_mask
-            _, kept = token_labels(labels, tokens, next_token=False, mask=mask)
+            taps = self.taps
+            tokens, mask = taps.logits.shape[:2], taps.token_mask
+            _, kept = token_labels(labels, tokens, False, mask, taps.pixels)
             features = {name: rows[kept.to(rows.device)] for name, rows in features.items()}
         self.taps.release_logits()
         if self._last is None:

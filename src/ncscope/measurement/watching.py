@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from ncscope.arguments import check_arguments
-from ncscope.array_checks import as_tensor
 from ncscope.errors import InputError
 from ncscope.measurement.batches import check_next_token, find_module_device
 from ncscope.measurement.evaluation import ModelResult
@@ -59,6 +58,7 @@ class Watch:
 
     Attributes:
         reference: Statistics that the next measurement uses as reference.
+        data: Loader or data set that may name the classes of the next measurement, or None.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).eval()
@@ -80,6 +80,7 @@ class Watch:
         whole: bool = True,
     ) -> None:
         self.reference = reference
+        self.data: Any = None
         self._given, self._model = model, unwrap(model)
         self._whole = whole
         self._options, self._replicas = choose_processes(options or Options(), model)
@@ -169,7 +170,8 @@ class Watch:
         """Add the samples of the latest forward pass to the measurement.
 
         Args:
-            labels: Class of each sample or token of the pass, in the order of the batch.
+            labels: Class of each sample, token or pixel of the pass, in the order of the batch; or
+                names of classes that are known.
 
         Raises:
             InputError: If there was no pass since the last labels, the labels do not fit it, or the
@@ -191,11 +193,17 @@ class Watch:
         assert self._traced is not None
         with _outside_inference_mode():
             self._measurement = self._measurement or self._new_measurement()
-            classes = as_tensor(labels, "labels")
+            classes = self._measurement.classes.number(labels)
             if self._unchecked is not None:
                 # Only the first pass is compared, so that no later inputs are kept.
-                next_token = self._options.next_token
-                check_next_token(self._traced.head, self._unchecked, classes, next_token)
+                options = self._options
+                check_next_token(
+                    self._traced.head,
+                    self._unchecked,
+                    classes,
+                    options.next_token,
+                    options.ignore_index,
+                )
                 self._unchecked = None
             self._measurement.update(taps, classes, self._traced)
         self._last = taps.features
@@ -324,7 +332,12 @@ class Watch:
         context = open_samples(self._options, can_rerun=False)
         store: SampleStore = self._gathered.enter_context(context)
         return LayerwiseMeasurement(
-            self._model, self._options, store, self.reference, replicas=self._replicas
+            self._model,
+            self._options,
+            store,
+            self.reference,
+            replicas=self._replicas,
+            data=self.data,
         )
 
     def _refresh_head(self) -> Head | None:

@@ -115,18 +115,21 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
         yield from getattr(value, "__dict__", {}).items()
 
 
-def possible_logits(output: object) -> dict[str, Tensor]:
+def possible_logits(output: object, *, maps: bool = True) -> dict[str, Tensor]:
     """Return the outputs of a model that may be logits, by their places in its output.
 
-    These are the floating-point tensors with a row for each sample, or for each token. An output
-    with a tensor under the name ``logits`` has said which one it is.
+    These are the floating-point tensors with a row for each sample, or for each token; if there are
+    none, those with a row for each pixel. An output with a tensor under the name ``logits`` has
+    said which one it is.
 
     Args:
         output: Output of the model.
+        maps: False to take no tensors with a row for each pixel.
 
     Returns:
         Tensors of shape B x K, after dropping dimensions of size one other than the batch, or of
-        shape B x T x K. A tensor of length B is B x 1: one logit a sample.
+        shape B x T x K, where a token may be a pixel of a map B x K x H x W. A tensor of length B
+        is B x 1: one logit a sample.
 
     Example:
         >>> outputs = possible_logits((torch.zeros(4, 9, 9, 9), torch.zeros(4, 3, 1, 1)))
@@ -141,8 +144,45 @@ def possible_logits(output: object) -> dict[str, Tensor]:
         logits = getattr(output, "logits", None)
     if isinstance(logits, Tensor):
         output = {"logits": logits}
-    rows_by_place = {place: _rows(tensor) for place, tensor in tensors_by_place(output)}
-    return {place: rows for place, rows in rows_by_place.items() if rows is not None}
+    tensors = dict(tensors_by_place(output))
+    rows_by_place = {place: _rows(tensor) for place, tensor in tensors.items()}
+    found = {place: rows for place, rows in rows_by_place.items() if rows is not None}
+    if found or not maps:  # a map beside logits of samples is one of features
+        return found
+    return {place: pixel_rows(t) for place, t in tensors.items() if is_map(t)}
+
+
+def is_map(tensor: Tensor) -> bool:
+    """Return whether a tensor may be a map of features or logits, B x C x H x W or more."""
+    numbers = tensor.is_floating_point() or tensor.is_quantized
+    return numbers and not tensor.is_nested and tensor.ndim > 3 and tensor.numel() > 0
+
+
+def pixel_rows(tensor: Tensor) -> Tensor:
+    """Return a map B x C x H x W as rows, one a pixel, B x HW x C, without a copy if possible."""
+    return tensor.flatten(2).transpose(1, 2)
+
+
+def advise_resolution(given: Sequence[int], pixels: Sequence[int]) -> str:
+    """Say how to bring labels of pixels to the resolution of the logits.
+
+    Args:
+        given: Shape H x W of the labels.
+        pixels: Shape of the logits.
+
+    Example:
+        >>> advise_resolution([8, 8], [4, 4])
+        'split_batch=lambda batch: (batch[0], batch[1][..., ::2, ::2])'
+    """
+    steps = {large // small for large, small in zip(given, pixels, strict=True)}
+    step = steps.pop()
+    if steps or step < 1 or [step * each for each in pixels] != list(given):
+        return (
+            "split_batch=lambda batch: (batch[0], torch.nn.functional.interpolate(batch[1][:, None]"
+            f".float(), {tuple(pixels)})[:, 0].long())"
+        )
+    every = ", ".join([f"::{step}"] * len(pixels))
+    return f"split_batch=lambda batch: (batch[0], batch[1][..., {every}])"
 
 
 def _rows(tensor: Tensor) -> Tensor | None:
@@ -167,13 +207,6 @@ def no_logits_error(output: object) -> InputError:
     found = type(output).__name__
     if shapes:
         found += f" with {', '.join(shapes[:4])}{', ...' if len(shapes) > 4 else ''}"
-    if any(tensor.ndim == 4 and tensor.is_floating_point() for tensor in tensors_in(output)):
-        return InputError(
-            expected="an output with logits of shape batch x classes, or batch x tokens x classes",
-            found=found,
-            fix="of logits of every pixel, collect the features as rows, one a pixel, and call "
-            "ncscope.measure(features, labels)",
-        )
     return InputError(
         expected="an output with logits of shape batch x classes, or batch x tokens x classes",
         found=found,
@@ -198,7 +231,7 @@ def logits_of(output: object) -> Float[Tensor, "b k"] | Float[Tensor, "b t k"]:
         >>> logits_of({"loss": None, "logits": torch.zeros(4, 3, 1, 1)}).shape
         torch.Size([4, 3])
     """
-    outputs = possible_logits(output)
+    outputs = possible_logits(output, maps=False)
     if not outputs:
         raise no_logits_error(output)
     return next(iter(outputs.values()))

@@ -38,7 +38,15 @@ from torch.nn import functional
 from ncscope.errors import InputError
 from ncscope.metrics.sources import ONE_LOGIT
 from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
-from ncscope.models.forward import first_tensor, forward, no_logits_error, possible_logits
+from ncscope.models.forward import (
+    advise_resolution,
+    first_tensor,
+    forward,
+    is_map,
+    no_logits_error,
+    possible_logits,
+    tensors_by_place,
+)
 from ncscope.models.last_step import LastStep, find_last_step
 from ncscope.models.layers import find_layer
 from ncscope.models.linear_calls import (
@@ -82,6 +90,8 @@ class Head:
             ``"token"``: every token, and the logits are those of all tokens, as in language models.
             ``"chosen token"``: every token, and the logits of a sample are those of one token, such
             as the last.
+        pixels: Shape H x W of the first map of logits if the tokens are pixels; empty for others.
+        is_channels_last: True if the head reads such a map as B x H x W x d, not B x d x H x W.
         axis: Axis of the input that is the first axis of the logits: 1 for a head on the tokens of
             a sequence-first layer, T x B x d, else 0.
         last_step: Last step of the model, from the outputs of the head to its own output.
@@ -99,6 +109,8 @@ class Head:
     gives_logits: bool = True
     rows: Rows = "sample"
     axis: int = 0
+    pixels: tuple[int, ...] = ()
+    is_channels_last: bool = False
     last_step: LastStep = field(default_factory=LastStep)
     logits_place: str = ""
     is_matrix: bool = False
@@ -293,7 +305,7 @@ def _find_matches(
 def _possible_rows(call: LinearCall, logits: torch.Size) -> list[tuple[Rows, int]]:
     """Return what a row of the head's input may be, and its batch axis, judged by the shapes."""
     *lengths, classes = call.shape
-    if classes != logits[-1]:
+    if classes != logits[-1] or (call.by_pixel and len(logits) == 2):
         return []
     if not call.by_token:
         kind: Rows = "sample" if len(logits) == 2 else "token"
@@ -528,6 +540,9 @@ def _build_head(model: nn.Module, calls: Sequence[LinearCall], match: _Match) ->
     read = find_affine_reader(model, call)
     affine = read()
     assert affine is not None
+    pixels: tuple[int, ...] = ()
+    if match.rows == "token" and len(call.sample_shape) > 2:
+        pixels = call.sample_shape[1:] if call.by_pixel else call.sample_shape[:-1]
     head = Head(
         call.name,
         call.module,
@@ -535,6 +550,8 @@ def _build_head(model: nn.Module, calls: Sequence[LinearCall], match: _Match) ->
         gives_logits=step is not None,
         rows=match.rows,
         axis=match.axis,
+        pixels=pixels,
+        is_channels_last=not call.by_pixel,
         logits_place=match.output,
         read=read,
     )
@@ -649,6 +666,8 @@ def find_head_after_pass(
         head_or_none = _find_head_of_other_kind(model, record, lambda: forward(model, inputs))
     if head_or_none is None:
         record = run_again(again)
+        with restore_buffers(model):
+            _refuse_maps(model, inputs, record.calls, widths)
         raise _no_head_error(record.calls, record.outputs)
     return head_or_none, _logits_shape(head_or_none, record)
 
@@ -676,7 +695,10 @@ def find_head_among_calls(
             raise _no_head_error(calls, outputs)
         return head
     module = find_layer(model, name)
-    calls_of_head = [call for call in calls if call.module is module]
+    of_samples = bool(outputs) and all(output.ndim == 2 for output in outputs.values())
+    calls_of_head = [
+        call for call in calls if call.module is module and not (call.by_pixel and of_samples)
+    ]
     if not calls_of_head:
         raise InputError(
             expected=f"head {name!r} to turn one vector a sample into one output a class",
@@ -808,6 +830,61 @@ def _several_heads_error(
         expected="one layer whose output is the logits",
         found=" and ".join(layers[name] for name in sorted(layers)),
         fix=f"pass {names}",
+    )
+
+
+def _refuse_maps(
+    model: nn.Module, inputs: object, calls: Sequence[LinearCall], widths: set[int]
+) -> None:
+    """Refuse maps of logits that no layer makes, and say if the model enlarges those of a layer.
+
+    A pixel of an enlarged map is a mixture of the head's outputs, and is made of no features.
+
+    Args:
+        model: Model without a layer that makes its outputs.
+        inputs: Batch without the labels.
+        calls: Calls of linear layers in a pass of this batch.
+        widths: Numbers of classes that the outputs may have.
+    """
+    maps: dict[str, Tensor] = {}
+    with ExitStack() as hooks:
+        for call in calls:
+            if call.by_pixel and call.shape[-1] in widths:
+                # A function of its own: the name of the loop changes.
+                def keep(_: nn.Module, __: object, output: Any, name: str = call.name) -> None:
+                    tensor = first_tensor(output)
+                    assert tensor is not None  # a call that was recorded
+                    maps[name] = tensor.detach().clone()
+
+                hooks.callback(call.module.register_forward_hook(keep).remove)
+        returned = forward(model, inputs)
+    outputs = {place: each for place, each in tensors_by_place(returned) if is_map(each)}
+    if not set(possible_logits(returned)) <= set(outputs):
+        return
+    for output in outputs.values():
+        for name, small in maps.items():
+            if small.shape[:2] != output.shape[:2] or small.ndim != 4 or output.ndim != 4:
+                continue
+            for mode, corners in (("bilinear", False), ("bilinear", True), ("nearest", None)):
+                size = output.shape[2:]
+                large = functional.interpolate(small, size, mode=mode, align_corners=corners)
+                close = 1e-4 * float(output.abs().max())
+                if not torch.allclose(large, output.to(large), rtol=1e-4, atol=close):
+                    continue
+                resolution = " x ".join(map(str, small.shape[2:]))
+                advice = advise_resolution(size, small.shape[2:])
+                raise InputError(
+                    expected="logits that a layer makes",
+                    found=f"those of {name!r} for {resolution} pixels, enlarged to "
+                    f"{' x '.join(map(str, size))}",
+                    fix=f'pass head="{name}", and labels of its resolution: {advice}',
+                )
+    shapes = " and ".join("x".join(map(str, output.shape)) for output in outputs.values())
+    raise InputError(
+        expected="a layer that makes the logits of every pixel: a convolution of kernel 1, alone",
+        found=f"none, for maps of shape {shapes}",
+        fix="return the outputs of that layer from the model; or collect the features as rows, one "
+        "a pixel, and call ncscope.measure(features, labels), with weight=... for a linear map",
     )
 
 

@@ -18,7 +18,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from ncscope.errors import InputError
 from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
-from ncscope.models.forward import first_tensor
+from ncscope.models.forward import first_tensor, is_map, pixel_rows
 from ncscope.models.hooks import guard_hook
 from ncscope.models.sharding import gather_shards, is_sharded, rows_at
 from ncscope.models.wrappers import assemble_parameters, walk_modules
@@ -71,6 +71,7 @@ class LinearCall:
         shape: Shape of the outputs: B x K, or B x T x K (or T x B x K) for a call on tokens.
         may_be_sequence_first: True if the input has three axes.
         sample_shape: Shape of the input of one sample.
+        by_pixel: True if the layer is a convolution of kernel 1 on a map: the pixels are tokens.
         rows: A few rows of inputs and outputs; None if a later call has taken their place.
     """
 
@@ -79,6 +80,7 @@ class LinearCall:
     shape: tuple[int, ...]
     may_be_sequence_first: bool = False
     sample_shape: tuple[int, ...] = ()
+    by_pixel: bool = False
     rows: CallRows | None = None
 
     @property
@@ -166,14 +168,25 @@ def record_calls(
                     return
                 matrix = result.shape[-1], features.shape[-1]
             shape = _output_shape(matrix, features, result)
+            by_pixel = shape is None and _is_pixelwise(matrix, features, result)
+            may_be_sequence_first = features.ndim == 3
+            sample_shape = tuple(features.shape[1:])
+            if by_pixel:
+                features, result = pixel_rows(features), pixel_rows(result)
+                shape = tuple(result.shape)
             if shape is None:
                 return
-            call = LinearCall(name, module, shape, features.ndim == 3, tuple(features.shape[1:]))
+            call = LinearCall(name, module, shape, may_be_sequence_first, sample_shape, by_pixel)
             if options.modules is None and options.widths is None:
+                if by_pixel:
+                    # Most networks have many of these, and few have one as the head: only a second
+                    # pass keeps their rows.
+                    calls.append(call)
+                    return
                 # Now and not at the end: rows of every layer of the model would be alive at once.
-                for index in range(len(calls) - (LAST_CALLS - 1)):
-                    if calls[index].rows is not None:
-                        calls[index] = replace(calls[index], rows=None)
+                with_rows = [at for at, before in enumerate(calls) if before.rows is not None]
+                for index in with_rows[: len(with_rows) - (LAST_CALLS - 1)]:
+                    calls[index] = replace(calls[index], rows=None)
             if options.modules is None or module in options.modules:
                 call = replace(call, rows=_copy_rows(call, features, result, options))
             calls.append(call)
@@ -202,6 +215,18 @@ def _output_shape(
     if token and output.shape == (*features.shape[:-1], classes):
         return len(features), prod(features.shape[1:-1]), classes
     return None
+
+
+def _is_pixelwise(weight: tuple[int, ...], features: Tensor, output: Tensor) -> bool:
+    """Return whether a layer is a convolution of kernel 1 on a map, B x d x H x W or more."""
+    classes, size, *kernel = weight
+    return (
+        is_map(features)
+        and set(kernel) == {1}
+        and len(weight) == features.ndim
+        and features.shape[1] == size
+        and output.shape == (len(features), classes, *features.shape[2:])
+    )
 
 
 def _copy_rows(
@@ -326,8 +351,11 @@ def _map_on_unit_vectors(model: nn.Module, call: LinearCall) -> Affine | None:
 
     def run(rows: Tensor) -> Tensor:
         shaped = rows[None] if call.by_token else rows.unflatten(1, call.sample_shape)
+        if call.by_pixel:
+            shaped = rows.T.reshape(1, size, len(rows), *[1] * (len(call.sample_shape) - 2))
         # Not a call of the module: that would run hooks, which count passes of the user's loop.
         output = call.module.forward(shaped)
+        output = pixel_rows(output) if call.by_pixel else output
         return dequantize(output.detach()).reshape(len(rows), classes)
 
     columns = []

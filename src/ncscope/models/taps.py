@@ -36,10 +36,13 @@ class BatchAxis(NamedTuple):
         tensor: Index of the tensor in the output, counted depth first.
         axis: Index of the batch axis; if tokens are rows, of the axis that is the first axis of the
             logits.
+        channels: Index of the axis of the channels of a map whose pixels are rows, once the batch
+            axis is the first: 1, or -1 for the last; None for what is no such map.
     """
 
     tensor: int = 0
     axis: int = 0
+    channels: int | None = None
 
 
 def call_name(layer: str, number: int) -> str:
@@ -79,6 +82,11 @@ class Taps:
             model, such as a backbone and then a head, and a pass ends with a call of the head.
         on_error: Function that is called with an exception of a hook; by default, the exception is
             raised in the forward pass.
+
+    Attributes:
+        token_mask: Mask of the tokens of the logits of the last pass, false for padding, or None.
+        pixels: Shape H x W of the head's outputs of the last pass if the tokens are pixels; else
+            empty.
 
     Raises:
         InputError: On entry, if the model lacks a name. In the forward pass, if the head has been
@@ -133,6 +141,7 @@ class Taps:
         self._agree: Tensor | None = None
         self._training_rows: tuple[Tensor, Tensor] | None = None
         self.token_mask: Tensor | None = None
+        self.pixels: tuple[int, ...] = ()
 
     @property
     def has_pass(self) -> bool:
@@ -321,7 +330,9 @@ class Taps:
                 fix="call torch.backends.mha.set_fastpath_enabled(False) first",
             )
         rows = gather_shards(dequantize(tensor.detach())).movedim(at.axis, 0)
-        if self._rows == "token" and rows.ndim > 2:
+        if at.channels is not None and rows.ndim > 2:
+            rows = _copy_if_shared(rows.movedim(at.channels, -1).flatten(0, -2), rows)
+        elif self._rows == "token" and rows.ndim > 2:
             rows = _copy_if_shared(rows.flatten(0, 1).flatten(1), rows)
         elif self._rows == "chosen token" and rows.ndim > 2:
             # Whole sequences, until the logits show which token was chosen.
@@ -339,6 +350,11 @@ class Taps:
         outputs = first_tensor(output)
         if not self._in_pass or outputs is None or in_backward():
             return
+        channels = self._axes.get(HEAD_INPUT, BatchAxis()).channels
+        if channels is not None and outputs.ndim > 2:
+            outputs = outputs.movedim(channels, -1)
+            self.pixels = tuple(outputs.shape[1:-1])
+            outputs = outputs.flatten(1, -2)
         if self._head is not None:
             classes = 1 if self._head.one_logit else len(self._head.weight)
             width = outputs.shape[-1] if self._rows != "sample" else outputs[:1].numel()

@@ -1,5 +1,6 @@
 """Analysis of a model on its first batch: head, layers, and the batch axis of each output."""
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -130,7 +131,7 @@ def trace(
         ...     def forward(self, x):
         ...         return self.head(self.recurrent(x.transpose(0, 1))[0][-1])
         >>> trace(Last(), torch.zeros(5, 5, 4), ["recurrent"]).axes["recurrent"]
-        BatchAxis(tensor=0, axis=1)
+        BatchAxis(tensor=0, axis=1, channels=None)
     """
     with evaluation_mode(model):
         modules = dict(walk_modules(model))
@@ -177,7 +178,8 @@ def trace(
                 assert many is not None
                 assert few is not None
                 axes[HEAD_INPUT] = copies.find_axis(HEAD_INPUT, [many], [few])
-    axes = {HEAD_INPUT: BatchAxis(axis=head_found.axis)} | axes
+    channels = (-1 if head_found.is_channels_last else 1) if head_found.pixels else None
+    axes = {HEAD_INPUT: BatchAxis(axis=head_found.axis, channels=channels)} | axes
     notes = (f"the model is given the labels as {argument!r}",) if argument else ()
     return Trace(
         head_found,
@@ -352,6 +354,7 @@ class _RunOnCopies:
         copies: Shape of the logits of the copies.
         batch: Batch axis of the logits: 1 for logits of tokens of shape T x B x K, else 0.
         rows: Unit to which the head is applied.
+        pixels: Shape H x W of the logits if the tokens are pixels; else empty.
         qualified: Indices of the tensors of each call that have a row a sample, once asked for.
     """
 
@@ -360,6 +363,7 @@ class _RunOnCopies:
     copies: torch.Size
     batch: int
     rows: Rows
+    pixels: tuple[int, ...] = ()
     qualified: dict[str, list[int]] = field(default_factory=dict)
 
     def find_axes(
@@ -392,7 +396,14 @@ class _RunOnCopies:
             if alike and len(axes) == 1 and (self.batch == 0 or axes[0] < 2):
                 # If the logits are T x B x K, their first axis is that of the tokens, which is the
                 # other one of the tensor's first two axes.
-                axes_of_samples.append(BatchAxis(index, abs(axes[0] - self.batch)))
+                axis = abs(axes[0] - self.batch)
+                shape = (*one.shape[:axis], *one.shape[axis + 1 :])  # of a sample
+                if not self.pixels or shape[:-1] == (math.prod(self.pixels),):
+                    axes_of_samples.append(BatchAxis(index, axis))
+                elif shape[1:] == self.pixels:
+                    axes_of_samples.append(BatchAxis(index, axis, channels=1))
+                elif shape[:-1] == self.pixels:
+                    axes_of_samples.append(BatchAxis(index, axis, channels=-1))
             # Samples and tokens in one axis, in the order of the logits.
             elif other.in_order and one.shape[:1] == (self.whole[:-1].numel(),):
                 axes_of_samples.append(BatchAxis(index))
@@ -401,6 +412,7 @@ class _RunOnCopies:
             return axes_of_samples[0]
         counts = self._counts
         unit = "token" if self.rows == "token" else "sample"
+        unit = "pixel of the logits" if self.pixels else unit
         shapes = [
             " and ".join(
                 f"{tuple(facts.shape)}{'' if facts.floating else ' of integers'}"
@@ -472,7 +484,10 @@ def _run_on_copies(
                 else:  # the logits are not known: the shape of the head's outputs
                     of_head = calls[head.module]
                     shape = of_head[0].outputs[0].shape if of_head else torch.Size()
-                    if head.rows != "token":
+                    if head.pixels and shape:
+                        moved = shape if head.is_channels_last else (shape[0], *shape[2:], shape[1])
+                        shape = torch.Size([moved[0], math.prod(moved[1:-1]), moved[-1]])
+                    elif head.rows != "token":
                         shape = torch.Size([*shape[:1], shape[1:].numel()])
                     elif len(shape) == 2:  # samples and tokens in one axis
                         of_tokens = (each.shape for each in returned.values() if each.ndim == 3)
@@ -482,7 +497,7 @@ def _run_on_copies(
                 failure = failure or error
                 continue
             if shape == expected:
-                return _RunOnCopies(calls, logits, shape, batch, head.rows)
+                return _RunOnCopies(calls, logits, shape, batch, head.rows, head.pixels)
     raise InputError(
         expected="a model that also runs on copies of the first sample, to find the batch axis of "
         "its layers",

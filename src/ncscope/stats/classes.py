@@ -41,7 +41,7 @@ class BatchClasses:
         num_classes: int,
         *,
         of_classifier: bool = False,
-        of_tokens: bool = False,
+        has_ignore_index: bool = False,
     ) -> "BatchClasses":
         """Check the range of labels and compact them.
 
@@ -51,7 +51,7 @@ class BatchClasses:
             labels: Class of each sample, int64.
             num_classes: Number of classes.
             of_classifier: True if a classifier's weight fixes the number of classes.
-            of_tokens: True for labels of tokens.
+            has_ignore_index: True if the user's function has the option ``ignore_index``.
 
         Raises:
             InputError: If a label is out of range, or the classes do not fit into memory.
@@ -64,7 +64,12 @@ class BatchClasses:
                 least, largest = torch.stack(labels.aminmax()).tolist()
                 bad = least < 0 or largest >= num_classes
             if bad:
-                check_range(labels, num_classes, of_classifier=of_classifier, of_tokens=of_tokens)
+                check_range(
+                    labels,
+                    num_classes,
+                    of_classifier=of_classifier,
+                    has_ignore_index=has_ignore_index,
+                )
         if num_classes > _MANY and labels.device.type == "cpu":
             fix = "check num_classes; a label may be an identifier and no class"
             check_memory(16 * num_classes, f"the counts of {num_classes:,} classes", fix)

@@ -1,7 +1,6 @@
 """Features that a model's head reads, for the samples of a loader."""
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from jaxtyping import Float, Int
@@ -10,7 +9,8 @@ from torch import Tensor, nn
 from ncscope.arguments import check_arguments
 from ncscope.array_checks import check_labels
 from ncscope.errors import InputError
-from ncscope.measurement.batches import find_module_device, peek, split
+from ncscope.measurement.batches import Loader, as_batches, find_module_device, peek, prepare_batch
+from ncscope.measurement.head_classes import HeadClasses, find_data_names
 from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
 from ncscope.models.forward import forward, logits_of
 from ncscope.models.sharding import gather_shards
@@ -26,7 +26,7 @@ OnFeatures = Callable[[Tensor, Tensor, Tensor | None], None]
 @check_arguments
 def head_features(
     model: nn.Module,
-    loader: Iterable[Any],
+    loader: Loader,
     *,
     has_head: bool = True,
     on_batch: Callable[[], None] = lambda: None,
@@ -35,8 +35,7 @@ def head_features(
 
     Args:
         model: Model, as for `measure_layers`; it is left exactly as it was.
-        loader: Iterable of ``(inputs, labels)``, or of mappings with ``labels``, with one label for
-            each sample.
+        loader: Batches or a data set, as for `measure_layers`, with one label for each sample.
         has_head: False for a model without a classifier, whose outputs are the features.
         on_batch: Function called after each batch.
 
@@ -59,7 +58,7 @@ def head_features(
 
 def head_readings(
     model: nn.Module,
-    loader: Iterable[Any],
+    loader: Loader,
     *,
     has_head: bool = True,
     on_batch: Callable[[], None] = lambda: None,
@@ -99,7 +98,7 @@ def head_readings(
 @check_arguments
 def head_moments(
     model: nn.Module,
-    loader: Iterable[Any],
+    loader: Loader,
     num_classes: int,
     *,
     has_head: bool = True,
@@ -130,27 +129,28 @@ def head_moments(
 
 
 def _read_batches(
-    model: nn.Module, loader: Iterable[Any], has_head: bool, on_features: OnFeatures
+    model: nn.Module, loader: Loader, has_head: bool, on_features: OnFeatures
 ) -> None:
     """Call a function with the features, labels and logits of each batch."""
     model = unwrap(model)
-    device = find_module_device(model)
+    find_module_device(model)  # refuses a device without float64
+    classes = HeadClasses(of_data=find_data_names(loader), is_option=False)
     with evaluation_mode(model), restore_buffers(model):
         # Inside `evaluation_mode`, because a loader that starts draws a seed from torch.
-        first, batches = peek(loader)
+        first, batches = peek(as_batches(loader), model)
         if not has_head:
             for batch in batches:
-                inputs, labels = split(batch, device)
+                inputs, labels = prepare_batch(batch, model, classes)
                 on_features(logits_of(forward(model, inputs)), labels, None)
             return
-        inputs, labels = split(first, device)
+        inputs, labels = prepare_batch(first, model, classes)
         traced = trace(model, inputs, layers=[], labels=labels)
         if traced.head.rows == "token":
             fix = "rank models that classify whole samples"
             raise InputError(expected="a head of one row a sample", found="one a token", fix=fix)
         with traced.taps(model) as taps:
             for batch in batches:
-                inputs, labels = split(batch, device)
+                inputs, labels = prepare_batch(batch, model, classes)
                 traced.run(model, inputs, labels)
                 on_features(taps.features[HEAD_INPUT], labels, gather_shards(taps.logits))
             taps.check_step()
