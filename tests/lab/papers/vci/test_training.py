@@ -21,7 +21,7 @@ def brief() -> VCIRuns:
     """One run of the small scale, cut to two epochs."""
     training = SMALL.runs["step decay, seed 5"]
     short = training.optimisation.model_copy(update={"epochs": 2, "warmup_epochs": 1})
-    update = {"optimisation": short, "every": 1, "balanced": 600}
+    update = {"optimisation": short, "every": 1, "balanced": 200}
     return VCIRuns(runs={"step decay, seed 5": training.model_copy(update=update)})
 
 

@@ -8,7 +8,7 @@ from ncscope.lab.papers.xufm.extended import DEVIATIONS, RECIPE, XUFMExtendedCon
 from ncscope.lab.runs.resources import Resources
 from tests.lab.observed import gathered
 
-CONFIG = XUFMExtendedConfig(steps=40, every=20, starts=2, per_class=(20, 40, 80), seeds=3)
+CONFIG = XUFMExtendedConfig(steps=4, every=2, starts=2, per_class=(10, 20, 40), seeds=3)
 
 
 @pytest.fixture(scope="module")
