@@ -3,7 +3,6 @@
 import os
 import re
 import tomllib
-from pathlib import Path
 
 import pytest
 import yaml
@@ -55,8 +54,8 @@ def test_floors_are_those_of_the_import_contract():
     assert re.findall(r"^\| `(\w+)`", table, re.M) == layers
 
 
-@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: str(path.relative_to(ROOT)))
-def test_relative_links_lead_somewhere(path: Path):
-    text = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.M | re.S)
-    links = re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", text)
-    assert [link for link in links if not (path.parent / link).exists()] == []
+def test_relative_links_lead_somewhere():
+    for path in WRITTEN:
+        text = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.M | re.S)
+        links = re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", text)
+        assert [link for link in links if not (path.parent / link).exists()] == [], path
