@@ -29,7 +29,8 @@ DRAWS = 400
 DRAWS_IN_CI, LEAST, MOST = 200, 0.915, 0.985
 """Half the draws, between closer ends than 90 and 99 %.
 
-Of 400 draws between those, 12 % miss a coverage of 0.88, and 14 % one of 0.995; of these, 7 and 8 %.
+Of 400 draws between those, 12 % miss a coverage of 0.88, and 14 % one of 0.995; of these, 7 and
+8 %.
 A coverage of 0.85 is missed by 0.4 % in place of 0.2 %.
 """
 

@@ -21,7 +21,7 @@ def titles(figure: Figure) -> list[str]:
     return [text for text in dict.fromkeys(a.get_title(loc="left") for a in axes) if text]
 
 
-@pytest.mark.parametrize("form", ["svg", "pdf", "png"])
+@pytest.mark.parametrize("form", others_slow(["svg", "pdf", "png"], "svg", "png"))
 def test_run_figure_can_be_written(measurements: list[Measurement], form: str) -> None:
     target = io.BytesIO()
     plot_run(measurements).savefig(target, format=form)
