@@ -13,7 +13,7 @@ export PYTHONDONTWRITEBYTECODE =
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[lab,attack,torchmetrics,huggingface,ray,shards]" --group dev
+	$(BIN)/python -m pip install --quiet --editable ".[lab,attack,torchmetrics,huggingface,ray,shards,hdf5]" --group dev
 	touch $(STAMP)
 
 demo: $(STAMP)

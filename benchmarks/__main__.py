@@ -2,6 +2,7 @@
 
 import argparse
 import platform
+import sys
 from collections.abc import Callable
 
 import torch
@@ -61,16 +62,22 @@ BENCHMARKS: dict[str, Callable[[str], list[Row]]] = {
 
 
 def main() -> None:
-    """Print the table; the exit code does not depend on it, since machines differ."""
+    """Print the table; the exit code tells of errors, not of targets, since machines differ."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--only", choices=sorted(BENCHMARKS), nargs="*")
     arguments = parser.parse_args()
     table = Table("work", "measured", "baseline", "ratio", "target", "met")
     console = Console()
+    failures = []
     for name in arguments.only or BENCHMARKS:
-        with console.status(f"{name} ..."):
-            rows = BENCHMARKS[name](arguments.device)
+        try:
+            with console.status(f"{name} ..."):
+                rows = BENCHMARKS[name](arguments.device)
+        except Exception:  # the others' numbers took minutes
+            console.print_exception()
+            failures.append(name)
+            continue
         for row in rows:
             ratio = "-" if row.ratio is None else f"{row.ratio:.2f} x"
             ended = f"{name} has ended: {row.work}: {row.measured}, {ratio}"
@@ -81,6 +88,8 @@ def main() -> None:
     cores = torch.get_num_threads()
     console.print(f"{platform.machine()}, {cores} threads, {device}, torch {torch.__version__}")
     console.print(table)
+    if failures:
+        sys.exit(f"error in {', '.join(failures)}")
 
 
 if __name__ == "__main__":

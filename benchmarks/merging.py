@@ -54,7 +54,7 @@ def drawn(rank: int) -> ClassMoments:
     draws = torch.Generator().manual_seed(rank)
     moments = ClassMoments(K, D, statistics=())
     moments.counts = torch.randint(1, 20, (K,), generator=draws)
-    moments.means = torch.randn(K, D, generator=draws, dtype=torch.float64)
+    moments.offsets = torch.randn(K, D, generator=draws, dtype=torch.float64)
     moments.traces = torch.rand(K, generator=draws, dtype=torch.float64)
     return moments
 
@@ -74,7 +74,7 @@ def _measure(rank: int, folder: str) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", f"file://{folder}/meeting", rank=rank, world_size=RANKS)
     moments, best = drawn(rank), [float("inf")] * 2
-    gigabytes = moments.means.nbytes / 2**30
+    gigabytes = moments.offsets.nbytes / 2**30
     states, found = [0.0] * 2, [moments] * 2
     for _ in range(ROUNDS):
         own = copy.deepcopy(moments)
@@ -87,9 +87,9 @@ def _measure(rank: int, folder: str) -> None:
             best[index] = min(best[index], time.perf_counter() - start)
             states[index] = max(states[index], 1 + (own_peak_gigabytes() - before) / gigabytes)
             own = copy.deepcopy(moments)
-        digest = zlib.crc32(found[0].means.numpy())
+        digest = zlib.crc32(found[0].offsets.numpy())
         assert ALL.gather(digest) == [digest] * RANKS
-        torch.testing.assert_close(found[0].means, found[1].means, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(found[0].offsets, found[1].offsets, rtol=1e-12, atol=1e-12)
         torch.testing.assert_close(found[0].traces, found[1].traces, rtol=1e-12, atol=0)
     worst = torch.tensor([*best, *states], dtype=torch.float64)
     dist.all_reduce(worst, dist.ReduceOp.MAX)

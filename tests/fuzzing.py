@@ -33,6 +33,7 @@ from ncscope.metrics.registry import GROUPS, METRICS
 from ncscope.stats.statistics import finish
 from tests.losses import brute_force
 from tests.reference.collapse import reference_metrics
+from tests.reference.multilabel import multilabel
 from tests.reference.regression import regression
 
 BY_NAME = {name: row for row in METRICS.values() for name in (row.key, *row.aliases)}
@@ -204,6 +205,14 @@ def check_regression(report: ncscope.RegressionReport) -> None:
             assert any(key in note for note in report.notes), (key, value, report.notes)
 
 
+def check_multilabel(report: ncscope.MultilabelReport) -> None:
+    """Check that values are not negative, and that those that are not finite are explained."""
+    for key, value in report.items():
+        assert not value < 0 or key.startswith("ml_scale"), (key, value)
+        if not math.isfinite(value):
+            assert any(key in note for note in report.notes), (key, value, report.notes)
+
+
 def agree(values: Mapping[str, float], reference: Mapping[str, float]) -> None:
     """Check values against their reference, to nine digits."""
     for key in values.keys() & reference.keys():
@@ -233,6 +242,13 @@ def agree_with_regression(report: ncscope.RegressionReport, given: Arguments) ->
     """Check values against the reference, which is for features of full rank."""
     if len(given["features"]) > given["features"].shape[1] + 1:
         agree(report, regression(**given))
+
+
+def agree_with_multilabel(report: ncscope.MultilabelReport, given: Arguments) -> None:
+    """Check values that are defined against the reference."""
+    defined = {key: value for key, value in report.items() if math.isfinite(value)}
+    if not any("no sample with that label alone" in note for note in report.notes):
+        agree(defined, multilabel(**given))
 
 
 def agree_with_formula(formula: Callable[..., float], result: Any, given: Arguments) -> None:
@@ -412,6 +428,15 @@ def _logits(s: Sample, **options: Any) -> Arguments:
     return {"logits": x @ w.T, "labels": y, **options}
 
 
+def _label_sets(s: Sample) -> np.ndarray:
+    """Return the classes as columns, and four more samples of two classes."""
+    single, pairs = np.eye(s.k, dtype=int), np.zeros((4, s.k), int)
+    pairs[:, [0, 1]] = 1
+    pairs[2:, [0, 1]] = np.array([0, 1] if s.k == 2 else [1, 0])
+    pairs[2:, -1] = 1
+    return np.concatenate([single[s.y], pairs])
+
+
 def _labelled(s: Sample, **options: Any) -> Arguments:
     return {"features": s.x, "labels": s.y, **options}
 
@@ -522,6 +547,13 @@ TARGETS: dict[str, Target] = {
         agree_with_regression,
         check_regression,
     ),
+    "measure_multilabel": Target(
+        ncscope.measure_multilabel,
+        lambda s: {"features": np.concatenate([s.x, s.x[:4]]), "targets": _label_sets(s),
+                   "weight": s.w, "bias": s.b},
+        agree_with_multilabel,
+        check_multilabel,
+    ),
     "measure_model": Target(
         partial(ncscope.measure_model, progress=False),
         lambda s: {"model": s.model, "loader": s.loader, **_model_options(s)},
@@ -585,6 +617,12 @@ TARGETS: dict[str, Target] = {
         losses.smoothed_cross_entropy,
         lambda s: _logits(s, smoothing=0.1),
         partial(agree_with_formula, partial(brute_force.cross_entropy, temperature=1.0)),
+    ),
+    "pick_all_label": Target(
+        losses.pick_all_label,
+        lambda s: {"logits": s.tensors[0] @ s.tensors[2].T,
+                   "targets": nn.functional.one_hot(s.tensors[1], s.k)},
+        partial(agree_with_formula, brute_force.pick_all_label),
     ),
     "within_class_cosine": Target(
         losses.within_class_cosine,
@@ -678,6 +716,9 @@ TARGETS: dict[str, Target] = {
         name: Target(partial(_on_moments, getattr(transfer, name)), _labelled)
         for name in ("h_score", "log_me")
     },
+    "log_me_targets": Target(
+        transfer.log_me_targets, lambda s: {"features": s.x, "targets": s.x[:, :1] + s.y[:, None]}
+    ),
     "rank_checkpoints": Target(transfer.rank_checkpoints, _checkpoints),
     "static_ranking": Target(
         transfer.static_ranking,

@@ -12,7 +12,10 @@ BARE = {
     requirement.partition(">=")[0].replace("pyyaml", "yaml")
     for requirement in PROJECT["dependencies"]
 }
-PURE = ("errors", "arguments", "array_checks", "devices", "memory", "files", *SAME_EVERYWHERE)
+PURE = (
+    *("errors", "arguments", "array_checks", "labels", "devices", "memory", "files"),
+    *SAME_EVERYWHERE,
+)
 
 
 @pytest.mark.parametrize("package", SAME_EVERYWHERE)

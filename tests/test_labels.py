@@ -3,6 +3,7 @@
 import datasets
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 import torch
@@ -17,9 +18,9 @@ WORDS = np.array(NAMES)[CLASSES]
 FEATURES = np.random.default_rng(0).normal(size=(30, 4)) + np.eye(3, 4)[CLASSES]
 
 
-def of_datasets():
+def of_datasets(classes=CLASSES):
     features = datasets.Features({"label": datasets.ClassLabel(names=NAMES)})
-    return datasets.Dataset.from_dict({"label": CLASSES.tolist()}, features=features)["label"]
+    return datasets.Dataset.from_dict({"label": classes.tolist()}, features=features)["label"]
 
 
 FORMS = {
@@ -36,6 +37,9 @@ FORMS = {
     "pyarrow": pa.array(list(WORDS)),
     "pyarrow dictionary": pa.chunked_array([pa.array(list(WORDS)).dictionary_encode()]),
     "column of datasets": of_datasets(),
+    "polars": pl.Series(WORDS),
+    "polars categories": pl.Series(WORDS, dtype=pl.Categorical),
+    "polars enumeration": pl.Series(WORDS, dtype=pl.Enum(NAMES)),
 }
 
 
@@ -71,6 +75,8 @@ def test_the_order_of_categories_is_the_user_s_and_one_without_samples_is_a_clas
     numbers = np.array([order.index(word) for word in WORDS])
     assert dict(report) == dict(ncscope.measure(FEATURES, numbers, num_classes=4))
     assert report.class_names == tuple(order)
+    enumeration = ncscope.measure(FEATURES, pl.Series(WORDS, dtype=pl.Enum(order)))
+    assert dict(enumeration) == dict(report)
 
 
 def test_declared_names_are_the_rows_of_the_weight():
@@ -103,6 +109,111 @@ def test_several_marks_are_left_out():
     assert report.notes[0] == "5 of 30 samples left out: labelled -1 or 255"
 
 
+ONE_HOT = np.eye(3)[CLASSES]
+SEVERAL = np.where(np.arange(30)[:, None] == 3, [1.0, 1.0, 0.0], ONE_HOT)
+COLUMNS = {
+    "one-hot": ONE_HOT,
+    "shares": 0.8 * ONE_HOT + 0.2 / 3,
+    "several classes": SEVERAL,
+    "a column": CLASSES[:, None].astype(float),
+}
+HOLDERS = {
+    "array": np.array,
+    "integers": lambda values: values.round().astype(int),
+    "booleans": lambda values: values > 0.5,
+    "tensor": torch.tensor,
+    "halves": lambda values: torch.tensor(values).half(),
+    "boolean tensor": lambda values: torch.tensor(values > 0.5),
+    "lists": lambda values: values.tolist(),
+    "rows": list,
+    "batches": lambda values: [values[:12], values[12:]],
+    "frame": pd.DataFrame,
+    "polars": pl.DataFrame,
+}
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_advice_on_labels_of_several_columns_gives_the_right_number(kind, holder):
+    if holder in ("integers", "booleans", "boolean tensor") and kind in ("shares", "a column"):
+        return  # of another meaning
+    labels = HOLDERS[holder](COLUMNS[kind])
+    keep = np.arange(30) != 3 if kind == "several classes" else np.full(30, fill_value=True)
+    wanted = dict(ncscope.measure(FEATURES[keep], CLASSES[keep]))
+    if kind == "a column" and holder in ("lists", "rows"):  # batches of one sample
+        assert dict(ncscope.measure(FEATURES, labels)) == wanted
+        return
+    with pytest.raises(InputError) as caught:
+        ncscope.measure(FEATURES, labels)
+    advice = caught.value.fix.replace(", with the class indices ", ": ").split(": ")
+    scope = {"labels": labels, "np": np}
+    if kind == "several classes":
+        scope["keep"] = eval(advice[1].removeprefix("keep = "), scope)
+        assert np.asarray(scope["keep"]).tolist() == keep.tolist()
+    assert dict(ncscope.measure(FEATURES[keep], eval(advice[-1], scope))) == wanted
+
+
+TARGETS = np.random.default_rng(2).normal(size=(30, 3))
+
+
+@pytest.mark.parametrize(
+    "targets",
+    [TARGETS, TARGETS[:, 0], TARGETS[:, :1], pd.DataFrame(TARGETS), np.arange(30) * 10**6],
+    ids=["several", "one", "a column", "frame", "integers"],
+)
+def test_numbers_to_predict_are_for_another_function(targets):
+    with pytest.raises(InputError, match="numbers to predict are for measure_regression"):
+        ncscope.measure(FEATURES, targets)
+    assert "r2_least_squares" in ncscope.measure_regression(FEATURES, targets)
+
+
+BATCHES = {
+    "names": np.split(WORDS, [12, 24]),
+    "lists of names": [WORDS[:9].tolist(), WORDS[9:].tolist()],
+    "series": [pd.Series(WORDS[:9]), pd.Series(WORDS[9:])],
+    "categories": [pd.Categorical(part, categories=NAMES) for part in (WORDS[:9], WORDS[9:])],
+    "tensors": list(torch.tensor(CLASSES).split(12)),
+    "batches of one size": tuple(torch.tensor(CLASSES).split(10)),
+    "lists of numbers": [CLASSES[:9].tolist(), CLASSES[9:].tolist()],
+    "both": [CLASSES[:9], torch.tensor(CLASSES[9:])],
+}
+
+
+@pytest.mark.parametrize("form", BATCHES)
+def test_batches_of_labels_are_joined(form):
+    report = ncscope.measure([FEATURES[:10], FEATURES[10:]], BATCHES[form])
+    assert dict(report) == dict(ncscope.measure(FEATURES, CLASSES))
+    named = form in ("names", "lists of names", "series", "categories")
+    assert report.class_names == (tuple(NAMES) if named else ())
+
+
+def test_batches_of_labels_of_other_samples_are_refused():
+    with pytest.raises(InputError, match=r"2 batches of labels, of 29 samples, for 30 rows"):
+        ncscope.measure(FEATURES, [CLASSES[:12], CLASSES[13:]])
+    with pytest.raises(InputError, match="2 batches of targets, of 29 samples, for 30 rows"):
+        ncscope.measure_regression(FEATURES, [CLASSES[:12], CLASSES[13:]])
+    targets = FEATURES[:, 0] ** 2
+    joined = ncscope.measure_regression(np.split(FEATURES, [12]), np.split(targets, [12]))
+    assert dict(joined) == dict(ncscope.measure_regression(FEATURES, targets))
+    with pytest.raises(InputError, match="names and numbers"):
+        ncscope.measure(FEATURES, [CLASSES[:12], WORDS[12:]])
+
+
+def test_names_of_a_column_of_datasets_follow_the_order_that_is_declared():
+    order = ["emu", "cat", "dog"]
+    weight = np.random.default_rng(1).normal(size=(3, 4))
+    report = ncscope.measure(FEATURES, of_datasets(), weight, class_names=order)
+    assert dict(report) == dict(ncscope.measure(FEATURES, WORDS, weight, class_names=order))
+    assert dict(report) != dict(ncscope.measure(FEATURES, WORDS, weight))
+    marked = of_datasets(np.where(np.arange(30) < 4, -1, CLASSES))
+    for names in (None, order):
+        options = {"weight": weight, "class_names": names}
+        left = ncscope.measure(FEATURES, marked, ignore_index=-1, **options)
+        assert dict(left) == dict(ncscope.measure(FEATURES[4:], WORDS[4:], **options))
+    with pytest.raises(InputError, match="label -1 at row 0"):
+        ncscope.measure(FEATURES, marked, **options)
+
+
 LACKING = {
     "None": [*WORDS[:-1], None],
     "NaN among names": pd.Series([*WORDS[:-1], float("nan")]),
@@ -110,6 +221,10 @@ LACKING = {
     "category": pd.Categorical(WORDS, categories=NAMES).remove_categories("emu"),
     "NaN": np.where(np.arange(30) == 29, np.nan, CLASSES),
     "NaN of torch": torch.tensor([*CLASSES[:-1], float("nan")]),
+    "polars": pl.Series([*map(str, WORDS[:-1]), None]),
+    "polars numbers": pl.Series([*CLASSES[:-1].tolist(), None]),
+    "tuple": (*WORDS[:-1], None),
+    "NaN as text": np.array([*WORDS[:-1], float("nan")]),
     "null": pa.array([*map(str, WORDS[:-1]), None]),
 }
 

@@ -15,11 +15,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ncscope.api.alerts import AlertWarning
+    from ncscope.api.comparison import Comparison, compare
     from ncscope.api.gather import gather
     from ncscope.api.history import History
     from ncscope.api.information import batch_information, information_between
     from ncscope.api.measure import measure, measure_moments
     from ncscope.api.model import measure_model, watch
+    from ncscope.api.multilabel import MultilabelReport, measure_multilabel
     from ncscope.api.regression import (
         RegressionReport,
         measure_regression,
@@ -38,25 +41,30 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AlertWarning",
     "BatchInformation",
     "CkaMoments",
     "ClassMoments",
+    "Comparison",
     "History",
     "InputError",
     "LayerSimilarity",
     "ModelReport",
+    "MultilabelReport",
     "Options",
     "RegressionMoments",
     "RegressionReport",
     "Report",
     "batch_information",
     "cka",
+    "compare",
     "compare_layers",
     "gather",
     "information_between",
     "measure",
     "measure_model",
     "measure_moments",
+    "measure_multilabel",
     "measure_regression",
     "measure_regression_moments",
     "measure_shards",
@@ -66,25 +74,30 @@ __all__ = [
 # What needs torch is loaded when it is asked for: a help page, or a name completed in a shell,
 # should not wait seconds for it.
 _HOMES = {
+    "AlertWarning": "api.alerts",
     "BatchInformation": "metrics.batch_information",
     "CkaMoments": "stats.cka_moments",
     "ClassMoments": "stats.moments",
+    "Comparison": "api.comparison",
     "History": "api.history",
     "InputError": "errors",
     "LayerSimilarity": "api.similarity",
     "ModelReport": "api.result",
+    "MultilabelReport": "api.multilabel",
     "Options": "measurement.options",
     "RegressionMoments": "stats.regression_moments",
     "RegressionReport": "api.regression",
     "Report": "api.result",
     "batch_information": "api.information",
     "cka": "api.similarity",
+    "compare": "api.comparison",
     "compare_layers": "api.similarity",
     "gather": "api.gather",
     "information_between": "api.information",
     "measure": "api.measure",
     "measure_model": "api.model",
     "measure_moments": "api.measure",
+    "measure_multilabel": "api.multilabel",
     "measure_regression": "api.regression",
     "measure_regression_moments": "api.regression",
     "measure_shards": "api.shards",

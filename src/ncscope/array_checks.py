@@ -3,7 +3,12 @@
 Every public function checks here what it is given; inside, tensors travel that fit.
 """
 
+import math
 import warnings
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -52,6 +57,7 @@ def check_labels(
     *,
     dim: int | None = None,
     or_targets: bool = False,
+    array: str = "labels",
 ) -> Int[Tensor, " n"]:
     """Check that there is one integer label for each sample, and return the labels as int64.
 
@@ -60,6 +66,7 @@ def check_labels(
         samples: Number n of samples, which are the rows of the features.
         dim: Number of columns of the features, if the user may have transposed them.
         or_targets: True if the user may have meant numbers to predict.
+        array: Expression that makes an array of what the user calls ``labels``, for the messages.
 
     Raises:
         InputError: If the lengths differ or a label is no integer; the message names the lengths,
@@ -69,7 +76,7 @@ def check_labels(
         found = f"labels of shape {tuple(labels.shape)} for {samples} rows of features"
         fix = "pass matching features and labels"
         if labels.ndim == 2 and len(labels) == samples:
-            kind, fix = _describe_columns(labels)
+            kind, fix = _describe_columns(labels, array, or_targets=or_targets)
             found += kind
         elif labels.ndim == 1 and len(labels) == dim:
             fix = "transpose the features: one row a sample"
@@ -84,7 +91,7 @@ def check_labels(
             raise InputError(
                 expected="a label for each sample",
                 found=f"{len(missing)} of {samples} missing (NaN), the first at row {missing[0]}",
-                fix="drop these samples, in features and labels: keep = labels == labels",
+                fix=f"drop these samples, in features and labels: keep = {array} == {array}",
             )
         broken = torch.nonzero(~torch.isfinite(labels) | (labels != labels.round()))
         if len(broken):
@@ -92,7 +99,7 @@ def check_labels(
             found = f"label {labels[row].item()} at row {row}"
             fix = "pass class indices, not scores"
             if or_targets and bool(labels.isfinite().all()):
-                fix += "; numbers to predict are for measure_regression"
+                fix += _OR_TARGETS
             raise InputError(expected="integer labels", found=found, fix=fix)
     return labels.to(torch.int64)
 
@@ -183,23 +190,31 @@ def refuse_marks(labels: Int[Tensor, " n"]) -> None:
         )
 
 
-def _describe_columns(labels: Shaped[Tensor, "n m"]) -> tuple[str, str]:
+_OR_TARGETS = "; numbers to predict are for measure_regression"
+
+
+def _describe_columns(
+    labels: Shaped[Tensor, "n m"], array: str, *, or_targets: bool
+) -> tuple[str, str]:
     """Say what labels of several columns are, and what to pass in their place."""
-    if labels.shape[1] == 1:
-        return "", "pass class indices: labels[:, 0]"
     values = labels.real if labels.is_complex() else labels.to(torch.float64)
+    or_others = _OR_TARGETS * or_targets
+    if labels.shape[1] == 1:
+        aside = or_others if bool((values != values.round()).any()) else ""
+        return "", f"pass class indices: {array}[:, 0]{aside}"
     sums = values.sum(1)
     if bool(((values == 0) | (values == 1)).all()):
         if bool((sums == 1).all()):
-            return ", one-hot", "pass class indices: labels.argmax(1)"
+            return ", one-hot", f"pass class indices: {array}.argmax(1)"
         return (
             ", of 0 and 1, with several classes or none a sample",
-            "measure the samples of one class: keep = labels.sum(1) == 1, with the class indices "
-            "labels[keep].argmax(1)",
+            "call measure_multilabel, which measures sets of labels; or measure the samples of one "
+            f"class: keep = {array}.sum(1) == 1, with the class indices {array}[keep].argmax(1)",
         )
-    if labels.is_floating_point() and bool(((sums - 1).abs() < 1e-3).all()):
-        return ", shares that add to 1", "pass the class of the largest share: labels.argmax(1)"
-    return "", "pass one class index a sample"
+    shares = bool((values >= 0).all()) and bool(((sums - 1).abs() < 1e-3).all())
+    if labels.is_floating_point() and shares:
+        return ", shares that add to 1", f"pass the class of the largest share: {array}.argmax(1)"
+    return "", "pass one class index a sample" + or_others
 
 
 def refuse_nonfinite(features: Shaped[Tensor, "n d"], what: str = "features") -> None:
@@ -247,16 +262,23 @@ def as_tensor(value: Any, name: str) -> Tensor:
     """Return any numeric array-like as a plain tensor, copied only where necessary.
 
     Args:
-        value: Tensor on any device, NumPy array, data frame, memmap, or nested list. Quantised and
-            float8 numbers are converted to float32, long doubles to float64.
+        value: Tensor on any device, NumPy array, memmap, or nested list; data frame of pandas,
+            polars or pyarrow; column of vectors of one of these or of ``datasets``; list of arrays.
+            A list of matrices is one of batches, which are joined; a list of vectors is one of
+            rows. Quantised and float8 numbers are converted to float32, long doubles to float64.
         name: Name of the value, for messages.
 
     Returns:
         A dense tensor without gradient or names, of a float, integer, boolean or complex type.
 
     Raises:
-        InputError: If the value is no numeric array, has entries that are masked or missing, or is
-            on a device without float64.
+        InputError: If the value is no numeric array, has entries that are masked or missing, parts
+            that differ in length, or is on a device without float64.
+
+    Example:
+        >>> batches = [np.zeros((32, 4)), torch.ones(7, 4)]
+        >>> as_tensor(batches, "features").shape
+        torch.Size([39, 4])
     """
     if isinstance(value, Tensor):
         refuse_without_float64(value.device, name)
@@ -277,15 +299,20 @@ def _to_readable(value: Any, name: str) -> Any:
     if hasattr(value, "toarray"):  # a sparse matrix of SciPy or CuPy
         found, fix = f"a sparse {type(value).__name__}", f"pass {name}.toarray()"
         raise InputError(expected=f"{name} as a dense array", found=found, fix=fix)
-    if isinstance(value, list | tuple) and any(isinstance(part, Tensor) for part in value):
-        return torch.stack([as_tensor(part, name) for part in value])
-    for part in value if isinstance(value, list | tuple) else (value,):
-        # np.asarray would give what is under the mask as if it were data.
-        if isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part):
-            raise _mask_error(name, f"{np.ma.getmaskarray(part).sum()} of {part.size} masked")
-    if hasattr(value, "__cuda_array_interface__"):
+    if hasattr(value, "column_name") and hasattr(value, "source"):  # a column of datasets
+        value = value[:]
+    if isinstance(value, list | tuple) and any(map(_is_array, value)):
+        value = _join_parts(value, name)
+    if isinstance(value, Tensor) or hasattr(value, "__cuda_array_interface__"):
         return value
-    array = np.asarray(value.to_numpy() if hasattr(value, "to_numpy") else value)
+    # np.asarray would give what is under the mask as if it were data.
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise _mask_error(name, f"{np.ma.getmaskarray(value).sum()} of {value.size} masked")
+    array = _as_array(value, name)
+    if array.dtype == object:
+        array = _read_objects(array, name)
+        if isinstance(array, Tensor):
+            return array
     kind, size = array.dtype.kind, array.dtype.itemsize
     if kind not in "biufc" or (kind == "c" and size > 16):
         is_array = isinstance(value, np.ndarray) or array.ndim > 0
@@ -300,6 +327,140 @@ def _to_readable(value: Any, name: str) -> Any:
         array = narrow
     # torch refuses negative strides, which a reversed array has.
     return array.copy() if min(array.strides, default=0) < 0 else array
+
+
+def _is_array(value: Any) -> bool:
+    """Return whether a part of a list is an array of its own: no number, text or list."""
+    if isinstance(value, _NO_ARRAYS):  # lists have millions of numbers
+        return False
+    return any(hasattr(value, each) for each in ("shape", "__array__", "to_numpy"))
+
+
+_NO_ARRAYS = (int, float, complex, str, bytes, list, tuple, np.generic)
+
+
+def _join_parts(parts: Sequence[Any], name: str) -> Any:
+    """Join batches, which are matrices, to one matrix; stack vectors, which are rows, and numbers.
+
+    Raises:
+        InputError: If the parts do not fit each other; the message names two that differ.
+    """
+    plain = all(type(part) is np.ndarray for part in parts)  # of which there may be very many
+    arrays = list(parts) if plain else [as_tensor(part, name) for part in parts]
+    first, *others = [tuple(array.shape) for array in arrays]
+    batches = len(first) > 1
+    for index, shape in enumerate(others, 1):
+        if len(shape) == len(first) == 1 and shape != first:
+            raise _length_error(name, first[0], shape[0], index)
+        if len(shape) != len(first) or shape[batches:] != first[batches:]:
+            part = "batch" if batches else "part"
+            raise InputError(
+                expected=f"{name} in batches of one dimension",
+                found=f"shape {first} of {part} 0 and {shape} of {part} {index}",
+                fix="take all of them from the same layer",
+            )
+    if plain:
+        return np.concatenate(arrays) if batches else np.stack(arrays)
+    return torch.cat(arrays) if batches else torch.stack(arrays)
+
+
+def _as_array(value: Any, name: str) -> np.ndarray[Any, np.dtype[Any]]:
+    """Return an array-like as an array of NumPy, perhaps of objects.
+
+    Raises:
+        InputError: If rows differ in length, or a column of a data frame holds no numbers.
+    """
+    columns = _columns(value)
+    if columns is not None:
+        array = None if hasattr(value, "to_pylist") else value.to_numpy()
+        # One type for all columns is objects if one of them lacks numbers or may lack values.
+        if array is None or array.dtype.kind not in "biufc":
+            return np.stack([_read_column(*column, name) for column in columns], axis=1)
+        return np.asarray(array)
+    if hasattr(value, "to_pylist"):  # pyarrow, which by default refuses what it must copy
+        return np.asarray(value.to_numpy(zero_copy_only=False))
+    try:
+        return np.asarray(value.to_numpy() if hasattr(value, "to_numpy") else value)
+    except ValueError:
+        if not isinstance(value, list | tuple) or not value:
+            raise
+        lengths = [len(part) if isinstance(part, list | tuple) else -1 for part in value]
+        other = next((i for i, length in enumerate(lengths) if length != lengths[0]), 0)
+        if min(lengths) < 0 or not other:
+            raise
+        if all(part and isinstance(part[0], list | tuple) for part in value):  # batches
+            return np.asarray(_join_parts([np.asarray(part) for part in value], name))
+        raise _length_error(name, lengths[0], lengths[other], other) from None
+
+
+def _columns(value: Any) -> Iterable[tuple[str, Any]] | None:
+    """Return the names and columns of a data frame of pandas, polars or pyarrow; None of others."""
+    if hasattr(value, "column_names") and hasattr(value, "itercolumns"):  # pyarrow
+        return zip(value.column_names, value.itercolumns(), strict=True)
+    if hasattr(value, "iter_columns"):  # polars
+        return ((column.name, column) for column in value.iter_columns())
+    if hasattr(value, "columns") and hasattr(value, "to_numpy") and hasattr(value, "items"):
+        return iter(value.items())  # pandas
+    return None
+
+
+def _read_column(label: str, column: Any, name: str) -> np.ndarray[Any, np.dtype[Any]]:
+    """Return the numbers of one column of a data frame.
+
+    Raises:
+        InputError: If the column holds something else; the message names it.
+    """
+    kind = getattr(column, "dtype", getattr(column, "type", ""))
+    found, fix = f"{kind} in column {label!r}", "drop this column, or pass it as labels"
+    if name == "labels":
+        fix = f"pass one column: labels[{label!r}]"
+    try:
+        array = np.asarray(_to_readable(column, f"column {label!r} of the {name}"))
+    except InputError as error:
+        if "numeric" not in error.expected:
+            raise
+        raise InputError(expected=f"{name} of numbers", found=found, fix=fix) from error
+    if array.ndim != 1:
+        fix = f"pass this column alone: {name}[{label!r}]"
+        found = f"an array a row in column {label!r}"
+        raise InputError(expected=f"{name} of one number a column", found=found, fix=fix)
+    return array
+
+
+def _read_objects(array: np.ndarray[Any, np.dtype[Any]], name: str) -> Any:
+    """Return the numbers in an array of objects, or the rows of a column of vectors.
+
+    Objects of another kind are returned as they are.
+
+    Raises:
+        InputError: If an entry is missing, or vectors differ in length.
+    """
+    values = array.ravel().tolist()
+    vectors = array.ndim == 1 and any(
+        isinstance(value, list | tuple) or _is_array(value) for value in values
+    )
+    if not vectors and not any(isinstance(value, Number) for value in values):
+        return array
+    gaps = [place for place, value in enumerate(values) if is_missing(value)]
+    if gaps:
+        row = gaps[0] // max(1, math.prod(array.shape[1:]))
+        raise InputError(
+            expected=f"{name} without missing values",
+            found=f"{len(gaps)} of {len(values)} missing, the first at row {row}",
+            fix="drop the rows that lack a value",
+        )
+    if vectors:
+        return _to_readable(values, name)
+    exact = [float(v) if isinstance(v, Decimal | Fraction) else v for v in values]
+    numbers = np.array(exact) if all(isinstance(v, Number) for v in values) else array
+    return numbers.reshape(array.shape)
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a value is None, NaN, or the NA of pandas."""
+    if isinstance(value, float):
+        return math.isnan(value)
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 _FLOAT8 = frozenset(dtype for name, dtype in vars(torch).items() if name.startswith("float8_"))
@@ -347,6 +508,14 @@ def _to_plain(value: Tensor, name: str) -> Tensor:
     if value.dtype not in _PLAIN_TYPES:
         raise _type_error(name, f"dtype {value.dtype}")
     return value
+
+
+def _length_error(name: str, first: int, other: int, row: int) -> InputError:
+    return InputError(
+        expected=f"{name} with rows of one length",
+        found=f"length {first} at row 0 and {other} at row {row}",
+        fix="pad or cut the rows to one length, and stack them with np.stack",
+    )
 
 
 def _mask_error(name: str, found: str) -> InputError:

@@ -18,6 +18,7 @@ EXTRAS: Mapping[str, str] = {
     "ray": "ray",
     "pyarrow": "shards",
     "fsspec": "shards",
+    "h5py": "hdf5",
 }
 """Importable name of each optional library, and the extra that installs it."""
 

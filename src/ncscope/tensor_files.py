@@ -18,11 +18,13 @@ import torch
 from torch import Tensor
 
 from ncscope.errors import InputError
+from ncscope.file_kinds import describe_pickle
 from ncscope.files import describe_fault
 
 Kind = Literal["torch", "safetensors", "npz", "npy"]
 
 _NPY, _ZIP, _PICKLE = b"\x93NUMPY", b"PK\x03\x04", b"\x80"
+_TORCH_NUMBER = torch.serialization.MAGIC_NUMBER.to_bytes(10, "little")
 
 
 @dataclass(frozen=True)
@@ -102,12 +104,18 @@ def detect_kind(file: TensorFile) -> Kind | None:
     if start.startswith(_ZIP):
         with file.open() as opened, zipfile.ZipFile(opened) as archive:
             names = archive.namelist()
-        return "torch" if any(name.rpartition("/")[2] == "data.pkl" for name in names) else "npz"
+        if any(name.rpartition("/")[2] == "data.pkl" for name in names):
+            return "torch"
+        # Documents and many other kinds of file are archives too, of files with other suffixes.
+        suffixes = {Path(name).suffix for name in names}
+        return "npz" if ".npy" in suffixes or suffixes <= {""} else None
     # A safetensors file begins with the length of a JSON object in 8 bytes. It comes before the
     # pickle, because a length can begin with the byte of a pickle.
     if start[8:] == b"{" and int.from_bytes(start[:8], "little") <= file.size - 8:
         return "safetensors"
-    return "torch" if start.startswith(_PICKLE) else None
+    # Older files of torch.save are several pickles, the first of which is a long number.
+    is_torch = start.startswith(_PICKLE) and _TORCH_NUMBER in file.read_start(40)
+    return "torch" if is_torch else None
 
 
 def load_tensors(file: TensorFile, *, mapped: bool = True) -> Any:
@@ -151,11 +159,14 @@ def load_tensors(file: TensorFile, *, mapped: bool = True) -> Any:
             refused = re.search(r"GLOBAL (\S{1,200}) (was not an allowed|whose module)", str(error))
             if refused is None:
                 raise
-            raise InputError(
-                expected=f"tensors and plain values in {file.name}",
-                found=f"an object of the class {refused[1]}",
-                fix="save model.state_dict() or tensors alone (pickled objects are never loaded)",
-            ) from error
+            found = f"an object of the class {refused[1]}"
+            fix = "save model.state_dict() or tensors alone (pickled objects are never loaded)"
+            opened.seek(0)
+            described = describe_pickle(opened, str(file.path or file.name), refused[1])
+            if described is not None:
+                found, fix = described
+            expected = f"tensors and plain values in {file.name}"
+            raise InputError(expected=expected, found=found, fix=fix) from error
 
 
 _SUBSTITUTES = {

@@ -109,7 +109,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "negative labels only": (lambda: ncscope.measure(X, -1 - Y), "label -1 at row 0"),
     "broken label": (lambda: ncscope.measure(X, relabel(0.5)), "label 0.5 at row 11"),
-    "NaN label": (lambda: ncscope.measure(X, relabel(np.nan)), "label nan at row 11"),
+    "NaN label": (lambda: ncscope.measure(X, relabel(np.nan)), r"1 of 12 missing \(NaN\)"),
     "infinite label": (lambda: ncscope.measure(X, relabel(np.inf)), "label inf at row 11"),
     "complex labels": (lambda: ncscope.measure(X, Y + 1j), "dtype torch.complex128"),
     "classes -1 and 1": (
@@ -120,8 +120,8 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: ncscope.measure(X, np.where(np.arange(12) < 2, 255, Y)),
         "2 of 12 labels are 255, .*: keep = labels != 255; or pass num_classes=256$",
     ),
-    "words as labels": (
-        lambda: ncscope.measure(X, list("abc" * 4)),
+    "words and numbers as labels": (
+        lambda: ncscope.measure(X, [*"abc" * 3, 0, 1, 2]),
         r"labels as a numeric array.*np\.unique\(labels, return_inverse=True\)\[1\]",
     ),
     "one-hot labels": (
@@ -177,7 +177,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "words as features": (lambda: ncscope.measure([["a"], ["b"]], [0, 1]), "features as a numeric"),
     "ragged features": (
         lambda: ncscope.measure([[1.0, 2.0], [1.0]], [0, 1]),
-        "features as a numeric",
+        "features with rows of one length, found length 2 at row 0 and 1 at row 1; .*np.stack",
     ),
     "nothing": (lambda: ncscope.measure(None, Y), "features as a numeric array, found NoneType"),
     "objects as weight": (lambda: ncscope.measure(X, Y, np.array([None])), "weight as a numeric"),

@@ -104,7 +104,7 @@ def test_the_same_step_again_replaces_the_measurement() -> None:
         (lambda h: h.add(reports()[0], step=9, values={"nc1": 1}), "no metric or column has"),
         (lambda h: History(data=3), "expected data as text, found 3"),
         (lambda h: h.save("history.xlsx"), "a file name ending in .html, .json, .csv, .tex"),
-        (lambda h: h.plot("nc9"), "expected a metric of the history, found 'nc9'"),
+        (lambda h: h.plot("nc9"), "expected a metric that was measured, found 'nc9'"),
         (lambda h: History().save("history.html"), "a history with a measurement"),
         (lambda h: History().plot(), "a history with a measurement, found an empty one"),
     ],

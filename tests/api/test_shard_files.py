@@ -35,7 +35,7 @@ def test_all_kinds_hold_the_same_samples(tmp_path) -> None:
 
 
 def test_parquet_is_read_by_batches(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("ncscope.api.shard_files._MOST_ROWS", 16)
+    monkeypatch.setattr("ncscope.api.parquet_files.MOST_ROWS", 16)
     file = save_parquet(tmp_path / "a.parquet", *cut((50,)).parts[0])
     assert [len(labels) for _, labels in batches_of(file)] == [16, 16, 16, 2]
 
@@ -85,26 +85,22 @@ ROWS = pyarrow.array([[1.0, 2.0], [3.0, 4.0]], pyarrow.list_(pyarrow.float32(), 
 BAD_COLUMNS = {
     "no labels": (
         {"features": ROWS},
-        "columns 'features' and 'labels' in a.parquet, found columns",
+        "labels, 'label', in a.parquet, found columns features; save the labels too",
     ),
-    "names as labels": (
-        {"features": ROWS, "labels": ["cat", "dog"]},
-        "integers in the column 'labels' of a.parquet, found string",
-    ),
-    "a number a row": (
-        {"features": [1.0, 2.0], "labels": [0, 1]},
-        "lists of numbers in the column 'features' of a.parquet, found double",
+    "lists as labels": (
+        {"features": ROWS, "labels": [[0], [1]]},
+        "indices or names in the column 'labels' of a.parquet, found list<element: int64>",
     ),
     "lists of texts": (
         {"features": [["a"], ["b"]], "labels": [0, 1]},
-        r"lists of numbers .*, found list<element: string>",
+        r"numbers in .*, found list<element: string> in the column 'features'",
     ),
     "lists of no numbers": (
         {
             "features": pyarrow.array([[], []], pyarrow.list_(pyarrow.float32(), 0)),
             "labels": [0, 1],
         },
-        "lists of numbers in the column 'features' of a.parquet",
+        "found fixed_size_list<element: float>.* in the column 'features'",
     ),
     "two lengths": (
         {"features": [[1.0], [1.0, 2.0]], "labels": [0, 1]},

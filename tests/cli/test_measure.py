@@ -168,13 +168,13 @@ def bad_inputs(samples):
     yield "pickled npz", ["pickled.npz"], "pickled objects are never loaded"
     torch.save({"features": Path("x"), "labels": torch.ones(1)}, "pickled.pt")
     yield "pickled pt", ["pickled.pt"], "pickled objects are never loaded"
-    np.savez("names.npz", x=features, y=labels)
-    yield "names", ["names.npz"], "found entries x, y"
+    np.savez("names.npz", a=features, b=labels)
+    yield "names", ["names.npz"], "found entries a, b; choose them, for example --features a"
     Path("text.npz").write_text("no archive")
     yield "no archive", ["text.npz"], "another kind of file, or a damaged file (text.npz)"
     yield "missing", ["nowhere.npz"], "nothing at nowhere.npz"
     Path("f.csv").write_text("features, labels")
-    yield "kind", ["f.csv"], "an .npz, .safetensors or .pt file, found another kind of file"
+    yield "kind", ["f.csv"], "lines of numbers in f.csv, found 1 line"
     yield "nothing given", [], "a file of features, found none; for example"
     yield "labels alone", ["--labels", "y.npy"], "both --features and --labels"
     np.save("w.npy", samples["weight"])
@@ -386,3 +386,109 @@ def test_a_file_without_labels_is_told_how_to_have_its_spectra(run, samples):
     code, _, err = run("measure", "it.npz")
     assert code == 2
     assert "save the labels too, or the features alone as .npy for spectra without labels" in err
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_table_with_names_is_one_command(run, samples, suffix):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    names = ["ant", "bee", "cat"]
+    table = pandas.DataFrame(samples["features"]).add_prefix("feat_")
+    table["species"] = [names[label] for label in samples["labels"]]
+    if suffix == ".csv":
+        table.to_csv("it.csv", index=False)
+    else:
+        table.to_parquet("it.parquet")
+    code, out, err = run("measure", f"it{suffix}", "--label", "species", "--save", "page.html")
+    assert (code, err) == (0, "")
+    page = Path("page.html").read_text()
+    assert all(name in page for name in names)
+    code, out, _ = run(
+        "measure", f"it{suffix}", "--label", "species", "--features", "feat_*", "--json"
+    )
+    found = json.loads(out)
+    expected = ncscope.measure(samples["features"], samples["labels"])
+    assert {k: v for k, v in found["metrics"].items() if v is not None} == pytest.approx(
+        {k: v for k, v in expected.items() if v == v}, rel=1e-12
+    )
+    assert found["provenance"]["class_names"] == names
+    code, _, err = run("measure", f"it{suffix}")
+    assert (code, "choose it, for example --labels species" in err) == (2, True)
+
+
+def test_a_table_on_standard_input(run, samples, monkeypatch):
+    rows = np.c_[samples["features"], samples["labels"]]
+    np.savetxt("it.csv", rows, delimiter=",", header="a,b,c,d,e,y", fmt="%.17g")
+    with Path("it.csv").open() as given:
+        monkeypatch.setattr("sys.stdin", given)
+        _, out, _ = run("measure", "-", "--json")
+    expected = ncscope.measure(samples["features"], samples["labels"])
+    assert json.loads(out)["metrics"] == expected.as_dict()["metrics"]
+
+
+def test_pairs_of_arrays_are_shards(run, samples):
+    parts = np.array_split(np.arange(60), 3)
+    names = np.array(["ant", "bee", "cat"])[samples["labels"]]
+    for number, part in enumerate(parts):
+        np.save(f"X_{number}.npy", samples["features"][part])
+        np.save(f"y_{number}.npy", names[part])
+    words = ["measure", "--features", "X_*.npy", "--labels", "y_*.npy", "--json"]
+    code, out, err = run(*words)
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    expected = ncscope.measure(samples["features"], samples["labels"], groups=["nc1", "nc4"])
+    assert {key: found["metrics"][key] for key in expected} == pytest.approx(dict(expected))
+    assert found["provenance"]["class_names"] == ["ant", "bee", "cat"]
+    pair = ["--features", "X_0.npy", "--labels", "y_0.npy", "--json"]
+    found_names = json.loads(run("measure", *pair)[1])["provenance"]["class_names"]
+    assert found_names == ["ant", "bee", "cat"]
+    assert run("measure", "X_0.npy", "X_1.npy", "X_2.npy", "--labels", "y_*.npy")[0] == 0
+    assert run(*words, "--cluster", "127.0.0.1:1")[0] == 2
+    assert json.loads(run(*words, "--work", "kept")[1])["metrics"] == found["metrics"]
+    assert len(list(Path("kept").iterdir())) == 6
+    assert run(*words, "--work", "kept")[0] == 0
+    Path("y_2.npy").unlink()
+    code, _, err = run(*words)
+    assert (code, "for each of the 3 files of features, found 2 files" in err) == (2, True)
+
+
+def test_what_was_taken_is_noted(run, samples):
+    np.savez("it.npz", X=samples["features"], y=samples["labels"])
+    code, out, _ = run("measure", "it.npz", "--json")
+    found = json.loads(out)
+    assert found["notes"][0] == "read from the file: features: X, labels: y"
+    np.savez("two.npz", X=samples["features"], embeddings=samples["features"], y=samples["labels"])
+    code, _, err = run("measure", "two.npz")
+    assert (code, "choose them, for example --features X --labels y" in err) == (2, True)
+    code, out, _ = run("measure", "two.npz", "--features-key", "X", "--json")
+    assert json.loads(out)["metrics"] == found["metrics"]
+
+
+def test_a_large_table_is_read_by_parts(run, samples, monkeypatch):
+    names = np.array(["ant", "bee", "cat"])[samples["labels"]]
+    with Path("it.csv").open("w") as table:
+        print("id,a,b,c,d,e,kind", file=table)
+        for number, (row, name) in enumerate(zip(samples["features"], names, strict=True)):
+            print(number, *row, name, sep=",", file=table)
+    words = ["measure", "it.csv", "--label", "kind", "--features", "!id", "--json"]
+    whole = json.loads(run(*words)[1])
+    monkeypatch.setattr("ncscope.cli.measure._LARGE", 1000)
+    code, out, _ = run(*words)
+    found = json.loads(out)
+    assert code == 0
+    assert found["metrics"]["nc1"] == pytest.approx(whole["metrics"]["nc1"])
+    assert found["provenance"]["class_names"] == ["ant", "bee", "cat"]
+    baselines = [each["probe"]["layers"][0]["baseline"] for each in (whole, found)]
+    assert (baselines[0] != {}, baselines[1]) == (True, {})  # which needs all samples at once
+
+
+def test_other_samples_in_a_table(run, samples):
+    rows = np.c_[samples["features"], samples["labels"]]
+    header, options = "a,b,c,d,e,y", {"delimiter": ",", "fmt": "%.17g"}
+    np.savetxt("it.csv", rows, header=header, **options)
+    np.savetxt("other.csv", rows[::2, :5] + 3, header=header[:-2], **options)
+    np.save("other.npy", rows[::2, :5] + 3)
+    np.save("w.npy", samples["weight"])
+    words = ["measure", "it.csv", "--weight", "w.npy", "--groups", "ood", "--json", "--ood"]
+    of_table, of_array = (json.loads(run(*words, f"other{kind}")[1]) for kind in (".csv", ".npy"))
+    assert of_table["metrics"] == of_array["metrics"] != {}

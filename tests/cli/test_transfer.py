@@ -220,6 +220,14 @@ def test_features_in_files(run):
     assert [each["name"] for each in found["checkpoints"]] == known.order == files[::-1]
     accuracies = [each["accuracy"] for each in found["checkpoints"]]
     assert accuracies == [each.accuracy for each in known.checkpoints]
+    np.savez("named.npz", X=np.load(files[0])["features"], y=np.array(list("abcdefghij"))[labels])
+    table = np.c_[np.load(files[1])["features"], labels]
+    header = ",".join([*map(str, range(table.shape[1] - 1)), "label"])
+    np.savetxt("table.csv", table, fmt="%.17g", delimiter=",", header=header)
+    code, out, _ = run("--models", "named.npz", "table.csv", "--seed", "3", "--json")
+    found = parse_output(out)
+    assert [each["name"] for each in found["checkpoints"]] == ["table.csv", "named.npz"]
+    assert [each["accuracy"] for each in found["checkpoints"]] == accuracies
 
 
 def test_results_on_other_sets_and_source_probabilities_from_files(run):

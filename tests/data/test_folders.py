@@ -61,7 +61,7 @@ def test_folders_without_classes_or_images_are_described_in_our_words(tmp_path):
     (tmp_path / "photo.png").write_bytes(b"")
     with pytest.raises(InputError, match=r"found no folders in it; arrange them as CLASS/"):
         read_folder(tmp_path, "train")
-    write(tmp_path, a=1, **{f"n{number}": 0 for number in range(10)})
+    write(tmp_path, **{f"n{number}": 0 for number in range(10)})
     named = "n0, n1, n2, n3, n4, n5, n6, n7 and 2 more"
     with pytest.raises(InputError, match=rf"found no images in {named}; arrange"):
         read_folder(tmp_path, "train")
@@ -71,3 +71,33 @@ def test_a_split_that_is_missing_is_named(tmp_path):
     write(tmp_path / "test", a=1)
     with pytest.raises(InputError, match=r"a folder train in .*found test only"):
         read_folder(tmp_path, "train")
+
+
+def test_a_class_without_images_keeps_its_number_unless_it_is_no_class(tmp_path):
+    write(tmp_path, a=1, b=0, c=2)
+    assert read_folder(tmp_path, "train").labels.tolist() == [0, 2, 2]
+    (tmp_path / ".ipynb_checkpoints").mkdir()  # a notebook's, which would shift all numbers
+    with pytest.raises(InputError, match=r"no images in \.ipynb_checkpoints; arrange"):
+        read_folder(tmp_path, "train")
+
+
+@pytest.mark.parametrize("name", ["val", "valid", "validation"])
+def test_validation_images_by_their_own_name(tmp_path, name):
+    write(tmp_path / "train", a=1, b=1)
+    write(tmp_path / name, b=2)
+    for split in ("test", "validation"):
+        assert read_folder(tmp_path, split).labels.tolist() == [1, 1]
+    write(tmp_path / "test", a=3)
+    labels = [read_folder(tmp_path, split).labels.tolist() for split in ("test", "validation")]
+    assert labels == [[0, 0, 0], [1, 1]]
+
+
+def test_damaged_images_and_those_that_could_fill_the_memory_are_refused(tmp_path, monkeypatch):
+    write(tmp_path, a=1, b=1)
+    images = read_folder(tmp_path, "train")
+    monkeypatch.setattr("PIL.Image.MAX_IMAGE_PIXELS", 30)  # of 64
+    with pytest.raises(InputError, match=r"an image in 0\.png, found DecompressionBombError"):
+        images.picture(0)
+    (tmp_path / "a" / "0.png").write_bytes(b"no image")
+    with pytest.raises(InputError, match=r"found UnidentifiedImageError: .*; replace or remove"):
+        images.picture(0)

@@ -29,9 +29,8 @@ def test_citation_names_the_software_and_the_five_papers():
     assert numbers == PAPERS
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/references.md"])
-def test_five_papers_are_cited(document: str):
-    text = (ROOT / document).read_text()
+def test_five_papers_are_cited():
+    text = (ROOT / "docs/references.md").read_text()
     assert {number for number in PAPERS if number in text} == PAPERS
 
 
@@ -52,6 +51,32 @@ def test_floors_are_those_of_the_import_contract():
     layers = [re.split(" [:|] ", layer)[0].removeprefix("ncscope.") for layer in contract["layers"]]
     table = (ROOT / "CONTRIBUTING.md").read_text().partition("## Layers")[2].partition("\n## ")[0]
     assert re.findall(r"^\| `(\w+)`", table, re.M) == layers
+
+
+def test_the_readme_s_links_to_our_own_pages_lead_somewhere():
+    """They are absolute, since the README is shown where the package is published too."""
+    text = (ROOT / "README.md").read_text()
+    assert not re.findall(r"\]\((?!https?:|#)([^)]+)", text)
+    pages = re.findall(r"https://ncscope\.github\.io/ncscope/([\w/-]*)", text)
+    files = re.findall(r"ncscope/ncscope/(?:blob/)?main/([\w./-]+)", text)
+    assert len(pages) > 10
+    docs = ROOT / "docs"
+    for page in (page.rstrip("/") for page in pages):
+        written = (docs / f"{page}.md", docs / f"{page}.ipynb", docs / page / "index.md")
+        assert any(path.exists() for path in written), page
+    assert [file for file in files if not (ROOT / file).exists()] == []
+
+
+def test_sections_of_the_site_have_at_most_seven_entries():
+    def check(entries: list, section: str) -> None:
+        assert len(entries) <= 7, section
+        for entry in entries:
+            for name, below in entry.items():
+                if isinstance(below, list):
+                    check(below, name)
+
+    nav = (ROOT / "mkdocs.yml").read_text().partition("nav:")[2].partition("validation:")[0]
+    check(yaml.safe_load(f"nav:{nav}")["nav"], "nav")
 
 
 def test_relative_links_lead_somewhere():

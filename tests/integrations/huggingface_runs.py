@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from transformers import default_data_collator
 
+from ncscope import AlertWarning
 from ncscope.integrations.huggingface import NeuralCollapseTrainerCallback
 from ncscope.integrations.recording import MeasurementWarning
 
@@ -36,7 +37,9 @@ def main(out: Path) -> None:
     for kind in (vision, Wrong):
         weights = []
         for watched in (False, True):
-            callback = NeuralCollapseTrainerCallback(groups=["nc1"], layers=[])
+            called = []
+            alert = {"nc1 above 0": None, "nc1 > 0": lambda each, to=called: to.append(each.step)}
+            callback = NeuralCollapseTrainerCallback(groups=["nc1"], layers=[], alert=alert)
             callbacks = [callback] if watched else []
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
@@ -50,6 +53,8 @@ def main(out: Path) -> None:
             "same": bool(torch.equal(*weights)),
             "logged": [log.get("eval_nc/nc1") for log in trainer.state.log_history],
             "samples": [each.model_record.layers[-1].num_samples for each in callback.history],
+            "alerts": sum(each.category is AlertWarning for each in caught),
+            "calls": called,
             "warnings": [str(w.message) for w in caught if w.category is MeasurementWarning],
         }
     out.with_suffix(f".{dist.get_rank()}.json").write_text(json.dumps(found))

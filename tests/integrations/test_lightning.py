@@ -3,11 +3,13 @@
 import pytest
 import torch
 from lightning.pytorch import LightningModule
-from torch import nn
+from lightning.pytorch.callbacks import EarlyStopping
+from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 import ncscope
 from ncscope.integrations.lightning import NeuralCollapseCallback
+from ncscope.integrations.torchmetrics import NeuralCollapse
 
 from .lightning_runs import Classifier, fit, samples
 
@@ -156,3 +158,26 @@ def test_a_head_or_a_network_that_is_replaced_within_a_fit_is_found_again(train)
     report = ncscope.measure_model(model.net, HELD_OUT, progress=False, **SOME)
     found = callback.latest["val"].layers[-1].metrics
     assert found == pytest.approx(dict(report), rel=1e-9)
+
+
+class Logging(Classifier):
+    """Logs a metric of one value, as Lightning logs those of torchmetrics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nc1 = NeuralCollapse(4, 8, key="nc1")
+
+    def validation_step(self, batch: tuple[Tensor, Tensor], index: int) -> None:
+        features = self.net.blocks(self.net.stem(batch[0]))
+        self.nc1.update(features, batch[1])
+        self.log("val/nc1", self.nc1, on_epoch=True)
+
+
+def test_a_metric_of_one_value_is_logged():
+    stop = EarlyStopping("val/nc1", mode="min", patience=1, min_delta=1e9)
+    trainer, model = fit(stop, kind=Logging)
+    inputs, labels = samples(32, 1).tensors
+    with torch.no_grad():
+        expected = ncscope.measure(model.net.blocks(model.net.stem(inputs)), labels)["nc1"]
+    assert trainer.callback_metrics["val/nc1"].item() == pytest.approx(expected, rel=1e-6)
+    assert trainer.current_epoch == 2  # stopped on its value

@@ -495,6 +495,40 @@ def test_validation_by_the_means_of_the_training_set():
     assert len(fixed.history) == 2
 
 
+def test_alerts_warn_and_end_nothing(tmp_path):
+    """Also with a function that fails, and draws random numbers."""
+    seen = []
+
+    def work(measurement):
+        seen.append((measurement.split, measurement.step))
+        raise RuntimeError(str(torch.rand(3)))
+
+    alert = {"nc1 above 0": work, "rankme < 1000": None}
+    callback = NeuralCollapseCallback(groups=["nc1", "spectra"], layers=[], alert=alert)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert_unharmed(Single, tmp_path, callback)
+    met = [(each.split, each.step) for each in callback.history]
+    assert seen == met
+    said = [str(each.message) for each in caught if each.category is ncscope.AlertWarning]
+    assert len(said) == 2 * len(met)
+    assert sum("failed" in text for text in said) == len(met)
+    assert not any(each.category is MeasurementWarning for each in caught)
+
+
+@pytest.mark.parametrize(
+    ("alert", "said"),
+    [
+        ("nc1_quotients falls", "write nc1_quotient"),
+        (["nc1 rises", "rankme < 10"], "add 'key:rankme' to groups"),
+        ("msp_auroc below 0.5", "leave the alert out"),
+    ],
+)
+def test_alerts_are_checked_before_the_run(alert, said):
+    with pytest.raises(InputError, match=said):
+        NeuralCollapseCallback(groups=["nc1"], alert=alert)
+
+
 def test_the_page_is_written_at_the_end(tmp_path):
     fit([NeuralCollapseCallback(train=None, save=tmp_path / "run.html")], Single())
     assert "<html" in (tmp_path / "run.html").read_text()

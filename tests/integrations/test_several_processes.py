@@ -100,8 +100,10 @@ def test_transformers_in_several_processes(transformers_runs):
         assert rank["Wrong"]["same"]
         assert rank["vision"]["samples"] == [64] * 2  # the loader repeats samples of the last batch
         assert rank["vision"]["warnings"] == []
+        assert len(rank["vision"]["calls"]) == 2
         assert rank["Wrong"]["samples"] == []
     one, other = (rank["vision"]["logged"] for rank in transformers_runs)
     assert one == other
+    assert [rank["vision"]["alerts"] for rank in transformers_runs] == [2, 0]
     (said,) = transformers_runs[0]["Wrong"]["warnings"]
     assert "found on rank 1: expected labels in 0..3, found label 100" in said

@@ -6,9 +6,17 @@ from itertools import product
 import pytest
 import torch
 from torch import nn
-from torchmetrics import MetricCollection
+from torchmetrics import (
+    BootStrapper,
+    ClasswiseWrapper,
+    MetricCollection,
+    MetricTracker,
+    MinMaxMetric,
+    MultioutputWrapper,
+)
 from torchmetrics.classification import MulticlassAccuracy
 from torchmetrics.utilities.checks import check_forward_full_state_property
+from torchmetrics.wrappers import Running, bootstrapping
 
 import ncscope
 from ncscope.integrations.torchmetrics import HEADLINES, NeuralCollapse
@@ -273,3 +281,155 @@ def test_plot_draws_the_headlines_over_time():
     ]
     assert axes.get_yscale() == "log"
     assert metric.plot(ax=axes) == (None, axes)
+
+
+def one_value(key: str = "nc1", **settings) -> NeuralCollapse:
+    return NeuralCollapse(K, D, key=key, **settings)
+
+
+def expect(key: str, rows: torch.Tensor | slice = slice(None), *head) -> float:
+    return ncscope.measure(FEATURES[rows], LABELS[rows], *head, groups=[f"key:{key}"])[key]
+
+
+@pytest.mark.parametrize(
+    ("key", "better", "keep"),
+    [
+        ("nc1", False, False),
+        ("pfc1", False, False),
+        ("unc3_mean", True, False),
+        ("participation_ratio", None, False),
+        ("accuracy", True, True),
+        ("ncc_accuracy", True, True),
+        ("nc4_disagreement", False, True),
+        ("mir", True, True),
+    ],
+)
+def test_one_key_is_one_value(key, better, keep):
+    metric = one_value(key, keep_features=keep)
+    batch = metric(FEATURES, LABELS, *HEAD)
+    value = metric.compute()
+    assert value.shape == batch.shape == ()
+    assert value.dtype == torch.float64
+    assert value.item() == batch.item() == pytest.approx(expect(key, slice(None), *HEAD), rel=1e-9)
+    for each in (metric, metric.clone(), pickle.loads(pickle.dumps(metric))):
+        assert each.higher_is_better is better
+    assert NeuralCollapse.higher_is_better is None
+
+
+def test_only_what_the_key_needs_is_gathered():
+    assert one_value("nc2_etf").moments.numel() < NeuralCollapse(K, D).moments.numel() - D * D
+
+
+@both
+def test_a_key_of_one_class_is_nan(keep):
+    metric = one_value(keep_features=keep)
+    metric.update(FEATURES[:5], torch.zeros(5, dtype=torch.long))
+    assert metric.compute().isnan()
+
+
+@pytest.mark.parametrize(
+    ("settings", "fix"),
+    [
+        ({"key": "nc_1"}, "write nc1"),
+        ({"key": "nc1", "groups": ["nc1"]}, "leave groups out"),
+        ({"key": "nc4_disagreement"}, "pass keep_features=True"),
+        ({"key": "accuracy"}, "pass keep_features=True"),
+        ({"key": "nc1", "prior": "uniform"}, "pass keep_features=True"),
+        ({"key": "msp_auroc"}, "ood="),
+    ],
+)
+def test_a_key_that_is_none_is_refused(settings, fix):
+    with pytest.raises(ncscope.InputError, match=fix):
+        NeuralCollapse(K, D, **settings)
+
+
+def test_a_key_that_needs_a_weight_asks_for_it():
+    metric = one_value("nc3_self_duality")
+    metric.update(FEATURES, LABELS)
+    with pytest.raises(ncscope.InputError, match="pass the weight and bias to update"):
+        metric.compute()
+
+
+@pytest.mark.parametrize("key", ["nc1", "unc3_mean"])
+def test_trackers_find_the_best_step(key):
+    several = MetricCollection({"one": one_value(key), "two": one_value("pfc1")})
+    trackers = [MetricTracker(one_value(key)), MetricTracker(several)]
+    values = []
+    for scale in (1.0, 0.1, 0.5):
+        moved = WEIGHT[LABELS] + scale * (FEATURES - WEIGHT[LABELS])
+        values.append(ncscope.measure(moved, LABELS, WEIGHT, groups=[f"key:{key}"])[key])
+        for tracker in trackers:
+            tracker.increment()
+            tracker.update(features=moved, labels=LABELS, weight=WEIGHT)
+    best = (max if key == "unc3_mean" else min)(values)
+    value, step = trackers[0].best_metric(return_step=True)
+    assert (value, step) == (pytest.approx(best), values.index(best))
+    assert trackers[0].compute_all().tolist() == pytest.approx(values)
+    value, step = trackers[1].best_metric(return_step=True)
+    assert (value["one"], step["one"]) == (pytest.approx(best), values.index(best))
+    assert step["two"] == 1
+
+
+@both
+@pytest.mark.parametrize("strategy", ["poisson", "multinomial"])
+def test_bootstraps_are_measurements_of_resampled_rows(keep, strategy, monkeypatch):
+    drawn = []
+    sampler = bootstrapping._bootstrap_sampler
+
+    def record(*args, **kwargs):
+        drawn.append(sampler(*args, **kwargs))
+        return drawn[-1]
+
+    monkeypatch.setattr(bootstrapping, "_bootstrap_sampler", record)
+    metric = one_value("unc3_mean", keep_features=keep)
+    boot = BootStrapper(metric, num_bootstraps=4, raw=True, sampling_strategy=strategy)
+    boot.update(FEATURES, LABELS, WEIGHT.numpy(), BIAS.numpy())
+    expected = [expect("unc3_mean", rows, *HEAD) for rows in drawn]
+    values = boot.compute()
+    assert values["raw"].tolist() == pytest.approx(expected)
+    assert values["mean"].item() == pytest.approx(sum(expected) / 4)
+    if strategy == "multinomial":  # the wrapper draws rows of a weight too, if it has enough
+        square = BootStrapper(NeuralCollapse(N, D, key="unc3_mean"), 2, sampling_strategy=strategy)
+        with pytest.raises(ncscope.InputError, match="pass weight and bias as NumPy arrays"):
+            square.update(FEATURES, torch.arange(N), FEATURES)
+
+
+def test_other_wrappers_hold_one_value():
+    extremes, running = MinMaxMetric(one_value()), Running(one_value(), window=2)
+    for rows in torch.arange(N).split(20):
+        extremes.update(FEATURES[rows], LABELS[rows])
+        running.update(FEATURES[rows], LABELS[rows])
+        found = {name: value.item() for name, value in extremes.compute().items()}
+    values = [expect("nc1", slice(end)) for end in (20, 40, 60)]
+    expected = {"raw": values[-1], "max": max(values), "min": min(values)}
+    assert found == pytest.approx(expected)
+    assert running.compute().item() == pytest.approx(expect("nc1", slice(20, None)))
+    views = MultioutputWrapper(one_value(), 2)
+    views.update(torch.stack([FEATURES, 2 * FEATURES + 1], -1), torch.stack([LABELS, LABELS], -1))
+    assert views.compute().tolist() == pytest.approx([expect("nc1")] * 2)
+    _, axes = one_value().plot([torch.tensor(0.5), torch.tensor(0.4)])
+    assert list(axes.get_lines()[0].get_ydata()) == [0.5, pytest.approx(0.4)]
+
+
+def tracked(metric, **settings):
+    tracker = MetricTracker(metric, **settings)
+    for _ in range(2):
+        tracker.increment()
+        tracker.update(features=FEATURES, labels=LABELS)
+    return tracker
+
+
+def test_several_values_in_a_wrapper_for_one_say_what_to_do():
+    for wrapper in (BootStrapper(empty(False), 2), MinMaxMetric(empty(False))):
+        wrapper.update(FEATURES, LABELS)
+        with pytest.raises(ncscope.InputError, match=r"for .*; pass key="):
+            wrapper.compute()
+    classwise = ClasswiseWrapper(empty(False))
+    with pytest.raises(ncscope.InputError, match=r"ClasswiseWrapper.*pass key="):
+        classwise(FEATURES, LABELS)
+    collection = MetricCollection([empty(False)])
+    for refused in (tracked(empty(False), maximize=False), tracked(collection, maximize=[False])):
+        assert refused.compute_all()["nc1"].tolist() == pytest.approx([expect("nc1")] * 2)
+        with pytest.raises(ncscope.InputError, match=r"MetricTracker.*pass key="):
+            refused.best_metric()
+    assert tracked(collection, maximize=False).best_metric()["nc1"] == pytest.approx(expect("nc1"))

@@ -57,6 +57,14 @@ def cross_entropy(
     return total / len(logits)
 
 
+def pick_all_label(logits: np.ndarray, targets: np.ndarray) -> float:
+    total = 0.0
+    for scores, row in zip(logits, targets, strict=True):
+        for label, there in enumerate(row):
+            total -= (scores[label] - np.log(np.exp(scores).sum())) if there else 0.0
+    return total / len(logits)
+
+
 def decay(
     features: np.ndarray, weight: np.ndarray, feature_decay: float, weight_decay: float
 ) -> float:

@@ -7,6 +7,7 @@ from torch.autograd import gradcheck
 
 from ncscope.errors import InputError
 from ncscope.losses import (
+    pick_all_label,
     rescaled_squared_error,
     smoothed_cross_entropy,
     squared_error,
@@ -78,6 +79,45 @@ def test_bad_labels_are_refused(loss, slow):
         loss(logits, labels[1:])
     with pytest.raises(InputError, match="at least one sample"):
         loss(logits[:0], labels[:0])
+
+
+@pytest.mark.parametrize("form", [torch.int64, torch.bool, torch.float64])
+def test_pick_all_label_adds_the_cross_entropies_of_all_labels(form):
+    logits, labels = logits_and_labels()
+    targets = torch.tensor([[1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 1, 1]]).repeat(3, 1)[:7]
+    value = float(pick_all_label(logits, targets.to(form)))
+    expected = brute_force.pick_all_label(logits.numpy(), targets.numpy())
+    assert value == pytest.approx(expected, rel=1e-12)
+    single = torch.nn.functional.one_hot(labels, 4).to(form)
+    plain = torch.nn.functional.cross_entropy(logits, labels)
+    assert float(pick_all_label(logits, single)) == pytest.approx(float(plain), rel=1e-14)
+    assert gradcheck(lambda z: pick_all_label(z, targets), logits.requires_grad_())
+
+
+def test_pick_all_label_is_least_where_the_labels_share_the_probability():
+    targets = torch.tensor([[1, 0, 1, 0], [0, 1, 0, 0], [0, 1, 1, 1]])
+    logits = (50.0 * targets).requires_grad_()
+    value = pick_all_label(logits, targets)
+    assert value.item() == pytest.approx((2 * np.log(2) + 3 * np.log(3)) / 3)
+    (gradient,) = torch.autograd.grad(value, logits)
+    assert gradient.abs().max() < 1e-6
+    assert pick_all_label(logits.bfloat16(), targets).dtype == torch.float32
+
+
+@pytest.mark.usefixtures("unchecked_signatures")
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda z, y: (z, y[:, :2]), r"targets of shape \(7, 4\), found shape \(7, 2\)"),
+        (lambda z, y: (z, y.argmax(1)), "a column for each class"),
+        (lambda z, y: (z, 2 * y), "found 2 at row 0, column 0; pass 1 where"),
+        (lambda z, y: (z[:0], y[:0]), "at least one sample"),
+    ],
+)
+def test_bad_targets_are_refused(change, message):
+    logits, labels = logits_and_labels()
+    with pytest.raises(InputError, match=message):
+        pick_all_label(*change(logits, torch.nn.functional.one_hot(labels, 4)))
 
 
 def test_targets_are_the_minimisers():

@@ -35,15 +35,9 @@ def test_what_is_no_number_is_named_by_its_type(value, found):
         as_tensor(value, "features")
 
 
-@pytest.mark.parametrize(
-    ("value", "found"),
-    [
-        ([[1.0, 2.0], [3.0]], "list .*inhomogeneous"),  # NumPy's ValueError
-        ([torch.ones(2), torch.ones(3)], "list .*equal size"),  # torch's RuntimeError
-    ],
-)
-def test_lists_of_unequal_rows_are_refused(value, found):
-    with pytest.raises(InputError, match=f"as a numeric array, found {found}"):
+@pytest.mark.parametrize("value", [[[1.0, 2.0], [3.0]], [torch.ones(2), torch.ones(1)]])
+def test_lists_of_unequal_rows_are_refused(value):
+    with pytest.raises(InputError, match="length 2 at row 0 and 1 at row 1"):
         as_tensor(value, "features")
 
 

@@ -234,7 +234,7 @@ BAD_BATCHES = {
     "a label too large": (FINE, torch.tensor([0, 1, 5]), "label 5 at row 2"),
     "a negative label": (FINE, torch.tensor([0, -1, 1]), "label -1 at row 1"),
     "a broken label": (FINE, torch.tensor([0.0, 0.5, 1]), "label 0.5 at row 1"),
-    "a NaN label": (FINE, torch.tensor([0.0, float("nan"), 1]), "label nan at row 1"),
+    "a NaN label": (FINE, torch.tensor([0.0, float("nan"), 1]), r"1 of 3 missing \(NaN\)"),
     "an infinite label": (FINE, torch.tensor([0.0, 1, float("inf")]), "label inf at row 2"),
     "too few labels": (FINE, torch.tensor([0, 1]), r"labels of shape \(2,\) for 3 rows"),
     "labels in a column": (FINE, torch.tensor([[0], [1], [1]]), r"labels of shape \(3, 1\)"),

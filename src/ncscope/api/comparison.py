@@ -1,23 +1,29 @@
 """Reports, histories and folders of runs, read from files to be compared."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ncscope.api.history import History
-from ncscope.api.result import Report
-from ncscope.api.tables import parse_content
-from ncscope.api.writable import check_file, write_text
+from ncscope.api.result import Report, draw_panels
+from ncscope.api.tables import csv_text, data_frame, parse_content
+from ncscope.api.writable import check_file, write_figure, write_text
+from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
 from ncscope.files import is_folder, read_file
 from ncscope.measurement.history_file import is_history
 from ncscope.measurement.records import Measurement
 
 if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
     from rich.console import RenderableType
 
     from ncscope.report.comparison import ComparisonSource
+
+COMPARISONS = (".html", ".csv", ".tex", ".png", ".svg", ".pdf")
+"""Suffixes of the files that a comparison can be saved as."""
 
 RunSections = Callable[[Mapping[str, Path]], Mapping[str, Any]]
 """Function that returns the sections of a page about folders of runs, by their name on the page.
@@ -27,9 +33,9 @@ adds nothing to them; if all folders are such, the result is empty.
 """
 
 
-@dataclass(frozen=True)
-class ReportSources:
-    """Reports, histories and folders of runs to show on one page.
+@check_arguments
+class Comparison:
+    """Reports and histories side by side: see `compare`.
 
     Attributes:
         contents: Report or history of each source, by its name; None for the folder of a run
@@ -37,15 +43,65 @@ class ReportSources:
         sections: Sections about the folders of runs.
     """
 
-    contents: Mapping[str, Report | History | None]
-    sections: Mapping[str, Any]
+    def __init__(
+        self,
+        contents: "Mapping[str, Report | History | None]",
+        sections: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.contents, self.sections = dict(contents), dict(sections or {})
+
+    def rows(self) -> list[dict[str, object]]:
+        """Return a flat row for each report, run and split: name, step, then every metric.
+
+        The metrics are those of the last layer. Runs of histories are compared at the last step
+        that all of them have.
+        """
+        from ncscope.report.comparison import build_columns
+
+        columns, _ = build_columns(self._sources())
+        return [
+            {"name": column.name, "step": column.step} | dict(column.last.metrics)
+            for column in columns
+        ]
+
+    def to_dataframe(self) -> "pandas.DataFrame":
+        """Return `rows` as a pandas data frame.
+
+        Raises:
+            InputError: If pandas is not installed.
+        """
+        return data_frame(self.rows())
+
+    def plot(self, metrics: str | Sequence[str] = "nc", *, axes: Any = None) -> "Figure":
+        """Draw metrics of the last layer over training, a line for each run and split.
+
+        Args:
+            metrics: ``"nc"`` for NC1 to NC4, a key, or a list of keys: a panel each.
+            axes: Axes of your own figure, one for each panel.
+
+        Raises:
+            InputError: If there is no history, their units differ, no layer has a metric, or the
+                axes are not as many as the panels.
+        """
+        histories = {n: each for n, each in self.contents.items() if isinstance(each, History)}
+        units = {each.unit for each in histories.values()}
+        if len(units) != 1:
+            found = f"units {' and '.join(sorted(units))}" if units else "reports alone"
+            fix = "save the table as .csv or .tex, or the page as .html"
+            raise InputError(expected="histories of one unit to draw", found=found, fix=fix)
+        together = History(unit=units.pop())
+        for name, history in histories.items():
+            for each in history:
+                run = ", ".join(filter(None, (name, each.run))) if len(histories) > 1 else each.run
+                together.append(replace(each, run=run))
+        return draw_panels(together.measurements, metrics, together.keys(), axes, together.unit)
 
     def table(self) -> "RenderableType | None":
         """Return the table for the terminal; None if there are no measurements."""
         from ncscope.report.comparison import build_comparison_table
         from ncscope.report.tables import build_model_table
 
-        columns = self._columns()
+        columns = self._sources()
         if not columns:
             return None
         only = next(iter(self.contents.values()))
@@ -54,37 +110,52 @@ class ReportSources:
         return build_comparison_table(columns)
 
     def save(self, path: str | Path, title: str | None = None) -> Path:
-        """Write one HTML page: the page of a single source, or the comparison of several.
+        """Write the comparison as .html, .csv, .tex, .png, .svg or .pdf.
 
         Args:
-            path: File to write.
+            path: File to write; one that is there is replaced whole or not at all.
             title: Heading of the page; by default the names of the sources, or of their study.
 
+        Returns:
+            Path of the file.
+
         Raises:
-            InputError: If the file cannot be written.
+            InputError: If the suffix is none of these, nothing was measured, or the file cannot be
+                written.
         """
-        from ncscope.report.comparison import render_comparison_page
+        from ncscope.report.comparison import build_columns, render_comparison_page
+        from ncscope.report.latex import format_records
         from ncscope.report.page import render_page
 
-        path = check_file(path)
+        path = check_file(path, COMPARISONS)
+        sources = self._sources()
+        if path.suffix != ".html" and not sources:
+            fix = "save an .html page"
+            raise InputError(expected="measurements for a table", found="none", fix=fix)
+        if path.suffix == ".csv":
+            return write_text(path, csv_text(self.rows()))
+        if path.suffix == ".tex":
+            records = {column.title: column.last for column in build_columns(sources)[0]}
+            return write_text(path, format_records(records))
+        if path.suffix != ".html":
+            return write_figure(path, self.plot())
         sections = dict(self.sections)
         # The heading and lead that a study gives would claim to be about every source of the page.
         if len(sections.get("runs", ())) < len(self.contents):
             for name in ("title", "lead", "facts"):
                 sections.pop(name, None)
         sections["title"] = title = title or sections.get("title") or " and ".join(self.contents)
-        columns = self._columns()
         only = next(iter(self.contents.values()))
-        if len(self.contents) > 1 and columns:
-            page = render_comparison_page(title, columns, sections)
+        if len(self.contents) > 1 and sources:
+            page = render_comparison_page(title, sources, sections)
         elif self.sections or only is None:
             page = render_page(**sections)
         else:
             page = only.page(title)
         return write_text(path, page)
 
-    def _columns(self) -> "list[ComparisonSource]":
-        """Return the sources that have measurements, as columns of a comparison."""
+    def _sources(self) -> "list[ComparisonSource]":
+        """Return the sources that have measurements."""
         from ncscope.report.comparison import ComparisonSource
 
         columns = []
@@ -98,9 +169,60 @@ class ReportSources:
         return columns
 
 
+@check_arguments
+def compare(
+    *sources: "Report | History | str | Path", names: Sequence[str] | None = None
+) -> Comparison:
+    """Compare reports and histories: a table, a figure over training, a page.
+
+    Args:
+        sources: Reports, histories, files that their ``save`` wrote as .json, and folders of runs.
+        names: Name of each source; by default those of its model and data, or of its file.
+
+    Returns:
+        The comparison, with ``rows``, ``to_dataframe``, ``plot`` and ``save``. Runs of different
+        length are compared at the last step that all of them have.
+
+    Raises:
+        InputError: If there is no source, a file holds something else, a history is empty, or the
+            names are not as many or not different.
+
+    Example:
+        >>> import ncscope
+        >>> one = ncscope.measure([[0.0], [1.0], [4.0], [5.0]], [0, 0, 1, 1])
+        >>> two = ncscope.measure([[0.0], [2.0], [4.0], [6.0]], [0, 0, 1, 1])
+        >>> both = ncscope.compare(one, two, names=["near", "far"])
+        >>> [(row["name"], row["nc1_quotient"]) for row in both.rows()]
+        [('near', 0.0625), ('far', 0.25)]
+    """
+    if names is not None and (len(names) != len(sources) or len(set(names)) < len(names)):
+        expected = f"{len(sources)} different names, one for each source"
+        raise InputError(expected=expected, found=", ".join(names) or "none", fix="name each once")
+    contents: dict[str, Report | History | None] = {}
+    for number, source in enumerate(sources, start=1):
+        if not isinstance(source, Report | History | str | Path):
+            fix = "pass each report, history or file by itself"
+            found = type(source).__name__
+            raise InputError(expected="reports and histories", found=found, fix=fix)
+        if isinstance(source, str | Path):
+            ((named, content),) = read_sources([source]).contents.items()
+        else:
+            origin, content = source.provenance, source
+            named = ", ".join(filter(None, (origin.model, origin.data))) or f"source {number}"
+        if isinstance(content, History) and not content:
+            fix = "pass one with a measurement"
+            raise InputError(expected="histories to compare", found="an empty one", fix=fix)
+        name = named if names is None else names[number - 1]
+        contents[f"{name} ({number})" if name in contents else name] = content
+    if not contents:
+        fix = "pass reports, histories, or their files"
+        raise InputError(expected="something to compare", found="nothing", fix=fix)
+    return Comparison(contents)
+
+
 def read_sources(
     paths: Sequence[str | Path], sections_of_runs: Sequence[RunSections] = ()
-) -> ReportSources:
+) -> Comparison:
     """Read reports, histories and folders of runs.
 
     Args:
@@ -135,7 +257,7 @@ def read_sources(
             contents[name] = History.load(path) if holds_history else Report.from_json(path)
         if isinstance(contents[name], History) and not contents[name]:
             raise InputError(expected=expected, found=f"an empty history, {path}", fix=fix)
-    return ReportSources(contents, sections)
+    return Comparison(contents, sections)
 
 
 def _name_sources(paths: Sequence[Path]) -> dict[str, Path]:

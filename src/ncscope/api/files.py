@@ -10,17 +10,25 @@ import math
 import sys
 import zipfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
-from reprlib import Repr
 from typing import Any
 
 import numpy as np
 from safetensors.torch import load, load_file
 
+from ncscope.api.columns import list_names
+from ncscope.api.other_files import (
+    describe_other_kind,
+    describe_pair,
+    path_of,
+    python_line,
+    quote,
+    written_beside,
+)
 from ncscope.errors import InputError
+from ncscope.file_kinds import describe_foreign
 from ncscope.files import is_folder
 from ncscope.memory import check_memory
 from ncscope.models.weights import FileWeights, find_weights
@@ -34,32 +42,12 @@ from ncscope.tensor_files import (
     load_tensors,
 )
 
-SAMPLES = ("features", "labels")
 CLASSIFIER = ("weight", "bias")
-"""Names under which files hold labelled features, and a classifier."""
+"""Names under which files hold a classifier."""
 
 _FIX_PICKLED = "save plain arrays (pickled objects are never loaded)"
 _FIX_DAMAGED = "save it again: the writing may have been cut off"
-_MOST_NAMES_SHOWN = 20
 _CHUNK_BYTES = 2**24
-
-
-def load_samples(
-    file: str | Path | TensorFile, optional: Sequence[str] = CLASSIFIER
-) -> dict[str, Any]:
-    """Read the entries ``features`` and ``labels`` of a file, and ``weight`` and ``bias`` if any.
-
-    Args:
-        file: Path of an .npz or .safetensors file or of a file of torch.save (a mapping of names to
-            tensors), under any name; or what `read_standard_input` returned.
-        optional: Names of further entries, which are returned if the file has them.
-
-    Raises:
-        InputError: If the file is missing, empty, damaged, of another kind, holds pickled objects
-            or fewer numbers than it announces, does not fit into memory, or lacks features or
-            labels.
-    """
-    return _load_entries(file, names=(*SAMPLES, *optional), required=SAMPLES)
 
 
 def load_classifier(
@@ -79,20 +67,6 @@ def load_classifier(
     return _load_entries(file, names=CLASSIFIER, required=required)
 
 
-def load_features(file: str | Path) -> Any:
-    """Read an .npy file, or the entry ``features`` of a file of several arrays.
-
-    Args:
-        file: Path of an .npy, .npz or .safetensors file or of a file of torch.save.
-
-    Raises:
-        InputError: As `load_samples` does.
-    """
-    if _is_array(file):
-        return load_array(file)
-    return _load_entries(file, names=["features"], required=["features"])["features"]
-
-
 def _is_array(path: str | Path) -> bool:
     file = TensorFile.at(path)
     with explain_read_errors(file):
@@ -104,15 +78,15 @@ def _load_entries(
 ) -> dict[str, Any]:
     if not isinstance(file, TensorFile):
         file = TensorFile.at(file)
-    kind = _check_kind(file, ("npz", "safetensors", "torch"), "an .npz, .safetensors or .pt file")
-    entries = _read_npz(file, names) if kind == "npz" else _read_tensors(file, kind)
+    kind = check_kind(file, ("npz", "safetensors", "torch"), "an .npz, .safetensors or .pt file")
+    entries = read_npz(file, names) if kind == "npz" else read_tensors(file, kind)
     if any(name not in entries for name in required):
-        fix = "save the arrays under these names"
-        if "features" in entries:
-            fix = "save the labels too, or the features alone as .npy for spectra without labels"
         quoted = " and ".join(map(repr, required))
-        expected = f"{'entries' if len(required) > 1 else 'the entry'} {quoted} in {file.name}"
-        raise InputError(expected=expected, found=f"entries {_list_names(entries)}", fix=fix)
+        raise InputError(
+            expected=f"{'entries' if len(required) > 1 else 'the entry'} {quoted} in {file.name}",
+            found=f"entries {list_names(entries)}",
+            fix="save the arrays under these names",
+        )
     samples = {name: entries[name] for name in names if name in entries}
     if kind == "torch":
         check_stored(file, samples)
@@ -170,19 +144,30 @@ def load_weights(path: str | Path, key: str = "") -> FileWeights:
             or fewer numbers than it announces, or holds no weights of a model, or several.
     """
     path = Path(path)
+    _refuse_foreign(path)
     if not is_folder(path):
         return _load_weights_file(TensorFile.at(path), key)
     files = [TensorFile.at(shard) for shard in _find_weights_files(path)]
+    for file in files:
+        _refuse_foreign(Path(str(file.path)), alone=False)
     shards = [_load_weights_file(file, key) for file in files]
     tensors = {name: tensor for shard in shards for name, tensor in shard.tensors.items()}
     notes = checksum_notes(files)
     return replace(shards[0], tensors=tensors, file=path.resolve().name, notes=notes)
 
 
+def _refuse_foreign(path: Path, *, alone: bool = True) -> None:
+    with explain_read_errors(TensorFile.at(path)):
+        foreign = describe_foreign(path, alone=alone)
+    if foreign is not None:
+        found, fix = foreign
+        raise InputError(expected=f"weights by name in {path.name}", found=found, fix=fix)
+
+
 def _load_weights_file(file: TensorFile, key: str) -> FileWeights:
     expected = "weights in a .safetensors file or a file of torch.save"
-    kind = _check_kind(file, ("safetensors", "torch"), expected)
-    weights = find_weights(_read_tensors(file, kind), file.name, key)
+    kind = check_kind(file, ("safetensors", "torch"), expected)
+    weights = find_weights(read_tensors(file, kind), file.name, key)
     if kind == "torch":
         check_stored(file, weights.tensors)
     return replace(weights, notes=checksum_notes([file]))
@@ -221,13 +206,13 @@ def load_array(path: str | Path) -> np.ndarray[Any, np.dtype[Any]]:
             objects.
     """
     file = TensorFile.at(path)
-    _check_kind(file, ("npy",), f"one array in {file.name}")
+    check_kind(file, ("npy",), f"one array in {file.name}")
     with explain_read_errors(file):
         _check_array(file.read_start(LONGEST_HEADER), file.size)
         return np.lib.format.open_memmap(Path(path), mode="r")
 
 
-def _check_kind(file: TensorFile, kinds: Sequence[Kind], expected: str) -> Kind:
+def check_kind(file: TensorFile, kinds: Sequence[Kind], expected: str) -> Kind:
     """Return the kind of a file, after checking that it is one of some kinds.
 
     Args:
@@ -250,8 +235,23 @@ def _check_kind(file: TensorFile, kinds: Sequence[Kind], expected: str) -> Kind:
         elif file.read_start(1) == b"{" and file.contains(b'"schema_version"'):
             found = "a report or a history that ncscope wrote"
             fix = "show it with ncscope report, or pass the features themselves"
+        elif "npz" in kinds or "npy" in kinds:
+            with explain_read_errors(file):
+                other: tuple[str, str] | None = describe_other_kind(file)
+                if other is None and kinds == ("npy",):
+                    other = _describe_table(file)
+                found, fix = other or (found, fix)
         raise InputError(expected=expected, found=f"{found} ({file.name})", fix=fix)
     return kind
+
+
+def _describe_table(file: TensorFile) -> tuple[str, str] | None:
+    """Describe a table that is given where one array is wanted; None for another file."""
+    start, suffixes = file.read_start(8), Path(file.name).suffixes
+    is_text = any(suffix.lower() in (".csv", ".tsv", ".txt") for suffix in suffixes)
+    if is_text or start.startswith((b"PAR1", b"\x89HDF")):
+        return "a table, which holds features and labels", f"pass it as FILE: {file.name}"
+    return None
 
 
 _DESCRIPTIONS: Mapping[Kind, tuple[str, str]] = {
@@ -263,7 +263,24 @@ _DESCRIPTIONS: Mapping[Kind, tuple[str, str]] = {
 """What a message calls a file of the wrong kind, and the remedy."""
 
 
-def _read_npz(file: TensorFile, entries: Collection[str]) -> Mapping[str, Any]:
+def read_npz_shapes(file: TensorFile) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each array of an .npz file by name; of no array, an empty shape.
+
+    Args:
+        file: File of that kind.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    with file.open() as stream, zipfile.ZipFile(stream) as archive:
+        for info in archive.infolist():
+            shape: tuple[int, ...] = ()
+            # The entry may be damaged, and no one may want it.
+            with suppress(Exception), archive.open(info) as member:
+                shape = _read_header(member.read(LONGEST_HEADER))[0]
+            shapes[info.filename.removesuffix(".npy")] = shape
+    return shapes
+
+
+def read_npz(file: TensorFile, entries: Collection[str]) -> Mapping[str, Any]:
     """Read some entries of an .npz file; the others are named without being read."""
     with explain_read_errors(file), file.open() as stream, zipfile.ZipFile(stream) as archive:
         members = archive.infolist()
@@ -288,7 +305,7 @@ def _read_npz(file: TensorFile, entries: Collection[str]) -> Mapping[str, Any]:
         return dict.fromkeys(names) | arrays
 
 
-def _read_tensors(file: TensorFile, kind: Kind) -> Mapping[str, Any]:
+def read_tensors(file: TensorFile, kind: Kind) -> Mapping[str, Any]:
     """Read all tensors of a .safetensors file or a file of torch.save, by name."""
     if kind == "safetensors":
         with explain_read_errors(file):
@@ -297,21 +314,10 @@ def _read_tensors(file: TensorFile, kind: Kind) -> Mapping[str, Any]:
         content = load_tensors(file)
     if not isinstance(content, Mapping):
         fix = "torch.save({'features': ..., 'labels': ...}, path), or torch.save a state_dict()"
+        fix = describe_pair(file, content) or fix
         found = type(content).__name__
         raise InputError(expected=f"a mapping of tensors in {file.name}", found=found, fix=fix)
     return content
-
-
-def _list_names(entries: Collection[Any]) -> str:
-    """Return the names of a file's entries as text; long names and long lists are cut."""
-    short = Repr()
-    short.maxother = 60
-    names = [
-        name[:60] if isinstance(name, str) else short.repr(name)
-        for name in islice(entries, _MOST_NAMES_SHOWN)
-    ]
-    more = len(entries) - len(names)
-    return ", ".join(sorted(names)) + (f" and {more:,} more" if more else "") or "none"
 
 
 @contextmanager
@@ -329,11 +335,11 @@ def explain_read_errors(file: TensorFile, kind: Kind | None = None) -> Iterator[
     except InputError:
         raise
     except Exception as error:
-        found, fix = _describe_damage(error, kind)
+        found, fix = _describe_damage(error, kind, file)
         raise InputError(expected=f"plain arrays in {file.name}", found=found, fix=fix) from error
 
 
-def _describe_damage(error: Exception, kind: Kind | None) -> tuple[str, str]:
+def _describe_damage(error: Exception, kind: Kind | None, file: TensorFile) -> tuple[str, str]:
     """Describe the fault of a file, as far as the parser's message tells, and the remedy."""
     message = " ".join(str(error).split())[:200]
     if isinstance(error, FileNotFoundError | IsADirectoryError):  # at an address
@@ -345,8 +351,21 @@ def _describe_damage(error: Exception, kind: Kind | None) -> tuple[str, str]:
     if kind == "torch":
         return "other objects than tensors, or a damaged file", _FIX_PICKLED
     if message.startswith(("Object arrays", "Array can't be memory-mapped: Python objects")):
-        return "pickled objects", _FIX_PICKLED
+        return "pickled objects", _rewrite_objects(file)
     return f"a damaged file ({message or type(error).__name__})", _FIX_DAMAGED
+
+
+def _rewrite_objects(file: TensorFile) -> str:
+    """Return the remedy for arrays of Python objects: the command that writes plain arrays."""
+    path, suffix = quote(path_of(file)), Path(file.name).suffix
+    if suffix == ".npz":
+        new = quote(written_beside(file, "-plain.npz"))
+        code = f"d = numpy.load({path}, allow_pickle=True); numpy.savez({new}, "
+        code += "**{k: numpy.array(v.tolist()) for k, v in d.items()})"
+    else:
+        new = quote(written_beside(file, "-plain.npy"))
+        code = f"numpy.save({new}, numpy.array(numpy.load({path}, allow_pickle=True).tolist()))"
+    return f"{_FIX_PICKLED}; if you trust the file: {python_line(f'import numpy; {code}')}"
 
 
 LONGEST_HEADER = 10_000
@@ -364,6 +383,21 @@ def _check_array(head: bytes, size: int) -> int:
         ValueError: If the header is damaged, announces more numbers than the file can hold, or
             announces Python objects.
     """
+    shape, dtype, end = _read_header(head)
+    if dtype.hasobject:
+        msg = "Object arrays are pickled"
+        raise ValueError(msg)
+    # An entry of a type without bytes counts as one byte, or its shape could have any size.
+    length, most = math.prod(shape) * max(1, dtype.itemsize), size - end
+    if min(shape, default=0) < 0 or length > most:
+        array = f"{dtype} of shape {shape}"
+        msg = f"{array[:80]} takes {length:,} bytes, and there are {most:,}"
+        raise ValueError(msg)
+    return length
+
+
+def _read_header(head: bytes) -> tuple[tuple[int, ...], np.dtype[Any], int]:
+    """Return shape and type of an array in .npy format, and where its numbers begin."""
     start = io.BytesIO(head)
     version = np.lib.format.read_magic(start)
     # Later versions of the format have a longer field for the header's length.
@@ -371,13 +405,4 @@ def _check_array(head: bytes, size: int) -> int:
         shape, _, dtype = np.lib.format.read_array_header_1_0(start)
     else:
         shape, _, dtype = np.lib.format.read_array_header_2_0(start)
-    if dtype.hasobject:
-        msg = "Object arrays are pickled"
-        raise ValueError(msg)
-    # An entry of a type without bytes counts as one byte, or its shape could have any size.
-    length, most = math.prod(shape) * max(1, dtype.itemsize), size - start.tell()
-    if min(shape, default=0) < 0 or length > most:
-        array = f"{dtype} of shape {shape}"
-        msg = f"{array[:80]} takes {length:,} bytes, and there are {most:,}"
-        raise ValueError(msg)
-    return length
+    return shape, dtype, start.tell()

@@ -1,6 +1,6 @@
 """Statistics of any iterable of batches, as a pure function that any machine can run."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -11,8 +11,9 @@ from torch import Tensor
 from ncscope.api.inputs import check_classifier
 from ncscope.api.shard_files import Shard, batches_of
 from ncscope.arguments import Size, check_arguments
-from ncscope.array_checks import as_tensor, check_features, check_labels
+from ncscope.array_checks import as_tensor, check_features
 from ncscope.errors import InputError
+from ncscope.labels import IgnoreIndex, count_labels, find_names, kinds_error, read_labels
 from ncscope.measurement.resampling import in_unit
 from ncscope.stats.decisions import Decider, DecisionCounts
 from ncscope.stats.moments import ClassMoments
@@ -31,6 +32,8 @@ class DecisionPass:
         weight: Classifier weight with a row for every class; None without a classifier.
         bias: Classifier bias, or None.
         exponent: Unit e of the means: they belong to the features divided by $2^e$.
+        ignore_index: Label of samples to leave out, or several.
+        class_names: Names of the classes, for labels that are names.
 
     Example:
         >>> first = [(torch.tensor([[0.0], [1.0], [4.0]]), torch.tensor([0, 1, 1]))]
@@ -43,6 +46,8 @@ class DecisionPass:
     weight: Float[Tensor, "heads d"] | None = None
     bias: Float[Tensor, " heads"] | None = None
     exponent: int = 0
+    ignore_index: IgnoreIndex = None
+    class_names: Sequence[str] = ()
 
     @classmethod
     def from_moments(
@@ -60,7 +65,13 @@ class DecisionPass:
         """
         k, d, device = moments.num_classes, moments.dim, moments.device
         classifier = check_classifier(weight, bias, k, d, device)
-        return cls.from_statistics(finish(moments), classifier.weight, classifier.bias)
+        return cls.from_statistics(
+            finish(moments),
+            classifier.weight,
+            classifier.bias,
+            moments.ignore_index,
+            moments.class_names,
+        )
 
     @classmethod
     def from_statistics(
@@ -68,11 +79,16 @@ class DecisionPass:
         stats: ClassStatistics,
         weight: Float[Tensor, "heads d"] | None,
         bias: Float[Tensor, " heads"] | None,
+        ignore_index: IgnoreIndex = None,
+        class_names: Sequence[str] = (),
     ) -> "DecisionPass":
         """Return the pass that follows finished statistics, for a checked classifier."""
         # The pass squares distances from the means; in this unit the squares stay in range.
         stats = stats.in_range()
-        return cls(stats.classes, stats.means.to(torch.float64), weight, bias, stats.exponent)
+        means = stats.means.to(torch.float64)
+        return cls(
+            stats.classes, means, weight, bias, stats.exponent, ignore_index, tuple(class_names)
+        )
 
     def decide(self, batches: Iterable[Any]) -> DecisionCounts:
         """Count the decisions on batches of features and labels."""
@@ -82,8 +98,14 @@ class DecisionPass:
             features, labels = _split_batch(batch)
             rows = as_tensor(features, "features")
             check_features(rows, self.means.shape[1])
-            classes = check_labels(as_tensor(labels, "labels"), len(rows))
-            counts = counts + decider(in_unit(rows, self.exponent), classes)
+            read = read_labels(
+                labels,
+                len(rows),
+                ignore_index=self.ignore_index,
+                class_names=self.class_names,
+                of_part=True,
+            )
+            counts = counts + decider(in_unit(read.select(rows), self.exponent), read.labels)
         return counts.read()
 
 
@@ -98,6 +120,8 @@ def gather(
     class_counts: Any = ...,
     precision: Precision = ...,
     device: torch.device | str = ...,
+    ignore_index: IgnoreIndex = ...,
+    class_names: Sequence[str] | None = ...,
     second: None = ...,
 ) -> ClassMoments: ...
 @overload
@@ -115,6 +139,8 @@ def gather(
     class_counts: Any = None,
     precision: Precision = "float64",
     device: torch.device | str = "cpu",
+    ignore_index: IgnoreIndex = None,
+    class_names: Sequence[str] | None = None,
     second: DecisionPass | None = None,
 ) -> ClassMoments | DecisionCounts:
     """Gather the statistics of batches: their moments, or in a second pass their decisions.
@@ -134,6 +160,8 @@ def gather(
             prior's scatter.
         precision: ``"float64"`` or ``"blocked"``; see `ClassMoments`.
         device: Device to accumulate on.
+        ignore_index: Label of samples to leave out, or several.
+        class_names: Names of the classes, in the order of the indices; needed if labels are names.
         second: Class means and classifier after the first pass. The decisions are then counted, and
             the other options have no effect.
 
@@ -160,10 +188,28 @@ def gather(
         class_counts=class_counts,
         precision=precision,
         device=device,
+        ignore_index=ignore_index,
+        class_names=class_names,
     )
     for batch in batches:
         moments.update(*_split_batch(batch))
     return moments
+
+
+def gather_names(batches: Shard) -> tuple[str, ...]:
+    """Return the class names in the labels of batches, as `find_names` does.
+
+    Args:
+        batches: Batches, as for `gather`.
+
+    Raises:
+        InputError: If a batch has another form, or labels of samples are no names.
+    """
+    parts = [_split_batch(batch)[1] for batch in batches_of(batches)]
+    names = find_names(*parts)
+    if not names and any(map(count_labels, parts)):
+        raise kinds_error()
+    return names
 
 
 def _split_batch(batch: Any) -> tuple[Any, Any]:

@@ -2,17 +2,18 @@
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, SupportsFloat, SupportsInt
+from typing import TYPE_CHECKING, Annotated, Any, SupportsFloat, SupportsInt
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ncscope.api.alerts import AlertChoice, Alerts
 from ncscope.api.per_class import PerClass
-from ncscope.api.result import REPORTS, Report
+from ncscope.api.result import REPORTS, Report, check_metrics, choose_columns, draw_panels
 from ncscope.api.tables import csv_text, data_frame, parse_content
 from ncscope.api.writable import check_file, write_figure, write_text
 from ncscope.arguments import Within, check_arguments
@@ -22,6 +23,7 @@ from ncscope.measurement.history_file import format_history, parse_history
 from ncscope.measurement.naming import LogChoice, flatten_for_log
 from ncscope.measurement.provenance import Provenance, record_provenance
 from ncscope.measurement.records import Measurement, ModelRecord
+from ncscope.stats.processes import Processes
 
 if TYPE_CHECKING:
     import pandas
@@ -44,6 +46,12 @@ class History:
         class_names: Names of the classes, in the order of the labels; by default those of the
             first report that has some.
         seed: Seed of the run.
+        alert: Condition, or several, that each measurement is checked against, for example
+            ``["nc1 rises", "rankme < 10"]``: the last layer's metric rises or falls against the
+            measurement before of the same run and split, by more than the two intervals where
+            there are standard errors; or it is above or below a number. A condition that is met
+            gives an `AlertWarning`. A dictionary from condition to function calls the function
+            with the `Measurement` instead.
 
     Attributes:
         measurements: Measurements in the order in which they were added.
@@ -72,8 +80,10 @@ class History:
         data: str = "",
         class_names: Iterable[str | int] = (),
         seed: SupportsInt | None = None,
+        alert: AlertChoice | None = None,
     ) -> None:
         self.unit = unit
+        self._alerts = Alerts(alert)
         names = [class_names] if isinstance(class_names, str) else class_names
         self.provenance: Provenance = record_provenance(
             model=model,
@@ -132,6 +142,21 @@ class History:
             measurement: Record of a measurement with its step, split and run.
         """
         self._measurements[measurement.key] = measurement
+        if len(self._alerts):
+            first = Processes().index == 0
+            self._alerts.check(measurement, self.before(measurement), warn=first)
+
+    def before(self, measurement: Measurement) -> Measurement | None:
+        """Return the measurement before one of the history, of the same run and split, if any.
+
+        Args:
+            measurement: Measurement of the history.
+        """
+        others = iter(reversed(self._measurements.values()))
+        for each in others:
+            if each.key == measurement.key:
+                break
+        return next((each for each in others if each.key[:2] == measurement.key[:2]), None)
 
     def __len__(self) -> int:
         return len(self._measurements)
@@ -344,58 +369,78 @@ class History:
                 raise InputError(expected=expected, found=found, fix=fix) from error
         return folder
 
-    def plot(self, metric: str | None = None) -> "Figure":
+    def plot(self, metrics: str | Sequence[str] | None = None, *, axes: Any = None) -> "Figure":
         """Draw the history as a matplotlib figure.
 
         Args:
-            metric: Metric to draw for every layer, split and run; by default the first run's
+            metrics: ``"nc"`` draws NC1 to NC4 of the last layer, a panel each, with a line for
+                every run and split, as wide as a column of a paper; a list of keys does so for
+                these metrics. One key draws it for every layer too. By default, the first run's
                 main metrics, layers and class means.
+            axes: Axes of your own figure, one for each panel of ``"nc"`` or of a list.
+
+        Returns:
+            The figure; in files that ``savefig`` writes as PDF, fonts are of type 42.
 
         Raises:
-            InputError: If the history is empty, or no layer has the metric.
+            InputError: If the history is empty, no layer has a metric, or the axes are not as many
+                as the panels.
         """
         from ncscope.report.figures import plot_metric, plot_run
 
         self._check_not_empty()
-        if metric is None:
+        if metrics is None and axes is None:
             first = self.measurements[0].run
             return plot_run([each for each in self if each.run == first], self.unit)
-        metrics = {
-            key for each in self for record in each.model_record.layers for key in record.metrics
-        }
-        metrics |= {key for each in self for key in each.values}
-        if metric not in metrics:
-            fix = f"choose from {', '.join(sorted(metrics))}"
-            raise InputError(expected="a metric of the history", found=repr(metric), fix=fix)
-        return plot_metric(self.measurements, metric, self.unit)
+        known = self._keys()
+        if isinstance(metrics, str) and metrics != "nc" and axes is None:
+            check_metrics([metrics], known)
+            return plot_metric(self.measurements, metrics, self.unit)
+        return draw_panels(
+            self.measurements, "nc" if metrics is None else metrics, known, axes, self.unit
+        )
 
-    def save(self, path: str | Path, title: str | None = None) -> Path:
+    def save(
+        self,
+        path: str | Path,
+        title: str | None = None,
+        *,
+        metrics: str | Sequence[str] | None = None,
+    ) -> Path:
         """Write the history as .html, .json, .csv, .tex, .png, .svg or .pdf.
 
         Args:
             path: File to write; one that is there is replaced whole or not at all.
             title: Heading of the page; by default the name of the file.
+            metrics: Keys of the metrics of a figure (see `plot`), of the columns of a ``.csv`` or
+                of a ``.tex``, whose rows are then the last measurements of the runs and splits;
+                by default all. Pages and ``.json`` hold all.
 
         Returns:
             The path written.
 
         Raises:
-            InputError: If the suffix is none of these, the history is empty, the folder cannot be
-                written, or writing fails, for example on a full disk.
+            InputError: If the suffix is none of these, the history is empty, no layer has a
+                metric, the folder cannot be written, or writing fails, for example on a full disk.
         """
         path = check_file(path, REPORTS)
         self._check_not_empty()
+        chosen = choose_columns(path, metrics, self._keys())
         if path.suffix == ".json":
             return write_text(path, format_history(self.measurements, self.unit, self.provenance))
         if path.suffix == ".csv":
-            return write_text(path, csv_text(self.rows()))
+            rows = self.rows()
+            if chosen is not None:
+                names = (*_COLUMNS, *chosen)
+                rows = [{name: row[name] for name in names if name in row} for row in rows]
+            return write_text(path, csv_text(rows))
         if path.suffix == ".tex":
             from ncscope.report.latex import format_history_latex
 
-            return write_text(path, format_history_latex(self.measurements, self.unit))
+            return write_text(path, format_history_latex(self.measurements, self.unit, chosen))
         if path.suffix == ".html":
             return write_text(path, self.page(title or path.stem))
-        return write_figure(path, self.plot())
+        return write_figure(path, self.plot(metrics))
 
     def page(self, title: str) -> str:
         """Return the HTML page with a heading."""
@@ -449,6 +494,13 @@ class History:
             found = f"{file}: several measurements of one run, split and step"
             raise InputError(expected=expected, found=found, fix=fix_content)
         return history
+
+    def _keys(self) -> set[str]:
+        """Return the keys of all metrics and further numbers."""
+        layers = (record for each in self for record in each.model_record.layers)
+        return {key for record in layers for key in record.metrics} | {
+            key for each in self for key in each.values
+        }
 
     def _check_not_empty(self) -> None:
         if not len(self):

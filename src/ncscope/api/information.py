@@ -1,5 +1,6 @@
 """Matrix information beyond `measure`: of two sets of features, and the papers' batch estimate."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -8,6 +9,7 @@ from ncscope.api.inputs import check_samples
 from ncscope.arguments import Seed, check_arguments
 from ncscope.array_checks import as_tensor, check_features, check_range, refuse_nonfinite
 from ncscope.errors import InputError
+from ncscope.labels import IgnoreIndex
 from ncscope.metrics.batch_information import BatchInformation, batch_entropies, batch_estimate
 from ncscope.metrics.information import Entropies, pair_entropies
 from ncscope.stats.directions import zero_rows
@@ -15,7 +17,14 @@ from ncscope.stats.directions import zero_rows
 
 @check_arguments
 def batch_information(
-    features: Any, labels: Any, weight: Any, *, batch_size: int = 64, seed: Seed = 0
+    features: Any,
+    labels: Any,
+    weight: Any,
+    *,
+    ignore_index: IgnoreIndex = None,
+    class_names: Sequence[str] | None = None,
+    batch_size: int = 64,
+    seed: Seed = 0,
 ) -> BatchInformation:
     """Estimate MIR and HDR batch by batch, to compare with published figures.
 
@@ -24,8 +33,10 @@ def batch_information(
 
     Args:
         features: n x d array-like.
-        labels: n integers in 0..K-1.
+        labels: n integers in 0..K-1, or names, as for `measure`.
         weight: Classifier weight, K x d.
+        ignore_index: Label of samples to leave out, or several.
+        class_names: Names of the classes, in the order of the rows of ``weight``.
         batch_size: Samples in a batch, at least two; an incomplete last batch is not used.
         seed: Seed of the random order.
 
@@ -48,7 +59,15 @@ def batch_information(
     if weight is None:
         fix = "pass the weight of the head that reads these features"
         raise InputError(expected="a classifier weight", found="None", fix=fix)
-    samples = check_samples(features, labels, weight, None, None)
+    samples = check_samples(
+        features,
+        labels,
+        weight,
+        None,
+        None,
+        ignore_index=ignore_index,
+        class_names=class_names,
+    )
     assert samples.weight is not None
     check_range(samples.labels, samples.num_classes, of_classifier=True)
     refuse_nonfinite(samples.features)

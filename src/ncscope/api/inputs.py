@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ncscope.array_checks import as_tensor, check_features, check_range, refuse_marks
 from ncscope.errors import InputError
-from ncscope.labels import IgnoreIndex, read_labels
+from ncscope.labels import IgnoreIndex, count_labels, read_labels
 from ncscope.measurement.ood import check_ood_features
 
 _MOST_CLASSES_UNSAID = 100_000
@@ -48,14 +48,21 @@ def check_samples(
         InputError: If an input does not fit; the message names it.
     """
     rows = _check_rows(features, "pass at least one sample of two classes")
-    read = read_labels(
-        labels,
-        len(rows),
-        ignore_index=ignore_index,
-        class_names=class_names,
-        dim=rows.shape[1],
-        or_targets=True,
-    )
+    try:
+        read = read_labels(
+            labels,
+            len(rows),
+            ignore_index=ignore_index,
+            class_names=class_names,
+            dim=rows.shape[1],
+            or_targets=True,
+        )
+    except InputError as error:
+        parts = len(features) if isinstance(features, list | tuple) else 0
+        if error.expected != "one label a sample" or not 1 < parts == count_labels(labels):
+            raise
+        fix = "if each matrix is one sample, pass its mean: [part.mean(0) for part in features]"
+        raise InputError(expected=error.expected, found=error.found, fix=fix) from error
     rows, classes = read.select(rows), read.labels.to(rows.device)
     head = None if weight is None else as_tensor(weight, "weight")
     if num_classes is None and head is None and read.names:
@@ -63,10 +70,12 @@ def check_samples(
     largest = max(int(classes.max()) + 1, 1)
     one_row = head is not None and head.shape == (1, rows.shape[1])
     if one_row and largest > 2 and num_classes in (None, 2):
+        two = len(classes.unique()) <= 2
+        fix = "number the classes: labels = np.unique(labels, return_inverse=True)[1]"
         raise InputError(
             expected="labels 0 and 1 beside a weight of one row, which is one logit",
             found=f"labels up to {largest - 1}",
-            fix="number the classes: labels = np.unique(labels, return_inverse=True)[1]",
+            fix=fix if two else "pass samples of its two classes, or a weight of a row a class",
         )
     count = _count_rows(head, rows.shape[1], largest)
     if num_classes is not None:
@@ -76,7 +85,8 @@ def check_samples(
             raise InputError(expected=expected, found=f"{count} rows", fix=fix)
         count = num_classes
     if head is None and count is None and largest > max(len(rows), _MOST_CLASSES_UNSAID):
-        fix = "number the classes from 0, or pass num_classes"
+        fix = "number the classes from 0, or pass num_classes; numbers to predict are for "
+        fix += "measure_regression"
         expected = f"labels in 0..{len(rows) - 1} for {len(rows)} samples"
         raise InputError(expected=expected, found=f"label {largest - 1}", fix=fix)
     if count is None:
@@ -84,13 +94,48 @@ def check_samples(
         count = largest
     check_range(classes, count, of_classifier=head is not None)
     classifier = check_classifier(head, bias, count, rows.shape[1], rows.device)
-    if read.names and len(read.names) != count:
+    check_name_count(read.names, count)
+    if head is not None and class_names is None:
+        refuse_numerals(read.names)
+    return Samples(rows, classes, count, *classifier, read.names, read.notes)
+
+
+def check_name_count(names: Sequence[str], count: int) -> None:
+    """Refuse names that are not as many as the classes.
+
+    Args:
+        names: Names of the classes; empty if unknown.
+        count: Number of classes.
+
+    Raises:
+        InputError: If the numbers differ.
+    """
+    if names and len(names) != count:
         raise InputError(
             expected=f"{count} classes, as many as rows of the weight or num_classes",
-            found=f"{len(read.names)} names",
+            found=f"{len(names)} names",
             fix="pass class_names: all classes, in the order of the weight's rows",
         )
-    return Samples(rows, classes, count, *classifier, read.names, read.notes)
+
+
+def refuse_numerals(names: Sequence[str]) -> None:
+    """Refuse names that are numerals whose alphabetical order is not that of the numbers.
+
+    A file of text gives such labels: "10" comes before "2". The rows of a weight could be in either
+    order.
+
+    Args:
+        names: Names in the order in which they were found.
+
+    Raises:
+        InputError: If all names are numerals and the two orders differ.
+    """
+    if all(name.isdecimal() for name in names) and list(names) != sorted(names, key=int):
+        raise InputError(
+            expected="the order of the weight's rows beside labels that are texts of numbers",
+            found=", ".join(map(repr, names[:3])),
+            fix="pass integers as labels, or class_names in the order of the weight's rows",
+        )
 
 
 def check_unlabelled(features: Any) -> Tensor:
@@ -223,23 +268,30 @@ def check_classifier(
     if weight is None:
         return Classifier()
     if num_classes == 2 and has_one_row(weight):
-        row = (
-            _check_part("weight", as_tensor(weight, "weight").reshape(1, -1), (1, dim), device) / 2
-        )
+        row = check_part("weight", as_tensor(weight, "weight").reshape(1, -1), (1, dim), device) / 2
         offset = None
         if bias is not None:
-            half = _check_part("bias", as_tensor(bias, "bias").reshape(-1), (1,), device) / 2
+            half = check_part("bias", as_tensor(bias, "bias").reshape(-1), (1,), device) / 2
             offset = torch.cat([-half, half])
         return Classifier(torch.cat([-row, row]), offset, one_logit=True)
-    head = _check_part("weight", weight, (num_classes, dim), device)
+    head = check_part("weight", weight, (num_classes, dim), device)
     return Classifier(
-        head, None if bias is None else _check_part("bias", bias, (num_classes,), device)
+        head, None if bias is None else check_part("bias", bias, (num_classes,), device)
     )
 
 
-def _check_part(
-    name: str, value: Any, shape: tuple[int, ...], device: torch.device | str
-) -> Tensor:
+def check_part(name: str, value: Any, shape: tuple[int, ...], device: torch.device | str) -> Tensor:
+    """Check the weight or the bias of a classifier, and return it in float64.
+
+    Args:
+        name: Name of the part.
+        value: Array-like.
+        shape: Shape that the part must have, the number of classes first.
+        device: Device of the result.
+
+    Raises:
+        InputError: If the shape is another, or a number is complex, NaN or infinite.
+    """
     tensor = as_tensor(value, name)
     if tuple(tensor.shape) != shape:
         meaning = "(num_classes, dim)" if len(shape) == 2 else "(num_classes,)"

@@ -16,7 +16,7 @@ from ncscope.api.missing import note_omissions
 from ncscope.api.result import Report
 from ncscope.arguments import NotNegative, Size, check_arguments
 from ncscope.errors import InputError
-from ncscope.labels import IgnoreIndex
+from ncscope.labels import IgnoreIndex, note_left_out
 from ncscope.measurement.samples import (
     layer_record,
     measure_samples,
@@ -52,11 +52,12 @@ def measure(
 
     Args:
         features: n x d array-like of any magnitude: NumPy, torch (any device and float type),
-            memmap, data frame. Sparse and masked arrays are refused.
+            memmap, data frame, column of vectors; or a list of batches of these. Sparse and masked
+            arrays are refused.
         labels: Class of each sample: n integers in 0..K-1, or names, also as a column of pandas,
-            polars, pyarrow or ``datasets``, with or without categories. None measures the spectra
-            alone, which need no labels: RankMe, effective rank, participation ratio, and the decay
-            of the spectrum.
+            polars, pyarrow or ``datasets``, with or without categories; or a list of batches of
+            these. None measures the spectra alone, which need no labels: RankMe, effective rank,
+            participation ratio, and the decay of the spectrum.
         weight: Classifier weight K x d; without a weight, the metrics that need one are absent. A
             single row, as scikit-learn's ``coef_`` for two classes, is a logit z of class 1: the
             rows measured give -z/2 and z/2, without the group ``"mse"``.
@@ -221,8 +222,12 @@ def measure_moments(
         one_logit=classifier.one_logit,
     )
     record = layer_record("features", sources, groups, by_class=True)
-    one = [ONE_LOGIT] if classifier.one_logit else []
-    return Report(replace(record, notes=(*one, *record.notes)), stats)
+    left_out = int(moments.left_out)
+    notes = note_left_out(left_out, stats.num_samples + left_out, moments.ignore_index)
+    notes += (ONE_LOGIT,) if classifier.one_logit else ()
+    report = Report(replace(record, notes=(*notes, *record.notes)), stats)
+    report.class_names = moments.class_names
+    return report
 
 
 def _reference_statistics(

@@ -9,6 +9,7 @@ import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import astuple
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
@@ -27,6 +28,7 @@ from ncscope.api.shards import ShardPass, measure_shards
 from ncscope.api.writable import explain_write_errors, write_bytes
 from ncscope.cluster import check_address, join_cluster
 from ncscope.errors import InputError
+from ncscope.labels import list_marks
 from ncscope.stats.decisions import DecisionCounts
 from ncscope.stats.moments import ClassMoments
 from ncscope.tensor_files import TensorFile
@@ -46,7 +48,7 @@ _RETRIES = 5
 
 
 def measure_files(
-    files: Sequence[str],
+    files: Sequence[Any],
     *,
     cluster: str | None = None,
     work: Path | None = None,
@@ -56,7 +58,7 @@ def measure_files(
     """Measure shards in files, in this process or on a Ray cluster.
 
     Args:
-        files: Paths and addresses of shards.
+        files: Paths and addresses of shards, or pairs of paths of .npy files.
         cluster: ``"local"`` or the address of a Ray cluster; None for this process.
         work: Folder for the states of finished shards, which a second call takes from there; None
             to keep none after the call.
@@ -77,7 +79,10 @@ def measure_files(
             yield index, shard_pass(shard)
 
     # Workers of a cluster have another working directory.
-    files = [file if is_address(file) else str(Path(file).absolute()) for file in files]
+    files = [
+        tuple(map(_absolute, file)) if isinstance(file, tuple) else _absolute(file)
+        for file in files
+    ]
     if work is None and cluster is None:
         return measure_shards(files, map=map_here, **options)
     with ExitStack() as stack:
@@ -88,6 +93,10 @@ def measure_files(
         with explain_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         return measure_shards(files, map=ResumableMap(folder, run, on_shard), **options)
+
+
+def _absolute(file: str) -> str:
+    return file if is_address(file) else str(Path(file).absolute())
 
 
 class RayTasks:
@@ -214,7 +223,8 @@ def _describe_pass(shard_pass: ShardPass) -> str:
     The version of the package is part of it: another version may compute other values.
     """
     options: list[Any] = [ncscope.__version__, shard_pass.num_classes, shard_pass.dim]
-    options += [shard_pass.prior, shard_pass.precision]
+    options += [shard_pass.prior, shard_pass.precision, *astuple(shard_pass.columns)]
+    options += [list_marks(shard_pass.ignore_index), shard_pass.class_names, shard_pass.look]
     tensors = {"class_counts": shard_pass.class_counts}
     second = shard_pass.second
     if second is not None:
@@ -224,8 +234,8 @@ def _describe_pass(shard_pass: ShardPass) -> str:
     return json.dumps([*options, *shard_pass.statistics, _digest(present)])
 
 
-def _digest(tensors: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256()
+def _digest(tensors: Mapping[str, Tensor], names: str = "") -> str:
+    digest = hashlib.sha256(names.encode())
     for name, value in sorted(tensors.items()):
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
         digest.update(value.cpu().numpy().tobytes())
@@ -233,13 +243,15 @@ def _digest(tensors: Mapping[str, Tensor]) -> str:
 
 
 def _encode_state(state: State) -> bytes:
+    names = ""
     if isinstance(state, ClassMoments):
         tensors = state.state_dict()
+        names = json.dumps(state.class_names)
     else:
         counts = {name: value for name, value in vars(state).items() if value is not None}
         tensors = {name: torch.as_tensor(value) for name, value in counts.items()}
     # A flipped byte in the numbers leaves the file readable; only the digest tells.
-    return save(tensors, metadata={"sha256": _digest(tensors)})
+    return save(tensors, metadata={"sha256": _digest(tensors, names), "class_names": names})
 
 
 def _read_state(path: Path, shard_pass: ShardPass) -> State | None:
@@ -249,11 +261,15 @@ def _read_state(path: Path, shard_pass: ShardPass) -> State | None:
     try:
         with explain_read_errors(TensorFile.at(path)), safe_open(path, "pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            if (file.metadata() or {}).get("sha256") != _digest(tensors):
+            metadata = file.metadata() or {}
+            names = metadata.get("class_names", "")
+            if metadata.get("sha256") != _digest(tensors, names):
                 return None
             if shard_pass.second is None:
                 moments = shard_pass([])  # of the same form, without samples
                 assert isinstance(moments, ClassMoments)
+                if shard_pass.look:
+                    moments = ClassMoments(statistics=(), class_names=json.loads(names))
                 moments.load_state_dict(tensors)
                 return moments
             counts: dict[str, Any] = {"head_hits": None, "disagreements": None}

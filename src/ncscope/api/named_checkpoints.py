@@ -82,7 +82,7 @@ def rank_models(
     source = None
     if pretraining is not None:
         options = replace(image_options, data=pretraining, split="train")
-        images, classes, shape = read_images(options)
+        images, classes, shape, _ = read_images(options)
         source = ImageData(pretraining, images, images, classes, shape)
     accuracy = check_measure(measure or data.measure)
     image_sets = [*_parts(data).values(), *([source.train] if source else [])]

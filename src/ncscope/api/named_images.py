@@ -1,9 +1,11 @@
 """Images of a data set given by name, prepared for a model that was opened by name."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from inspect import isclass, isfunction, signature
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from PIL.Image import Image
@@ -12,7 +14,14 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 from torchvision.transforms.v2.functional import to_pil_image
 
 from ncscope.data.catalogue import CATALOGUE, load
-from ncscope.data.folders import list_classes, list_splits, read_folder
+from ncscope.data.folders import (
+    Split,
+    list_classes,
+    list_splits,
+    prepare_photographs,
+    read_folder,
+)
+from ncscope.data.image_files import choose_split, find_image_files, read_image_files
 from ncscope.data.images import ImageData, Images
 from ncscope.data.preprocessing import Preprocessing
 from ncscope.errors import InputError
@@ -20,10 +29,11 @@ from ncscope.measurement.batches import find_module_device, split
 from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
 from ncscope.models.forward import forward
 from ncscope.models.libraries import ImageClassifier
+from ncscope.models.own_code import explain_errors, is_own_code, open_own
 from ncscope.transfer.ranking import hold_out
 
-Preprocess = Literal["model", "data"]
 Shape = tuple[int, int, int]
+SplitName = Literal["train", "test", "val", "validation"]
 
 
 @dataclass(frozen=True)
@@ -31,43 +41,137 @@ class ImageOptions:
     """Images to run a model on, and settings for running it.
 
     Attributes:
-        data: A data set of the catalogue, or a folder of images; see `read_folder`.
+        data: A data set of the catalogue, a folder of images as for `read_folder`, or files of many
+            images as for `find_image_files`.
         split: Split of the images; not used by functions that take both splits.
         data_folder: Folder of the catalogue's stored sets.
         download: Fetch missing data sets and pretrained weights if True.
         preprocess: ``"model"`` for the preprocessing of the model's library, ``"data"`` for that of
-            the data set; None for the former if the library defines one, else the latter.
+            the data set, or ``FILE.py:NAME`` of a function of the user that makes a tensor of a
+            coloured PIL image; None for the first if the library defines one, else the second.
         batch_size: Number of images in a forward pass.
         device: ``cpu``, ``cuda``, or ``auto`` for cuda if available.
         workers: Number of processes that read images ahead.
+        image_size: Height and width of the images for the model; None for that of the data set.
+        image_key: Column or entry of the images in files; empty for the only one.
+        label_key: Column or entry of the labels in files; empty for the only one.
     """
 
     data: str
-    split: Literal["train", "test"] = "train"
+    split: SplitName = "train"
     data_folder: Path = Path("data")
     download: bool = False
-    preprocess: Preprocess | None = None
+    preprocess: str | None = None
     batch_size: int = 64
     device: str = "auto"
     workers: int = 0
+    image_size: int | None = None
+    image_key: str = ""
+    label_key: str = ""
 
 
-def read_images(image_options: ImageOptions) -> tuple[Images, int, Shape]:
-    """Read the images of one split; return them, the number of classes, and their shape.
+class LabelledImages(NamedTuple):
+    """Images of one split.
+
+    Attributes:
+        images: Images with their preprocessing.
+        num_classes: Number of classes of the data set.
+        shape: Channels, height and width of the images after preprocessing.
+        class_names: Names of the classes, in the order of the labels; empty for sets of the
+            catalogue.
+    """
+
+    images: Images
+    num_classes: int
+    shape: Shape
+    class_names: tuple[str, ...] = ()
+
+
+def read_images(image_options: ImageOptions) -> LabelledImages:
+    """Read the images of one split.
 
     Raises:
-        InputError: If the data set or the split does not exist.
+        InputError: If the data set or the split does not exist, or a file of images is damaged.
     """
-    if image_options.data in CATALOGUE:
-        data = load(image_options.data, image_options.data_folder, download=image_options.download)
-        images = data.train if image_options.split == "train" else data.test
-        return images, data.num_classes, data.shape
-    folder = _find_folder(image_options.data)
-    if image_options.split == "test" and not list_splits(folder):
+    name = image_options.data
+    split: Split = "validation" if image_options.split == "val" else image_options.split
+    if name in CATALOGUE:
+        data = load(name, image_options.data_folder, download=image_options.download)
+        images = {"train": data.train, "test": data.test, "validation": data.validation}[split]
+        if images is None:
+            found, fix = "train and test only", "pass --split train or --split test"
+            raise InputError(expected=f"validation images of {name}", found=found, fix=fix)
+        return LabelledImages(images, data.num_classes, data.shape)
+    if found_files := find_image_files(name):
+        files = choose_split(found_files, split, name)
+        others = [file for part in found_files.values() for file in part if file not in files]
+        pictures, names = read_image_files(
+            files, image_options.image_key, image_options.label_key, others
+        )
+        images = prepare_photographs(pictures)
+        classes = len(names) or int(images.labels.max()) + 1
+        return LabelledImages(images, classes, _shape(images), names)
+    for option in ("image_key", "label_key"):
+        if getattr(image_options, option):
+            flag = f"--{option.replace('_', '-')}"
+            found, fix = f"the folder {name}", f"leave {flag} out"
+            raise InputError(expected=f"files of images for {flag}", found=found, fix=fix)
+    folder = _find_folder(name)
+    if split != "train" and not list_splits(folder):
         fix = "leave --split out to measure all its images"
         raise InputError(expected=f"a folder test or val in {folder}", found="neither", fix=fix)
-    images = read_folder(folder, image_options.split)
-    return images, len(list_classes(folder)), _shape(images)
+    images = read_folder(folder, split)
+    names = tuple(list_classes(folder))
+    return LabelledImages(images, len(names), _shape(images), names)
+
+
+def fit_size(found: LabelledImages, size: int | None) -> LabelledImages:
+    """Return images in a size that is given, or in their own size if they all have one.
+
+    Photographs of all sizes are resized and cropped at the centre, to 224 pixels by default.
+
+    Args:
+        found: Images of one split.
+        size: Height and width to resize the images to; None for their own.
+    """
+    images = found.images
+    traits = images.preprocessing.traits
+    native = _find_size(images)
+    size = size or native or traits.size
+    traits = replace(traits, size=size, native=native, resized=native not in (None, size))
+    images = images.through(Preprocessing(traits))
+    return found._replace(images=images, shape=(len(traits.mean), size, size))
+
+
+def _find_size(images: Images) -> int | None:
+    """Return the height and width that all images have; None if they differ."""
+    native = images.preprocessing.traits.native
+    if native is not None:
+        return native
+    # Of a set whose images differ in size, a few show it; the others are checked when read.
+    step = max(1, len(images) // _SIZES_READ)
+    pictures = (images.picture(index) for index in range(0, len(images), step))
+    sizes = {picture.size for picture in pictures if isinstance(picture, Image)}
+    ((width, height), *others) = sizes
+    return width if width == height and not others else None
+
+
+_SIZES_READ = 16
+
+
+def describe_preprocessing(images: Images) -> str:
+    """Describe the preprocessing of images that no library has defined, for a note."""
+    traits = images.preprocessing.traits
+    size = f"{traits.size} x {traits.size}"
+    done = "resized and cropped to" if traits.native is None else "resized to"
+    done = "as they are," if traits.native == traits.size else done
+    mean, deviation = (
+        ", ".join(f"{value:.3g}" for value in values) for values in (traits.mean, traits.deviation)
+    )
+    return (
+        f"images: {done} {size}, less the mean ({mean}), over the deviation ({deviation}); pass "
+        "--preprocess FILE.py:FUNCTION if the model was trained on others"
+    )
 
 
 def read_ood_images(data: str, images: Images, image_options: ImageOptions) -> Images:
@@ -81,17 +185,12 @@ def read_ood_images(data: str, images: Images, image_options: ImageOptions) -> I
     Raises:
         InputError: If the data set or the split does not exist.
     """
-    others, _, _ = read_images(replace(image_options, data=data))
-    traits, native = images.preprocessing.traits, others.preprocessing.traits.native
+    others = read_images(replace(image_options, data=data, image_key="", label_key="")).images
+    traits = images.preprocessing.traits
+    # Photographs are cropped if those of the first set are.
+    native = None if traits.native is None else _find_size(others)
     resized = traits.resized or native != traits.native
     return others.through(Preprocessing(replace(traits, native=native, resized=resized)))
-
-
-def read_class_names(image_options: ImageOptions) -> tuple[str, ...]:
-    """Read the names of the classes of a folder of images; empty for a set of the catalogue."""
-    if image_options.data in CATALOGUE:
-        return ()
-    return tuple(list_classes(Path(image_options.data)))
 
 
 def read_image_splits(image_options: ImageOptions, seed: int) -> ImageData:
@@ -99,32 +198,47 @@ def read_image_splits(image_options: ImageOptions, seed: int) -> ImageData:
 
     Args:
         image_options: Options that name the data set.
-        seed: Seed for holding out a fifth of each class if a folder has no test images.
+        seed: Seed for holding out a fifth of each class if there are no test images.
 
     Raises:
         InputError: If the data set or the split does not exist.
     """
-    if image_options.data in CATALOGUE:
-        return load(image_options.data, image_options.data_folder, download=image_options.download)
-    folder = _find_folder(image_options.data)
-    train = read_folder(folder, "train")
-    classes, shape = len(list_classes(folder)), _shape(train)
-    splits = list_splits(folder)
-    if "test" in splits:
-        test = read_folder(folder, "test")
-        validation = read_folder(folder, "validation") if "validation" in splits else None
-        return ImageData(image_options.data, train, test, classes, shape, validation)
-    held_out = hold_out(train.labels, seed)
-    rest, test = (train.subset(torch.nonzero(mask).flatten()) for mask in (~held_out, held_out))
-    return ImageData(image_options.data, rest, test, classes, shape)
+    name = image_options.data
+    if name in CATALOGUE:
+        return load(name, image_options.data_folder, download=image_options.download)
+    splits = {*(find_image_files(name) or list_splits(_find_folder(name)))}
+
+    def read(split: SplitName) -> LabelledImages:
+        return read_images(replace(image_options, split=split))
+
+    train = read("train")
+    if splits & {"test", "validation"}:
+        test = read("test")
+        classes = max(train.num_classes, test.num_classes)
+        both = {"test", "validation"} <= splits
+        validation = read("validation").images if both else None
+        return ImageData(name, train.images, test.images, classes, train.shape, validation)
+    held_out = hold_out(train.images.labels, seed)
+    rest, part = (
+        train.images.subset(torch.nonzero(mask).flatten()) for mask in (~held_out, held_out)
+    )
+    return ImageData(name, rest, part, train.num_classes, train.shape)
 
 
 def _find_folder(data: str) -> Path:
     if not Path(data).is_dir():
+        fix = f"pass one of {', '.join(CATALOGUE)}, or check the path"
+        if Path(data).is_file():
+            fix = f"for features, ncscope measure {data}; images are in .parquet, .arrow or .tar"
+        elif re.fullmatch(r"[\w-]+/[\w.-]+", data):
+            fix = (
+                "check the path; save a data set of the Hugging Face Hub with "
+                f"datasets.load_dataset({data!r}).save_to_disk('images')"
+            )
         raise InputError(
-            expected="a data set of the catalogue, or a folder of images",
+            expected="a data set of the catalogue, or a folder or files of images",
             found=repr(data),
-            fix=f"pass one of {', '.join(CATALOGUE)}, or check the path",
+            fix=fix,
         )
     return Path(data)
 
@@ -142,24 +256,31 @@ def make_loader(
     Raises:
         InputError: If the preprocessing of the model is requested and it has none, or if that of
             the data set is requested and the model does not run on the first image. Also if a model
-            of Hugging Face has none, and nothing is requested.
+            of Hugging Face has none, and nothing is requested; or if a size is requested where the
+            preprocessing sets it.
     """
-    prepare = named_model.prepare if image_options.preprocess != "data" else None
-    if (
-        named_model.prepare is None
-        and named_model.input_name
-        and image_options.preprocess != "data"
-    ):
+    by_name = image_options.preprocess
+    prepare = named_model.prepare if by_name != "data" else None
+    if by_name is not None and is_own_code(by_name):
+        prepare = open_transform(by_name)
+    elif by_name not in (None, "model", "data"):
+        fix = "pass model, data, or FILE.py:FUNCTION of your own"
+        raise InputError(expected="a kind of preprocessing", found=repr(by_name), fix=fix)
+    elif named_model.prepare is None and named_model.input_name and by_name != "data":
         raise InputError(
             expected="an image processor beside the model of Hugging Face",
             found="none",
             fix="add it with processor.save_pretrained(FOLDER); or pass --preprocess data, if the "
             "model takes images of the data set's size and channels",
         )
-    if prepare is None and image_options.preprocess == "model":
+    elif prepare is None and by_name == "model":
         fix = "leave --preprocess out"
-        found = "none for the catalogue's networks"
+        found = "none for the catalogue's networks and for your own code"
         raise InputError(expected="the model's own preprocessing", found=found, fix=fix)
+    if prepare is not None and image_options.image_size is not None:
+        found = "preprocessing of its own"
+        fix = "leave --image-size out, or pass --preprocess data too"
+        raise InputError(expected="images to resize for --image-size", found=found, fix=fix)
     plain = prepare is None and named_model.input_name is None
     items: Dataset[Any] = images if plain else _Inputs(images, prepare, named_model.input_name)
     if prepare is None and (named_model.prepare or named_model.input_name):
@@ -183,7 +304,7 @@ def make_loader(
                 found=f"{size} with --preprocess data: {message}",
                 fix=fix,
             ) from error
-    return DataLoader(items, image_options.batch_size, num_workers=image_options.workers)
+    return _Loader(items, image_options.batch_size, num_workers=image_options.workers)
 
 
 def find_device(name: str) -> torch.device:
@@ -202,6 +323,86 @@ def find_device(name: str) -> torch.device:
         found = " ".join(str(error).split())[:120]
         fix = "pass --device cpu, or see ncscope doctor"
         raise InputError(expected=f"a device {name}", found=found, fix=fix) from error
+
+
+def open_transform(name: str) -> Callable[[Image], Tensor]:
+    """Open the user's preprocessing: a function of a coloured PIL image, or one that returns it.
+
+    Args:
+        name: ``FILE.py:NAME``, as for `open_own`.
+
+    Raises:
+        InputError: If there is no such function, or it fails.
+    """
+    transform = open_own(name)
+    if (isfunction(transform) or isclass(transform)) and not signature(transform).parameters:
+        with explain_errors(name):
+            transform = transform()
+    if not callable(transform):
+        fix = "name a function that makes a tensor of a PIL image"
+        found = type(transform).__name__
+        raise InputError(expected=f"a function {name}", found=found, fix=fix)
+
+    def prepare(picture: Image) -> Tensor:
+        pixels = transform(picture)
+        if not isinstance(pixels, Tensor):
+            found = type(pixels).__name__
+            fix = "end it with torchvision's ToTensor() or the like"
+            raise InputError(expected=f"a tensor from {name}", found=found, fix=fix)
+        return pixels
+
+    return prepare
+
+
+def open_loader(name: str, image_options: ImageOptions) -> tuple[Iterable[Any], tuple[str, ...]]:
+    """Open the user's loader, or a loader of the user's data set, and the names of the classes.
+
+    Args:
+        name: ``FILE.py:NAME``, as for `open_own`, of a loader, a data set, or a function that
+            returns one of them; an argument ``split`` gets the split.
+        image_options: Split, and batch size and workers for a data set.
+
+    Raises:
+        InputError: If the code fails, returns something else, or has no argument for the split.
+    """
+    value = open_own(name)
+    if isfunction(value) or isclass(value):
+        known = signature(value).parameters
+        arguments = {"split": image_options.split} if "split" in known else {}
+        if not arguments and image_options.split != "train":
+            fix = "add it, or leave --split out and name a function for each split"
+            found = "none"
+            raise InputError(expected=f"an argument split of {name}", found=found, fix=fix)
+        with explain_errors(name):
+            value = value(**arguments)
+    samples = getattr(value, "dataset", value)
+    if isinstance(value, Dataset) or type(value).__module__.startswith("datasets."):
+        loader: Any = _Loader(value, image_options.batch_size, num_workers=image_options.workers)
+    else:
+        loader = value
+    if not (isinstance(loader, Iterable) or hasattr(loader, "__getitem__")):
+        fix = "return a DataLoader, a Dataset, or a list of (inputs, labels)"
+        raise InputError(expected=f"a loader from {name}", found=type(value).__name__, fix=fix)
+    names = getattr(samples, "classes", None) or ()
+    are_names = isinstance(names, list | tuple) and all(isinstance(each, str) for each in names)
+    return loader, tuple(names) if are_names else ()
+
+
+class _Loader(DataLoader[Any]):
+    """Loader that raises errors of input in its processes as such; torch raises their text."""
+
+    def __iter__(self) -> Any:
+        try:
+            yield from super().__iter__()
+        except RuntimeError as error:
+            last = str(error).strip().rpartition("\n")[2]
+            parts = re.fullmatch(
+                r"ncscope\.errors\.InputError: expected (.*), found (.*); (.*)", last
+            )
+            if parts is None:
+                raise
+            expected, found, fix = parts.groups()
+            raise InputError(expected=expected, found=found, fix=fix) from error
 
 
 class _Inputs(Dataset[Any]):

@@ -1,18 +1,13 @@
 """Measurement of neural regression collapse, in arrays or in moments accumulated before."""
 
-import json
-import math
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.api.inputs import check_head
-from ncscope.api.tables import csv_text, data_frame
-from ncscope.api.writable import check_file, write_text
+from ncscope.api.plain_report import PlainReport
 from ncscope.arguments import check_arguments
 from ncscope.array_checks import as_tensor, check_features
 from ncscope.errors import InputError
@@ -20,16 +15,12 @@ from ncscope.metrics.regression import RegressionSource, RegressionValues, regre
 from ncscope.metrics.regression_sources import RegressionArrays, RegressionSums
 from ncscope.stats.regression_moments import RegressionMoments, check_numbers, check_targets
 
-if TYPE_CHECKING:
-    import pandas
-
-
 _WITHOUT_HEAD = ("nrc1", "nrc1_unexplained", "mse_least_squares", "r2_least_squares")
 _KEYS = (*_WITHOUT_HEAD, "nrc2", "nrc3", "nrc3_gamma", "mse", "r2")
 
 
 @check_arguments
-class RegressionReport(Mapping[str, float]):
+class RegressionReport(PlainReport):
     """Values of neural regression collapse, by key.
 
     Keys: ``nrc1``, ``nrc1_unexplained``, ``mse_least_squares``, ``r2_least_squares``; with a head
@@ -45,79 +36,30 @@ class RegressionReport(Mapping[str, float]):
     def __init__(
         self, values: RegressionValues, num_samples: int, dim: int, target_dim: int
     ) -> None:
-        self._metrics, self.notes = dict(values.metrics), list(values.notes)
+        super().__init__(values.metrics, values.notes)
         self.num_samples, self.dim, self.target_dim = num_samples, dim, target_dim
 
-    def __getitem__(self, key: str) -> float:
-        try:
-            return self._metrics[key]
-        except KeyError:
-            if key not in _KEYS:
-                message = f"{key!r}; the keys are {', '.join(self)}"
-            elif "mse" not in self._metrics:
-                message = f"{key!r} was not measured; it needs the last layer's weight"
-            else:
-                message = f"{key!r} was not measured: {' '.join(self.notes)}"
-            raise KeyError(message) from None
+    def _describe(self) -> str:
+        return f"{self.num_samples} samples, dimension {self.dim}, targets of {self.target_dim}"
 
-    def __contains__(self, key: object) -> bool:
-        return key in self._metrics
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._metrics)
-
-    def __len__(self) -> int:
-        return len(self._metrics)
-
-    def __repr__(self) -> str:
-        size = f"{self.num_samples} samples, dimension {self.dim}, targets of {self.target_dim}"
-        lines = [f"  {key:<26} {value:.6g}" for key, value in self.items()]
-        return "\n".join(
-            [f"RegressionReport: {size}", *lines, *(f"  note: {n}" for n in self.notes)]
-        )
+    def _explain_absence(self, key: str) -> str:
+        if key not in _KEYS:
+            return super()._explain_absence(key)
+        if "mse" not in self:
+            return f"{key!r} was not measured; it needs the last layer's weight"
+        return f"{key!r} was not measured: {' '.join(self.notes)}"
 
     def as_dict(self) -> dict[str, object]:
         """Return the values as plain types; NaN is None, and a note says why."""
-        return {
-            "metrics": {k: v if math.isfinite(v) else None for k, v in self.items()},
-            "notes": self.notes,
-            "num_samples": self.num_samples,
-            "dim": self.dim,
-            "target_dim": self.target_dim,
-        }
-
-    def to_json(self) -> str:
-        """Write `as_dict` as one JSON object."""
-        return json.dumps(self.as_dict(), indent=2, ensure_ascii=False)
+        sizes = {"num_samples": self.num_samples, "dim": self.dim, "target_dim": self.target_dim}
+        return super().as_dict() | sizes
 
     def rows(self) -> list[dict[str, object]]:
         """Return a row for each metric, with its value at collapse."""
         zero = ("nrc1", "nrc1_unexplained", "nrc2", "nrc3")
         return [
-            {"metric": key, "value": value, "collapsed_at": 0.0 if key in zero else None}
-            for key, value in self.items()
+            row | {"collapsed_at": 0.0 if row["metric"] in zero else None} for row in super().rows()
         ]
-
-    def to_dataframe(self) -> "pandas.DataFrame":
-        """Return `rows` as a pandas data frame.
-
-        Raises:
-            InputError: If pandas is not installed.
-        """
-        return data_frame(self.rows())
-
-    def save(self, path: str | Path) -> Path:
-        """Write the report as .json or .csv, and return the path.
-
-        Args:
-            path: File to write; one that is there is replaced whole or not at all.
-
-        Raises:
-            InputError: If the suffix is another, or the folder cannot be written.
-        """
-        path = check_file(path, (".json", ".csv"))
-        text = self.to_json() + "\n" if path.suffix == ".json" else csv_text(self.rows())
-        return write_text(path, text)
 
 
 @check_arguments

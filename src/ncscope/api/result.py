@@ -1,10 +1,12 @@
 """Result of a measurement: a mapping from metric to value that can plot and save itself."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +19,7 @@ from ncscope.errors import InputError
 from ncscope.files import read_file
 from ncscope.measurement.history_file import format_report, parse_report
 from ncscope.measurement.provenance import Provenance, record_provenance
-from ncscope.measurement.records import LayerRecord, ModelRecord
+from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
 from ncscope.stats.statistics import ClassStatistics
 
 if TYPE_CHECKING:
@@ -253,38 +255,87 @@ class Report(Mapping[str, float]):
         """
         return data_frame(self.rows())
 
-    def plot(self) -> "Figure":
-        """Draw the measurement as a matplotlib figure."""
+    def plot(self, metrics: str | Sequence[str] | None = None, *, axes: Any = None) -> "Figure":
+        """Draw the measurement as a matplotlib figure.
+
+        Args:
+            metrics: Of a report of several layers: ``"nc"`` draws NC1 to NC4 against the layer, a
+                panel each, as wide as a column of a paper; a key or a list of keys does so for
+                these metrics. Layers are measured with ``layer_groups``. By default, the main
+                metrics, or PFC1 to PFC3 against the layer.
+            axes: Axes of your own figure, one for each panel.
+
+        Returns:
+            The figure; in files that ``savefig`` writes as PDF, fonts are of type 42.
+
+        Raises:
+            InputError: If no layer has a metric, there is one layer only, or the axes are not as
+                many as the panels.
+        """
         from ncscope.report.figures import plot_model
 
-        return plot_model(self.model_record)
+        model = self.model_record
+        if metrics is None and axes is None:
+            return plot_model(model)
+        if len(model.layers) < 2:
+            raise InputError(
+                expected="a report of several layers, to draw metrics against the layer",
+                found="one layer",
+                fix="measure a model with layers=[...]; over training, History.plot draws metrics",
+            )
+        of_layers = Counter(key for record in model.layers for key in record.metrics)
+        several = {key for key, count in of_layers.items() if count > 1}
+        return draw_panels(
+            model,
+            "nc" if metrics is None else metrics,
+            several if metrics == "nc" else of_layers,
+            axes,
+        )
 
-    def save(self, path: str | Path, title: str | None = None) -> Path:
+    def save(
+        self,
+        path: str | Path,
+        title: str | None = None,
+        *,
+        metrics: str | Sequence[str] | None = None,
+    ) -> Path:
         """Write the report as .html, .json, .csv, .tex, .png, .svg or .pdf.
 
         Args:
             path: File to write; one that is there is replaced whole or not at all.
             title: Heading of the page; by default the name of the file.
+            metrics: Keys of the metrics of a figure (see `plot`), or of the columns of a ``.csv``
+                or ``.tex``, which then has a row for each layer; by default all. Pages and
+                ``.json`` hold all.
 
         Returns:
             Path of the file.
 
         Raises:
-            InputError: If the suffix is none of these, the folder cannot be written, or writing
-                fails, for example on a full disk.
+            InputError: If the suffix is none of these, no layer has a metric, the folder cannot be
+                written, or writing fails, for example on a full disk.
         """
         path = check_file(path, REPORTS)
+        layers = self.model_record.layers
+        chosen = choose_columns(path, metrics, {key for each in layers for key in each.metrics})
         if path.suffix == ".json":
             return write_text(path, self.to_json() + "\n")
         if path.suffix == ".csv":
-            return write_text(path, csv_text(self.rows()))
+            rows = self.rows()
+            if chosen is not None:
+                rows = [
+                    {"layer": each.layer}
+                    | {key: each.metrics[key] for key in chosen if key in each.metrics}
+                    for each in layers
+                ]
+            return write_text(path, csv_text(rows))
         if path.suffix == ".tex":
             from ncscope.report.latex import format_model_latex
 
-            return write_text(path, format_model_latex(self.model_record))
+            return write_text(path, format_model_latex(self.model_record, chosen))
         if path.suffix == ".html":
             return write_text(path, self.page(title or path.stem))
-        return write_figure(path, self.plot())
+        return write_figure(path, self.plot(metrics))
 
     def page(self, title: str) -> str:
         """Return the HTML page with a heading."""
@@ -296,6 +347,85 @@ class Report(Mapping[str, float]):
         from ncscope.report.page import render_model_fragment
 
         return render_model_fragment(self.model_record)
+
+
+def check_metrics(metrics: Iterable[str], known: Collection[str]) -> None:
+    """Refuse a metric that was not measured.
+
+    Args:
+        metrics: Keys or aliases to draw or write.
+        known: Keys of the metrics that were measured.
+
+    Raises:
+        InputError: If one was not measured.
+    """
+    from ncscope.report.labels import find_label
+
+    for key in metrics:
+        label = find_label(key)
+        if not {key, label.key, *label.aliases} & set(known):
+            near = get_close_matches(key, known, n=3) or sorted(known)
+            fix = f"choose from {', '.join(near)}"
+            raise InputError(expected="a metric that was measured", found=repr(key), fix=fix)
+
+
+def choose_columns(
+    path: Path, metrics: str | Sequence[str] | None, known: Collection[str]
+) -> Sequence[str] | None:
+    """Return the keys of the columns of a table; None for all.
+
+    Args:
+        path: File of the table; a figure chooses for itself.
+        metrics: Keys, or ``"nc"`` for one of each of NC1 to NC4.
+        known: Keys of the metrics that were measured.
+
+    Raises:
+        InputError: If a metric was not measured, or the file holds all metrics always.
+    """
+    if metrics is None or path.suffix in (".png", ".svg", ".pdf"):
+        return None
+    if path.suffix in (".html", ".json"):
+        fix = "leave metrics out, or save as .csv, .tex, .png, .svg or .pdf"
+        raise InputError(expected=f"all metrics in a {path.suffix}", found="a choice", fix=fix)
+    if metrics == "nc":
+        from ncscope.report.figures import NC_METRICS
+
+        return [key for key in NC_METRICS.values() if key in known]
+    chosen = [metrics] if isinstance(metrics, str) else metrics
+    check_metrics(chosen, known)
+    return chosen
+
+
+def draw_panels(
+    source: "Sequence[Measurement] | ModelRecord",
+    metrics: str | Sequence[str],
+    known: Collection[str],
+    axes: Any,
+    unit: str = "epoch",
+) -> "Figure":
+    """Draw a panel for each metric; see `ncscope.report.figures.plot_panels`.
+
+    Raises:
+        InputError: If a metric was not measured, or the axes are not as many as the panels.
+    """
+    from ncscope.report.figures import NC_METRICS, plot_panels
+
+    chosen: Sequence[str] | Mapping[str, str] = [metrics] if isinstance(metrics, str) else metrics
+    if metrics == "nc":
+        chosen = {title: key for title, key in NC_METRICS.items() if key in known}
+    else:
+        check_metrics(chosen, known)
+    if not chosen:
+        fix = f"measure them, in layers with layer_groups, or pass keys ({', '.join(known)})"
+        raise InputError(expected="metrics of NC1 to NC4", found="none to draw", fix=fix)
+    given = None if axes is None else list(np.ravel(axes))
+    if given is not None and len(given) != len(chosen):
+        raise InputError(
+            expected=f"{len(chosen)} axes, one for each of {', '.join(chosen)}",
+            found=str(len(given)),
+            fix="pass as many axes as metrics",
+        )
+    return plot_panels(source, chosen, unit, given)
 
 
 @check_arguments

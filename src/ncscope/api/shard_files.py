@@ -1,43 +1,72 @@
 """Shards of a data set: files, addresses and iterables of labelled features, read batch by batch.
 
-Parquet is read by batches of rows, so that a shard may be larger than the memory; a shard of
-another kind is read whole. Nothing is ever unpickled.
+Parquet, HDF5, CSV and .npy are read by batches of rows, so that a shard may be larger than the
+memory; a shard of another kind is read whole. Nothing is ever unpickled.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from glob import glob, has_magic
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ncscope.api.files import SAMPLES, explain_read_errors, load_classifier, load_samples
+import numpy as np
+
+from ncscope.api.files import explain_read_errors, load_array, load_classifier
+from ncscope.api.sample_file import (
+    SampleFile,
+    flatten_labels,
+    rows_of_batch,
+)
+from ncscope.api.samples import open_samples
 from ncscope.arguments import describe
 from ncscope.errors import InputError, library_error
-from ncscope.files import describe_fault
-from ncscope.memory import check_memory
-from ncscope.tensor_files import TensorFile, check_exists
+from ncscope.tensor_files import TensorFile, check_exists, detect_kind
 
-Shard: TypeAlias = str | Path | Iterable[Any] | Callable[[], Iterable[Any]]
-"""Path or address of a file; iterable of batches; or function that returns such an iterable."""
+Shard: TypeAlias = (
+    str | Path | tuple[str | Path, str | Path] | Iterable[Any] | Callable[[], Iterable[Any]]
+)
+"""Path or address of a file, or of two .npy files of features and labels; iterable of batches; or
+function that returns such an iterable."""
 
-_PARQUET = b"PAR1"
-_BATCH_BYTES = 32 * 2**20
-_MOST_ROWS = 65_536
 _VERSION = ("size", "ETag", "Last-Modified", "Content-MD5", "Digest")
 
 
-def batches_of(shard: Shard) -> Iterable[Any]:
+@dataclass(frozen=True)
+class Columns:
+    """Parts of files that hold the features and the labels.
+
+    Attributes:
+        features: Name or pattern of the features, as for `open_samples`.
+        labels: Name of the labels.
+    """
+
+    features: str | None = None
+    labels: str | None = None
+
+
+EVERYTHING = Columns()
+"""Features and labels under customary names."""
+
+
+def batches_of(
+    shard: Shard, columns: Columns = EVERYTHING, labels_only: bool = False
+) -> Iterable[Any]:
     """Return the batches of a shard.
 
     Args:
-        shard: Path or address of an .npz, .safetensors, torch.save or Parquet file; iterable of
-            batches; or function without arguments that returns such an iterable.
+        shard: Path or address of a file of any kind that `open_samples` reads; pair of paths of
+            .npy files; iterable of batches; or function without arguments that returns such an
+            iterable.
+        columns: Parts of a file that hold features and labels.
+        labels_only: Read no features of a file if True: they are None.
 
     Raises:
         InputError: If the file is missing, damaged or of another kind, or lacks an entry; or if the
             function returns no iterable.
     """
-    if isinstance(shard, str | Path):
-        return _read_batches(str(shard))
+    if is_file(shard):
+        return _read_batches(shard, columns, labels_only)
     batches = shard() if callable(shard) else shard
     if not isinstance(batches, Iterable):
         fix = "let the function of a shard return a list of pairs of features and labels"
@@ -45,9 +74,32 @@ def batches_of(shard: Shard) -> Iterable[Any]:
     return batches
 
 
+def is_file(shard: Any) -> bool:
+    """Return whether a shard is a file, or two files of features and labels."""
+    if isinstance(shard, tuple):
+        return len(shard) == 2 and all(isinstance(part, str | Path) for part in shard)
+    return isinstance(shard, str | Path)
+
+
+def open_shard(shard: Any, columns: Columns) -> SampleFile:
+    """Open a file, or two .npy files of features and labels.
+
+    Args:
+        shard: Path, address, or pair of paths.
+        columns: Parts of a file that hold features and labels.
+
+    Raises:
+        InputError: As `open_samples` does; or if two files have different numbers of rows.
+    """
+    if isinstance(shard, tuple):
+        return _open_pair(*shard)
+    return open_samples(_fetch_file(str(shard)), columns.features, columns.labels)
+
+
 def shard_name(shard: Shard) -> str:
     """Return the name of a shard for messages: of a file its base name, else an empty text."""
-    return str(shard).rpartition("/")[2] if isinstance(shard, str | Path) else ""
+    first: Any = shard[0] if isinstance(shard, tuple) and is_file(shard) else shard
+    return str(first).rpartition("/")[2] if isinstance(first, str | Path) else ""
 
 
 def expand_patterns(patterns: Iterable[str]) -> list[str]:
@@ -78,15 +130,30 @@ def is_plain(pattern: str) -> bool:
     return not is_address(pattern) and (not has_magic(pattern) or Path(pattern).exists())
 
 
-def is_parquet(file: str) -> bool:
-    """Return whether a file on disk is one of Parquet, judged by its content."""
-    with explain_read_errors(TensorFile(shard_name(file))):
-        start = b"" if describe_fault(Path(file)) else TensorFile.at(file).read_start(len(_PARQUET))
-        return start == _PARQUET
+def pair_files(features: Sequence[str], labels: Sequence[str]) -> list[tuple[str, str]]:
+    """Return pairs of files of features and of labels, those of each in order of name.
+
+    Args:
+        features: Patterns of .npy files of features.
+        labels: Patterns of .npy files of labels.
+
+    Raises:
+        InputError: If they are not as many, or a pattern names none.
+    """
+    rows, classes = expand_patterns(features), expand_patterns(labels)
+    if len(rows) != len(classes):
+        raise InputError(
+            expected=f"a file of labels for each of the {len(rows)} files of features",
+            found=f"{len(classes)} files of labels",
+            fix="name them so that patterns match as many, in the same order",
+        )
+    return list(zip(rows, classes, strict=True))
 
 
-def shard_identity(file: str) -> str:
+def shard_identity(file: Any) -> str:
     """Return a text that differs if a file is another, or has changed in size or date."""
+    if isinstance(file, tuple):
+        return " ".join(map(shard_identity, file))
     if is_address(file):
         with explain_read_errors(TensorFile(shard_name(file))):
             system, path = _open_file_system(file)
@@ -104,9 +171,12 @@ def load_shard_classifier(file: str) -> dict[str, Any]:
     """Return the entries ``weight`` and ``bias`` of a shard, as far as it has them."""
     shard = _fetch_file(file)
     with explain_read_errors(shard):
-        if shard.read_start(len(_PARQUET)) == _PARQUET:
+        if detect_kind(shard) not in _WITH_CLASSIFIER:
             return {}
     return load_classifier(shard, required=())
+
+
+_WITH_CLASSIFIER = ("npz", "safetensors", "torch")
 
 
 def _find_matches(pattern: str) -> list[str]:
@@ -143,116 +213,63 @@ def _open_file_system(address: str) -> tuple[Any, str]:
         raise InputError(expected=expected, found="none", fix=str(error)) from error
 
 
+@dataclass(frozen=True)
+class _RemoteFile(TensorFile):
+    """File at an address, of which parts are read.
+
+    Attributes:
+        system: File system of `fsspec`.
+        address: Path in it.
+    """
+
+    system: Any = None
+    address: str = ""
+
+    @property
+    def size(self) -> int:
+        """Number of bytes."""
+        return int(self.system.size(self.address))
+
+    def open(self) -> Any:
+        """Open the file for reading."""
+        return self.system.open(self.address, "rb")
+
+
 def _fetch_file(file: str) -> TensorFile:
-    """Return a file on disk, or the bytes at an address."""
+    """Return a file on disk or at an address; of the kinds that are read whole, its bytes."""
     if not is_address(file):
         on_disk = TensorFile.at(file)
         check_exists(on_disk)
         return on_disk
-    with explain_read_errors(TensorFile(shard_name(file))):
+    name = shard_name(file)
+    with explain_read_errors(TensorFile(name)):
         system, path = _open_file_system(file)
-        return TensorFile(shard_name(file), content=system.cat_file(path))
+        remote = _RemoteFile(name, system=system, address=path)
+        if detect_kind(remote) in _WITH_CLASSIFIER:
+            return TensorFile(name, content=system.cat_file(path))
+    return remote
 
 
-def _read_batches(file: str) -> Iterator[Any]:
-    """Yield the batches of a file, whose kind is judged by its content."""
-    source = TensorFile(shard_name(file))
-    if is_address(file):
-        with explain_read_errors(source):
-            system, path = _open_file_system(file)
-            stream = system.open(path, "rb")
-    else:
-        on_disk = _fetch_file(file)
-        with explain_read_errors(source):
-            stream = on_disk.open()
-    with stream:
-        with explain_read_errors(source):
-            parquet = stream.read(len(_PARQUET)) == _PARQUET
-            stream.seek(0)
-        if parquet:
-            yield from _read_parquet(stream, source)
-            return
-    entries = load_samples(_fetch_file(file))
-    yield entries["features"], entries["labels"]
+def _read_batches(shard: Any, columns: Columns, labels_only: bool) -> Iterator[Any]:
+    for rows, labels in open_shard(shard, columns).batches(not labels_only):
+        yield rows, flatten_labels(labels)
 
 
-def _read_parquet(stream: Any, file: TensorFile) -> Iterator[tuple[Any, Any]]:
-    """Yield the columns ``features`` and ``labels`` of a Parquet file, by batches of rows."""
-    try:
-        from pyarrow import parquet
-    except ModuleNotFoundError as error:
-        raise library_error(name="pyarrow") from error
-    # Pages without a checksum, as most writers leave them by default, are read as they are.
-    checked = {"page_checksum_verification": True}
-    with explain_read_errors(file), parquet.ParquetFile(stream, **checked) as table:
-        dim = _check_columns(table, file.name)
-        rows = max(1, min(_MOST_ROWS, _BATCH_BYTES // (8 * dim)))
-        # A column of one repeated number takes a few bytes, whatever its length.
-        check_memory(8 * dim * rows, f"{rows:,} rows of {file.name}", "write shorter lists")
-        for batch in table.iter_batches(rows, columns=list(SAMPLES)):
-            features, labels = (batch.column(name) for name in SAMPLES)
-            _refuse_missing(labels, "labels", file.name)
-            # A missing row has no values in the flat column: the reshape would deal out those of
-            # the other rows to all. A missing value would become NaN.
-            values = features.flatten()
-            _refuse_missing(features, "features", file.name)
-            _refuse_missing(values, "features", file.name)
-            lengths = features.value_lengths().unique()
-            if len(lengths) > 1:
-                expected = f"features of one length in {file.name}"
-                found = f"lengths {lengths[0]} and {lengths[1]}"
-                fix = "write every sample as one fixed-size list"
-                raise InputError(expected=expected, found=found, fix=fix)
-            matrix = values.to_numpy(zero_copy_only=False).reshape(len(features), -1)
-            yield matrix, labels.to_numpy(zero_copy_only=False)
+def _open_pair(features: str | Path, labels: str | Path) -> SampleFile:
+    """Open .npy files of features and labels, which are mapped into memory."""
+    rows, classes = load_array(features), load_array(labels)
+    if rows.ndim == 0 or classes.shape[:1] != rows.shape[:1]:
+        raise InputError(
+            expected=f"one label a sample in {Path(labels).name}",
+            found=f"labels of shape {classes.shape} for features of shape {rows.shape} in "
+            f"{Path(features).name}",
+            fix="name the files so that those in the same place of both patterns belong together",
+        )
+    step = rows_of_batch(int(np.prod(rows.shape[1:])))
 
+    def read(whole: bool) -> Iterator[tuple[Any, Any]]:
+        for start in range(0, len(rows), step):
+            part = slice(start, start + step)
+            yield rows[part] if whole else None, np.asarray(classes[part])
 
-def _check_columns(table: Any, name: str) -> int:
-    """Check the types of the two columns, and return the length of the lists of features.
-
-    Lists that may differ in length have the greatest mean length of a group of rows, at least 1:
-    the file says no more before it is read.
-
-    Raises:
-        InputError: If a column is missing or of another type.
-    """
-    from pyarrow import types
-
-    schema = table.schema_arrow
-    if any(schema.names.count(entry) != 1 for entry in SAMPLES):
-        expected = f"columns 'features' and 'labels' in {name}"
-        found = f"columns {', '.join(schema.names) or 'none'}"
-        raise InputError(expected=expected, found=found, fix="rename the columns")
-    features, labels = (schema.field(entry).type for entry in SAMPLES)
-    fixed = types.is_fixed_size_list(features)
-    lists = fixed or types.is_list(features) or types.is_large_list(features)
-    empty = fixed and not features.list_size
-    if empty or not lists or not _is_number(features.value_type):
-        expected = f"lists of numbers in the column 'features' of {name}"
-        fix = "write every sample as one fixed-size list"
-        raise InputError(expected=expected, found=str(features), fix=fix)
-    if not _is_number(labels):
-        expected = f"integers in the column 'labels' of {name}"
-        raise InputError(expected=expected, found=str(labels), fix="write class indices")
-    if fixed:
-        return int(features.list_size)
-    longest = 1
-    for index in range(table.metadata.num_row_groups):
-        group = table.metadata.row_group(index)
-        columns = [group.column(place) for place in range(group.num_columns)]
-        for column in columns:
-            if column.path_in_schema.startswith("features."):
-                longest = max(longest, -(-column.num_values // max(1, group.num_rows)))
-    return longest
-
-
-def _is_number(kind: Any) -> bool:
-    from pyarrow import types
-
-    return types.is_integer(kind) or types.is_floating(kind)
-
-
-def _refuse_missing(values: Any, column: str, name: str) -> None:
-    if values.null_count:
-        expected = f"a value in every row of the column {column!r} of {name}"
-        raise InputError(expected=expected, found=f"{values.null_count} missing", fix="drop them")
+    return SampleFile(read)

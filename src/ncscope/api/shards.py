@@ -10,13 +10,34 @@ from typing import Any, TypeAlias, TypeVar
 from jaxtyping import Int
 from torch import Tensor
 
-from ncscope.api.gather import DecisionPass, gather
-from ncscope.api.inputs import check_classifier, check_head, has_one_row
+from ncscope.api.gather import DecisionPass, gather, gather_names
+from ncscope.api.inputs import (
+    check_classifier,
+    check_head,
+    check_name_count,
+    has_one_row,
+    refuse_numerals,
+)
 from ncscope.api.result import Report
-from ncscope.api.shard_files import Shard, shard_name
+from ncscope.api.shard_files import (
+    EVERYTHING,
+    Columns,
+    Shard,
+    batches_of,
+    is_file,
+    open_shard,
+    shard_name,
+)
 from ncscope.arguments import NotNegative, Size, check_arguments, describe
 from ncscope.array_checks import as_tensor
 from ncscope.errors import InputError
+from ncscope.labels import (
+    NAMES_IN_PARTS,
+    IgnoreIndex,
+    check_names,
+    note_left_out,
+    unite_names,
+)
 from ncscope.measurement.samples import layer_record
 from ncscope.metrics.evaluate import LEFT_OUT, find_needs
 from ncscope.metrics.sources import ONE_LOGIT, Sources
@@ -48,7 +69,11 @@ class ShardPass:
         prior: Class prior of the pooled scatter.
         class_counts: Number of samples of each class in all shards, if the prior needs them.
         precision: Precision of the moments.
+        ignore_index: Label of samples to leave out, or several.
+        class_names: Names of the classes, for labels that are names.
+        look: True to look at the labels only: the moments have the names in them and no samples.
         second: Class means and classifier of the second pass; None for the first pass.
+        columns: Parts of files that hold features and labels.
     """
 
     name: str = "first pass"
@@ -58,21 +83,30 @@ class ShardPass:
     prior: Prior = "empirical"
     class_counts: Int[Tensor, " k"] | None = None
     precision: Precision = "float64"
+    ignore_index: IgnoreIndex = None
+    class_names: tuple[str, ...] = ()
+    look: bool = False
     second: DecisionPass | None = None
+    columns: Columns = EVERYTHING
 
     def __call__(self, shard: Shard) -> ClassMoments | DecisionCounts:
         """Gather the statistics of a shard; an error names the shard, if it has a name."""
         try:
+            batches = batches_of(shard, self.columns, self.look) if is_file(shard) else shard
             if self.second is not None:
-                return gather(shard, second=self.second)
+                return gather(batches, second=self.second)
+            if self.look:
+                return ClassMoments(statistics=(), class_names=gather_names(batches))
             return gather(
-                shard,
+                batches,
                 self.num_classes,
                 self.dim,
                 statistics=self.statistics,
                 prior=self.prior,
                 class_counts=self.class_counts,
                 precision=self.precision,
+                ignore_index=self.ignore_index,
+                class_names=self.class_names,
             )
         except InputError as error:
             name = shard_name(shard)
@@ -89,10 +123,14 @@ def measure_shards(
     weight: Any = None,
     bias: Any = None,
     num_classes: Size | None = None,
+    ignore_index: IgnoreIndex = None,
+    class_names: Sequence[str] | None = None,
     groups: Collection[str] | None = None,
     prior: Prior = "empirical",
     weight_decay: NotNegative = 0.0,
     precision: Precision = "float64",
+    features: str | None = None,
+    labels: str | None = None,
     map: Map = builtins.map,  # noqa: A002, it takes the place of the builtin
 ) -> Report:
     """Measure neural collapse in a data set given in parts, which several machines may read.
@@ -104,17 +142,26 @@ def measure_shards(
     set (``mir``, ``hdr``) are absent, because they need all samples at once.
 
     Args:
-        shards: Parts of the data set: paths or addresses of .npz, .safetensors, torch.save or
-            Parquet files; iterables of batches that can be iterated twice (lists, data loaders); or
-            functions without arguments that return an iterable of batches. A batch is a pair of
-            features and labels, or a mapping with these entries. A shard may be empty.
+        shards: Parts of the data set: paths or addresses of .npz, .safetensors, torch.save, CSV,
+            Parquet or HDF5 files; pairs of paths of .npy files, of features and labels; iterables
+            of batches that can be iterated twice (lists, data loaders); or functions without
+            arguments that return an iterable of batches. A batch is a pair of features and labels,
+            or a mapping with these entries. A shard may be empty. Labels in files may be names.
         weight: Classifier weight K x d.
         bias: Classifier bias, K.
         num_classes: K; by default the number of rows of ``weight``, else the largest label + 1.
+        ignore_index: Label of samples to leave out, or several; a note has their number.
+        class_names: Names of the classes, in the order of the rows of ``weight``. By default, if
+            labels are names, one more pass finds the names in all shards; they are numbered
+            alphabetically, or in the order of their categories if all batches have the same.
         groups: Groups of metrics, by default all that apply.
         prior: Class prior. ``"uniform"`` costs one more pass, which counts the labels.
         weight_decay: Decay on weight and bias that the MSE decomposition assumes.
         precision: ``"float64"`` or ``"blocked"``; see `ClassMoments`.
+        features: Entry of the files that holds the features, or their columns in tables: names and
+            patterns separated by commas, those after ``!`` left out. By default ``features``,
+            ``embeddings`` or ``x``; of a table the column of lists, or all but the labels.
+        labels: Entry or column of the labels, by default ``labels``, ``targets`` or ``y``.
         map: Function like the builtin ``map``, which gives the results in the order of the shards:
             the ``imap`` or ``map`` of a process pool, the ``map`` of an executor or of
             ``ray.util.multiprocessing.Pool``. If it is lazy, as the builtin and ``imap`` are, at
@@ -139,12 +186,13 @@ def measure_shards(
         fix = "pass a list of files, for example sorted(glob.glob('features/*.parquet'))"
         raise InputError(expected="a list of shards", found="a single path", fix=fix)
     shards = list(shards)
-    files = [str(shard) for shard in shards if isinstance(shard, str | Path)]
+    files = [str(shard) for shard in shards if is_file(shard)]
     twice = [file for file, times in Counter(files).items() if times > 1]
     if twice:  # the samples would count twice
         more = f" and {len(twice) - 1} others" if len(twice) > 1 else ""
         found = f"{twice[0]}{more} twice or more"
         raise InputError(expected="each file once", found=found, fix="name it once")
+    columns = Columns(features, labels)
     check_head(weight, bias)
     head = None if weight is None else as_tensor(weight, "weight")
     rows, dim = (None, None) if head is None or head.ndim != 2 else head.shape
@@ -153,15 +201,42 @@ def measure_shards(
         check_classifier(head, bias, rows, dim, "cpu")  # before hours of reading
     needs = find_needs(groups, head is not None)
     k = rows if num_classes is None else num_classes
-    first = ShardPass(num_classes=k, dim=dim, prior=prior, precision=precision)
-    try:
+    names = check_names(class_names)
+    if k is not None:
+        check_name_count(names, k)
+    first = ShardPass(
+        num_classes=k,
+        dim=dim,
+        prior=prior,
+        precision=precision,
+        ignore_index=ignore_index,
+        class_names=names,
+        columns=columns,
+    )
+
+    def gather_all(first: ShardPass) -> ClassMoments:
         if prior == "uniform" and "scatter" in needs.statistics:
             # A sample weighs 1 / n_c in the pooled scatter, so n_c must be known beforehand.
             labels_only = replace(first, name="class counts")
             counts = merge_moments(_apply_map(map, labels_only, shards, ClassMoments))
             first = replace(first, num_classes=counts.num_classes, class_counts=counts.counts)
         first = replace(first, statistics=tuple(sorted(needs.statistics)))
-        moments = merge_moments(_apply_map(map, first, shards, ClassMoments))
+        return merge_moments(_apply_map(map, first, shards, ClassMoments))
+
+    try:
+        try:
+            moments = gather_all(first)
+        except InputError as error:
+            if error.expected != NAMES_IN_PARTS:
+                raise
+            # One shard alone does not tell the number of a name: all are looked at before.
+            look = replace(first, name="class names", look=True)
+            parts = _apply_map(map, look, shards, ClassMoments)
+            names = unite_names(part.class_names for part in parts)
+            check_name_count(names, k or len(names))
+            if head is not None:
+                refuse_numerals(names)
+            moments = gather_all(replace(first, class_names=names))
     except InputError as error:
         if head is None or error.expected != f"features of dimension {dim}":
             raise
@@ -171,11 +246,13 @@ def measure_shards(
     k, d = moments.num_classes, moments.dim
     classifier = check_classifier(head, bias, k, d, "cpu")
     stats = finish(moments)
+    left_out = int(moments.left_out)
+    notes = note_left_out(left_out, stats.num_samples + left_out, ignore_index)
     del moments
     decisions = None
     if needs.decisions or needs.hits:
-        means_and_head = DecisionPass.from_statistics(stats, *classifier[:2])
-        second = ShardPass("second pass", second=means_and_head)
+        means_and_head = DecisionPass.from_statistics(stats, *classifier[:2], ignore_index, names)
+        second = ShardPass("second pass", second=means_and_head, columns=columns)
         part, *others = _apply_map(map, second, shards, DecisionCounts)
         decisions = sum(others, start=part)
         if decisions.samples != stats.num_samples:
@@ -194,12 +271,17 @@ def measure_shards(
         one_logit=classifier.one_logit,
     )
     record = layer_record("features", sources, groups, by_class=True)
-    if classifier.one_logit:
-        record = replace(record, notes=(ONE_LOGIT, *record.notes))
+    notes += (ONE_LOGIT,) if classifier.one_logit else ()
     if needs.information:
-        notes = tuple(note for note in record.notes if note != LEFT_OUT)
-        record = replace(record, notes=(*notes, _NEEDS_ALL))
-    return Report(record, stats)
+        notes += tuple(note for note in record.notes if note != LEFT_OUT)
+        notes += (_NEEDS_ALL,)
+    else:
+        notes += record.notes
+    if shards and is_file(shards[0]):
+        notes = (*open_shard(shards[0], columns).notes, *notes)
+    report = Report(replace(record, notes=notes), stats)
+    report.class_names = names
+    return report
 
 
 def _apply_map(

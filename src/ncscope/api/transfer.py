@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ncscope.api.files import checksum_notes, load_samples
+from ncscope.api.files import checksum_notes
 from ncscope.api.result import REPORTS
+from ncscope.api.samples import load_samples
 from ncscope.api.writable import check_file, check_folder, write_figure, write_text
-from ncscope.array_checks import as_tensor
 from ncscope.errors import InputError
+from ncscope.labels import IgnoreIndex, count_labels, find_names, read_labels
 from ncscope.memory import check_memory
 from ncscope.transfer.baselines import (
     AccuracyTable,
@@ -26,14 +27,13 @@ from ncscope.transfer.correlations import Correlation
 from ncscope.transfer.probes.linear_probe import check_measure
 from ncscope.transfer.quality import RankingQuality
 from ncscope.transfer.ranking import (
+    check_with_outputs,
     hold_out,
     name_checkpoint_in_errors,
     score_checkpoint,
     split_samples,
 )
 from ncscope.transfer.records import Ranking, rank_results
-from ncscope.transfer.samples import check_downstream
-from ncscope.transfer.scores.all_scores import check_source_outputs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -175,6 +175,7 @@ def rank_files(
     paths: Sequence[str],
     *,
     measure: str = "top-1",
+    ignore_index: IgnoreIndex = None,
     expensive: bool | None = None,
     results: str | Path | None = None,
     left_out: str | None = None,
@@ -190,6 +191,7 @@ def rank_files(
     Args:
         paths: Files as `load_samples` reads them, of the same samples in the same order.
         measure: Kind of accuracy, ``"top-1"`` or ``"mean per class"``.
+        ignore_index: Label of samples to leave out, or several; a note has their number.
         expensive: Request for NLEEP and PARC, as for `rank_checkpoints`.
         results: CSV file of the checkpoints' accuracies on other sets, as for `read_results`, with
             the paths as names of the models.
@@ -210,7 +212,9 @@ def rank_files(
         found = f"{', '.join(sets) or 'none'}"
         raise InputError(expected=f"results on {left_out}", found=found, fix=fix)
     # The labels of all files are compared before the first probe, which may take minutes.
-    labels = [as_tensor(load_samples(path)["labels"], "labels") for path in paths]
+    raw = [load_samples(path, ())["labels"] for path in paths]
+    class_names = find_names(*raw)
+    labels = [read_labels(y, count_labels(y), class_names=class_names).labels for y in raw]
     for path, labels_of_path in zip(paths, labels, strict=True):
         expected = f"the same samples in {path} as in {paths[0]}"
         fix = "save the features of all checkpoints in one order"
@@ -230,12 +234,15 @@ def rank_files(
             features = entries["features"]
             size = 2 * 8 * math.prod(features.shape)  # all features and both parts
             check_memory(size, "two copies in float64", "pass fewer samples")
-            samples = check_downstream(features, labels[0])
+            samples, source = check_with_outputs(
+                features,
+                labels[0],
+                entries.get("source_probabilities"),
+                ignore_index=ignore_index,
+                class_names=class_names,
+            )
             train, test = split_samples(samples, seed)
-            source = None
-            if "source_probabilities" in entries:
-                source = check_source_outputs(entries["source_probabilities"], samples.labels)
-                source = source.select(~hold_out(samples.labels, seed))
+            source = source and source.select(~hold_out(samples.labels, seed))
             ranks.append(
                 score_checkpoint(
                     path,
@@ -248,8 +255,9 @@ def rank_files(
                     seed=seed,
                 )
             )
-    facts = {"samples": len(labels[0]), "seed": seed}
-    notes = checksum_notes(paths)
+    read = read_labels(labels[0], len(labels[0]), ignore_index=ignore_index)
+    facts = {"samples": len(read.labels), "seed": seed}
+    notes = (*read.notes, *checksum_notes(paths))
     models = paths if table is None else table.models
     absent = [path for path in paths if path not in models]
     if absent:

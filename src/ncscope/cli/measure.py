@@ -3,7 +3,7 @@
 import sys
 import zlib
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -18,6 +18,7 @@ from ncscope.cli.options import (
     Device,
     Fetch,
     Groups,
+    IgnoreIndex,
     Json,
     Precision,
     Preprocess,
@@ -31,6 +32,7 @@ from ncscope.cli.options import (
 )
 from ncscope.cli.terminal import Terminal, row_bar
 from ncscope.errors import InputError, printable
+from ncscope.memory import available_memory
 
 if TYPE_CHECKING:
     from ncscope.api.result import Report
@@ -42,20 +44,35 @@ def measure(
         list[str] | None,
         typer.Argument(
             metavar="[FILE]...",
-            help="A file of numpy.savez, safetensors or torch.save with entries features and "
-            "labels, and optionally weight and bias; - for standard input. Several files, quoted "
-            "patterns ('features/*.parquet'), addresses (s3://...) and Parquet files are shards of "
+            help="A table (CSV, Parquet) with columns of numbers and a column of labels, or a file "
+            "of numpy.savez, safetensors, torch.save or HDF5 with entries features and labels, and "
+            "optionally weight and bias; - for standard input. Several files, quoted "
+            "patterns ('features/*.parquet') and addresses (s3://...) are shards of "
             "one data set: they are read one by one. An .npy file holds features without labels: "
             "their spectra are measured.",
         ),
     ] = None,
     features: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            help="Instead of FILE: features, n x d (.npy); without --labels, the spectra."
+            "--features",
+            "--features-key",
+            help="Features in FILE: name of an entry, or names and patterns of columns "
+            "('feat_*,width'; '!id' leaves one out). Default: features, embeddings or X; of a "
+            "table, its column of lists, or all columns but the labels. Without FILE: files of "
+            "features, n x d (.npy, or a pattern 'X_*.npy'); without --labels, the spectra.",
         ),
     ] = None,
-    labels: Annotated[Path | None, typer.Option(help="Labels 0..K-1, n (.npy).")] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            "--labels",
+            "--label",
+            "--labels-key",
+            help="Labels in FILE: name of an entry or column, of numbers 0..K-1 or of names. "
+            "Default: labels, targets or y. Without FILE: files of labels (.npy, or a pattern).",
+        ),
+    ] = None,
     weight: Annotated[
         Path | None,
         typer.Option(
@@ -78,6 +95,7 @@ def measure(
         int | None,
         typer.Option(min=1, help="K; default the rows of the weight, else the largest label + 1."),
     ] = None,
+    ignore_index: IgnoreIndex = None,
     prior: Prior = "empirical",
     groups: Groups = None,
     weight_decay: WeightDecay = 0.0,
@@ -111,6 +129,8 @@ def measure(
 
     Example: ncscope measure features.npz --save report.html
 
+    Example: ncscope measure flowers.csv --label species --save report.html
+
     Example: ncscope measure "features/*.parquet" --weight head.npz --cluster local
 
     Example: ncscope measure features.npz --ood other.npy --groups ood
@@ -119,6 +139,7 @@ def measure(
     """
     options: dict[str, Any] = {
         "num_classes": num_classes,
+        "ignore_index": ignore_index or None,
         "prior": prior,
         "groups": split_groups(groups),
         "weight_decay": weight_decay,
@@ -127,28 +148,41 @@ def measure(
         "precision": precision,
     }
     announce(save, slow=uncertainty or random_sizes)
-    given = {"features": features, "labels": labels, "weight": weight, "bias": bias}
-    arrays = {name: path for name, path in given.items() if path is not None}
-    files = files or []
-    if not files and not arrays:
+    heads = {"weight": weight, "bias": bias}
+    arrays: dict[str, Any] = {name: path for name, path in heads.items() if path is not None}
+    sources: list[Any] = list(files or [])
+    paths: str | list[Any] | None = features
+    if not sources and not arrays and features is None and labels is None:
         fix = (
             "for example ncscope measure features.npz; for a model, ncscope measure-model MODEL "
             "DATA; see ncscope measure --help"
         )
         raise InputError(expected="a file of features", found="none", fix=fix)
-    if len(files) == 1 and "features" not in arrays and Path(files[0]).suffix == ".npy":
-        arrays, files = arrays | {"features": Path(files[0])}, []
-    if bool(files) == ("features" in arrays) or (files and "labels" in arrays):
-        expected = "either FILE, or both --features and --labels"
-        fix = "see ncscope measure --help"
-        raise InputError(expected=expected, found="another combination", fix=fix)
+    if sources and features is None and all(file.endswith(".npy") for file in sources):
+        sources, paths = [], sources  # with labels in other files, or none
+    columns = {"features": features, "labels": labels}
+    if not sources:
+        if paths is None:
+            expected, fix = "either FILE, or both --features and --labels", "pass FILE too"
+            raise InputError(expected=expected, found="another combination", fix=fix)
+        sources, columns = pair_arrays(paths, labels), {}
+        if len(sources) == 1:
+            names = ("features",) if labels is None else ("features", "labels")
+            arrays |= zip(names, sources.pop(), strict=True)
     at_end = ExitStack()  # not as a context: after an error the states of finished files stay
-    if cluster is not None or work is not None or (files and are_shards(files)):
+    if cluster is not None or work is not None or (sources and are_shards(sources, columns)):
         report = measure_shard_files(
-            files, arrays, options, ood, cluster=cluster, work=work, save=save, at_end=at_end
+            sources,
+            arrays,
+            options | columns,
+            ood,
+            cluster=cluster,
+            work=work,
+            save=save,
+            at_end=at_end,
         )
     else:
-        report = measure_arrays(files, arrays, options, ood)
+        report = measure_arrays(sources, arrays, options, ood, columns)
     if save is not None:
         report.save(save, title)
     print_report(report, save, json, by_class="per_class" in (options["groups"] or ()))
@@ -172,8 +206,37 @@ def announce(save: Path | None, *, slow: bool) -> None:
         check_file(save, REPORTS)
 
 
+def pair_arrays(features: Any, labels: str | None) -> list[Any]:
+    """Return the .npy files that options name: pairs of features and labels, or features alone.
+
+    Args:
+        features: Path or pattern of features, or several.
+        labels: Path or pattern of labels; None for features without labels.
+
+    Raises:
+        InputError: If there is not a file of labels for each file of features.
+    """
+    from ncscope.api.shard_files import expand_patterns, pair_files
+
+    patterns = [features] if isinstance(features, str) else features
+    if labels is not None:
+        return pair_files(patterns, [labels])
+    files = expand_patterns(patterns)
+    if len(files) > 1:
+        raise InputError(
+            expected=f"files of labels for {len(files)} files of features",
+            found="none",
+            fix="pass them with --labels 'y_*.npy'",
+        )
+    return [(file,) for file in files]
+
+
 def measure_arrays(
-    files: Sequence[str], arrays: dict[str, Path], options: dict[str, Any], ood: str | None
+    files: Sequence[str],
+    arrays: dict[str, Any],
+    options: dict[str, Any],
+    ood: str | None,
+    columns: dict[str, Any],
 ) -> "Report":
     """Measure the arrays of one file, or of one file each.
 
@@ -182,41 +245,61 @@ def measure_arrays(
         arrays: Files of single arrays, by the name of the array.
         options: Options of `ncscope.measure`.
         ood: File of features from outside the distribution.
+        columns: Names of features and labels in the file.
     """
-    from ncscope.api.files import (
-        load_array,
-        load_classifier,
-        load_features,
-        load_samples,
-        read_standard_input,
-    )
+    from ncscope.api.files import load_array, load_classifier, read_standard_input
     from ncscope.api.measure import measure as measure_features
+    from ncscope.api.samples import load_features, load_with_notes
     from ncscope.measurement.provenance import record_provenance
 
     head = arrays.pop("weight", None)
     classifier = {} if head is None else load_classifier(head)
     sources: list[Any] = [read_standard_input() if file == "-" else file for file in files]
-    entries: dict[str, Any] = load_samples(sources[0]) if sources else {}
+    entries: dict[str, Any] = {}
+    notes: tuple[str, ...] = ()
+    if sources:
+        entries, notes = load_with_notes(sources[0], **columns)
     entries |= classifier | {name: load_array(path) for name, path in arrays.items()}
-    outside = None if ood is None else load_features(ood)
+    outside = None if ood is None else load_features(ood, **columns)
     report = measure_features(**entries, **options, ood=outside)
-    report = with_checksum_notes(report, [head, *sources, ood])
+    if report.class_names and "weight" in entries:
+        names = ", ".join(report.class_names[:5]) + ", ..." * (len(report.class_names) > 5)
+        notes = (*notes, f"rows of the weight taken for the classes in this order: {names}")
+    report = with_notes(report, [head, *sources, ood], notes)
     source = files[0] if files else arrays["features"]
     origin = "standard input" if str(source) == "-" else f"./{source}"
-    report.provenance = record_provenance(data=origin, caller="ncscope measure")
+    report.provenance = record_provenance(
+        data=origin, caller="ncscope measure", class_names=report.class_names
+    )
     return report
 
 
-def are_shards(patterns: Sequence[str]) -> bool:
-    """Return whether files are shards: several, a pattern, an address, or Parquet."""
-    from ncscope.api.shard_files import is_parquet, is_plain
+def are_shards(patterns: Sequence[Any], columns: dict[str, str | None]) -> bool:
+    """Return whether files are shards: several, a pattern, an address, or too large to read whole.
 
-    return len(patterns) > 1 or not is_plain(patterns[0]) or is_parquet(patterns[0])
+    Args:
+        patterns: Files, patterns, addresses, or pairs of files.
+        columns: Names of features and labels in the files.
+    """
+    from ncscope.api.samples import find_size
+    from ncscope.api.shard_files import is_plain
+
+    if len(patterns) > 1 or not is_plain(patterns[0]):
+        return True
+    if patterns[0] == "-":
+        return False
+    available = available_memory()
+    most = _LARGE if available is None else min(_LARGE, available // 4)
+    return find_size(patterns[0], **columns) > most
+
+
+_LARGE = 2**30
+"""Bytes of features in float64 above which a table is read by parts, and not as a whole."""
 
 
 def measure_shard_files(
-    patterns: Sequence[str],
-    arrays: dict[str, Path],
+    patterns: Sequence[Any],
+    arrays: dict[str, Any],
     options: dict[str, Any],
     ood: str | None,
     *,
@@ -228,7 +311,7 @@ def measure_shard_files(
     """Measure the files that patterns name, one by one, with a progress bar.
 
     Args:
-        patterns: Paths, addresses, and patterns of both.
+        patterns: Paths, addresses, and patterns of both; or pairs of paths of .npy files.
         arrays: Files of weight and bias; without a weight, those in the first file are taken, if
             any.
         options: Options of the command; chance level and standard errors are refused.
@@ -267,13 +350,15 @@ def measure_shard_files(
     head = arrays.pop("weight", None)
     classifier = {} if head is None else load_classifier(head)
     classifier |= {name: load_array(path) for name, path in arrays.items()}
-    files = expand_patterns(patterns)
-    if "weight" not in classifier:
+    paired = isinstance(patterns[0], tuple)
+    files = list(patterns) if paired else expand_patterns(patterns)
+    if "weight" not in classifier and not paired:
         classifier = load_shard_classifier(files[0]) | classifier
     folder = work
     if cluster is not None and work is None:
         # Commands on other files, in the same folder, must not go on from these states.
-        paths = "\n".join(str(Path(file).absolute()) for file in files)
+        parts = [part for file in files for part in (file if paired else [file])]
+        paths = "\n".join(str(Path(part).absolute()) for part in parts)
         checksum = zlib.crc32(paths.encode(errors="surrogateescape"))
         folder = (Path() if save is None else save.parent) / f"ncscope-shards-{checksum:08x}"
         at_end.callback(remove_states, folder)
@@ -299,22 +384,26 @@ def measure_shard_files(
     named = shard_name(files[0])
     if len(files) > 1:
         named = f"{len(files)} files, {named} to {shard_name(files[-1])}"
-    report.provenance = record_provenance(data=named, caller="ncscope measure")
-    return with_checksum_notes(report, [head, *(file for file in files if not is_address(file))])
+    report.provenance = record_provenance(
+        data=named, caller="ncscope measure", class_names=report.class_names
+    )
+    on_disk = [file for file in files if not paired and not is_address(file)]
+    return with_notes(report, [head, *on_disk])
 
 
-def with_checksum_notes(report: "Report", files: Sequence[Any]) -> "Report":
-    """Return a report with a note on files without checksums, if there are any.
+def with_notes(report: "Report", files: Sequence[Any], notes: Sequence[str] = ()) -> "Report":
+    """Return a report with notes on the files that were read, such as those without checksums.
 
     Args:
         report: Report of these files.
         files: Paths and files that were read; None for one that was not given.
+        notes: Notes on what was read in them.
     """
     from ncscope.api.files import checksum_notes
     from ncscope.api.result import Report
 
-    notes = checksum_notes([file for file in files if file is not None])
-    record = replace(report.record, notes=(*report.record.notes, *notes))
+    lacking = checksum_notes([file for file in files if file is not None])
+    record = replace(report.record, notes=(*notes, *report.record.notes, *lacking))
     return Report(record, report.statistics, report.provenance)
 
 
@@ -324,15 +413,19 @@ def measure_model(
         str,
         typer.Argument(
             metavar="MODEL",
-            help="torchvision:NAME, timm:NAME, hf:NAME, hf:FOLDER, or a network of the catalogue.",
+            help="torchvision:NAME, timm:NAME, hf:NAME, hf:FOLDER, a network of the catalogue, or "
+            "your own code, which is run: FILE.py:NAME or package.module:NAME of a class, a "
+            "function that makes the model, or a model.",
         ),
     ],
     data: Annotated[
         str,
         typer.Argument(
             metavar="DATA",
-            help="Name of a data set, or a folder of images: CLASS/*.png, or train/CLASS/*.png and "
-            "test/CLASS/*.png.",
+            help="Name of a data set; a folder of images: CLASS/*.png, or train/CLASS/*.png and "
+            "test/CLASS/*.png; a folder that datasets' save_to_disk wrote; Parquet files or "
+            "WebDataset's tars (a file, a folder, or a quoted pattern); or FILE.py:NAME of a "
+            "loader, a data set, or a function that makes one, in your own code, which is run.",
         ),
     ],
     weights: Annotated[
@@ -349,15 +442,44 @@ def measure_model(
             "dotted for nested entries; default: the entry is found, running averages apart."
         ),
     ] = None,
+    model_arg: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="Argument of the class or function in your own code; may be given several times. "
+            "Values are literals of Python, else text.",
+        ),
+    ] = None,
     download: Fetch = False,
     data_folder: DataFolder = Path("data"),
     split: Annotated[
-        Literal["train", "test"],
+        Literal["train", "test", "val", "validation"],
         typer.Option(
             help="Split of the data set; in a folder without splits, all images are train."
         ),
     ] = "train",
+    image_key: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of the images in files, or suffix in tars; default the only one."
+        ),
+    ] = None,
+    label_key: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of the labels in files, or suffix or entry of the JSON in tars; default "
+            "the only one."
+        ),
+    ] = None,
     preprocess: Preprocess = None,
+    image_size: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Height and width of the images for your own code and the catalogue's networks; "
+            "default 224 for photographs, and for your own code their own size if they have one.",
+        ),
+    ] = None,
     layers: Annotated[
         list[str] | None,
         typer.Option(
@@ -413,9 +535,13 @@ def measure_model(
 ) -> None:
     """Measure the layers of an image classifier.
 
-    "Measure any model" (docs/tutorials/any-model.md) says which models and checkpoints.
+    "Measure any model" (docs/tutorials/any-model.md) says which models and checkpoints. A file or
+    module of your own that is named as MODEL, DATA or --preprocess is imported, which runs its
+    code; no other is, unless that code imports it.
 
     Example: ncscope measure-model timm:resnet18 photos --weights net.safetensors
+
+    Example: ncscope measure-model net.py:Net photos --model-arg width=64 --weights net.pt
 
     Example: ncscope measure-model hf:my-vit cifar10 --split test --layers "vit.layers.*"
     """
@@ -425,35 +551,41 @@ def measure_model(
 
     announce(save, slow=uncertainty or random_sizes)
     passes: Any = int(second_pass) if second_pass.isdecimal() else second_pass
-    report, notes = measure_named_model(
-        model,
-        ImageOptions(
-            data=data,
-            split=split,
-            data_folder=data_folder,
-            download=download,
-            preprocess=preprocess,
-            batch_size=batch_size,
-            device=device,
-            workers=workers,
-        ),
-        Options(
-            layers=layers,
-            head=head,
-            groups=split_groups(groups),
-            prior=prior,
-            weight_decay=weight_decay,
-            pool=pool,
-            baseline=baseline,
-            uncertainty="random_sizes" if random_sizes else uncertainty,
-            precision=precision,
-            second_pass=passes,
-        ),
-        weights=weights,
-        weights_key=weights_key or "",
-        num_classes=num_classes,
-        ood=ood,
-    )
+    # What the user's code prints would spoil the JSON.
+    with redirect_stdout(sys.stderr):
+        report, notes = measure_named_model(
+            model,
+            ImageOptions(
+                data=data,
+                split=split,
+                data_folder=data_folder,
+                download=download,
+                preprocess=preprocess,
+                batch_size=batch_size,
+                device=device,
+                workers=workers,
+                image_size=image_size,
+                image_key=image_key or "",
+                label_key=label_key or "",
+            ),
+            Options(
+                layers=layers,
+                head=head,
+                groups=split_groups(groups),
+                prior=prior,
+                weight_decay=weight_decay,
+                pool=pool,
+                baseline=baseline,
+                uncertainty="random_sizes" if random_sizes else uncertainty,
+                precision=precision,
+                second_pass=passes,
+            ),
+            weights=weights,
+            weights_key=weights_key or "",
+            num_classes=num_classes,
+            ood=ood,
+            model_arguments=model_arg or (),
+        )
     for note in notes:
         print(printable(note), file=sys.stderr)
     if save is not None:

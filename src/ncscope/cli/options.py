@@ -48,6 +48,13 @@ RandomSizes = Annotated[
         "the sizes of the classes.",
     ),
 ]
+IgnoreIndex = Annotated[
+    list[int] | None,
+    typer.Option(
+        help="Label of samples to leave out, such as -1 or 255; may be given several times.",
+        show_default=False,
+    ),
+]
 Precision = Annotated[
     Literal["float64", "blocked"],
     typer.Option(
@@ -70,10 +77,12 @@ Fetch = Annotated[
 ]
 DataFolder = Annotated[Path, typer.Option(help="Folder with the files of named data sets.")]
 Preprocess = Annotated[
-    Literal["model", "data"] | None,
+    str | None,
     typer.Option(
-        help="Preprocessing of images: by the model's library or by the data set; default the "
-        "model's, and the data set's for the catalogue's networks."
+        metavar="[model|data|FILE.py:FUNCTION]",
+        help="Preprocessing of images: by the model's library, by the data set, or by a function "
+        "of yours that makes a tensor of a PIL image; default the model's, and the data set's for "
+        "the catalogue's networks and your own code.",
     ),
 ]
 BatchSize = Annotated[int, typer.Option(min=1, help="Number of images in a forward pass.")]

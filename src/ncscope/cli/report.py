@@ -27,24 +27,27 @@ def report(
     title: Annotated[
         str | None, typer.Option(help="Heading of the page; default the names of the files.")
     ] = None,
-    save: Annotated[Path, typer.Option("--save", "-o", help="HTML file to write.")] = Path(
-        "comparison.html"
-    ),
+    save: Annotated[
+        Path,
+        typer.Option("--save", "-o", help="File to write: .html, .csv, .tex, .png, .svg, .pdf."),
+    ] = Path("comparison.html"),
 ) -> None:
-    """Show reports, histories and runs side by side on one page.
+    """Show reports, histories and runs side by side, at equal epochs.
 
     Example: ncscope report before.json after.json --title "Weight decay" --save both.html
 
     Example: ncscope report runs/pfc-training-small history.json
+
+    Example: ncscope report a.json b.json -o table.tex
     """
-    from ncscope.api.comparison import read_sources
+    from ncscope.api.comparison import COMPARISONS, read_sources
     from ncscope.api.writable import check_file
 
-    check_file(save)
+    check_file(save, COMPARISONS)
     contents = read_sources(sources, sections_of_runs)
-    page = contents.save(save, title)
+    path = contents.save(save, title)
     table = contents.table()
     console = Terminal()
     if table is not None:
         console.print(table)
-    console.print(f"Report: {page.resolve().as_uri()}", soft_wrap=True)
+    console.print(f"Report: {path.resolve().as_uri()}", soft_wrap=True)

@@ -14,6 +14,7 @@ from ncscope.cli.options import (
     DataFolder,
     Device,
     Fetch,
+    IgnoreIndex,
     Preprocess,
     Workers,
     refuse_given,
@@ -21,7 +22,7 @@ from ncscope.cli.options import (
 from ncscope.cli.terminal import Terminal, row_bar
 from ncscope.errors import InputError, printable
 
-_FEATURE_FILES = (".npz", ".safetensors", ".pt")
+_FEATURE_FILES = (".npz", ".safetensors", ".pt", ".csv", ".parquet", ".h5")
 _OF_IMAGES = (
     "pretraining",
     "weights_key",
@@ -79,7 +80,7 @@ def transfer(
             help="Checkpoints, one or more: torchvision:NAME, timm:NAME, hf:NAME or hf:FOLDER with "
             "the weights of the library or folder; timm:NAME@FILE, torchvision:NAME@FILE or "
             "NETWORK@FILE with weights from a checkpoint, whatever its suffix; or, without --data, "
-            ".npz, .safetensors or .pt files with features and labels.",
+            "files with features and labels, as for ncscope measure.",
         ),
     ],
     data: Annotated[
@@ -119,6 +120,7 @@ def transfer(
             help="Set of the results that is not counted; default the one named by --data.",
         ),
     ] = None,
+    ignore_index: IgnoreIndex = None,
     expensive: Annotated[
         bool | None,
         typer.Option(
@@ -182,11 +184,17 @@ def transfer(
                     "name a data set or a folder of images; or pass files with features and labels"
                 )
                 raise InputError(expected=f"--data with {others[0]}", found="none", fix=fix)
-            report = rank_files(models, **common | {"measure": common["measure"] or "top-1"})
+            common["measure"] = common["measure"] or "top-1"
+            report = rank_files(models, ignore_index=ignore_index, **common)
         else:
             from ncscope.api.named_checkpoints import rank_models
             from ncscope.api.named_images import ImageOptions
 
+            if ignore_index:
+                found, fix = "--data", "leave --ignore-index out: every image has a class"
+                raise InputError(
+                    expected="files of features with --ignore-index", found=found, fix=fix
+                )
             for name in filter(_is_file_of_features, models):
                 expected = "the names of models with --data"
                 fix = (

@@ -5,10 +5,9 @@ from typing import Any, Literal
 
 import torch
 from torchvision.datasets import ImageFolder
-from torchvision.datasets.folder import IMG_EXTENSIONS
 from torchvision.transforms.v2 import AutoAugmentPolicy
 
-from ncscope.data.images import Images, Pictures
+from ncscope.data.images import Images, Pictures, open_picture
 from ncscope.data.preprocessing import Preprocessing, Traits
 from ncscope.errors import InputError
 from ncscope.files import describe_fault
@@ -18,9 +17,11 @@ Split = Literal["train", "test", "validation"]
 _NAMES: dict[Split, str] = {
     "train": "train",
     "test": "test or val",
-    "validation": "val beside test",
+    "validation": "val",
 }
 """Name of the subfolder of each split, for messages."""
+
+_VALIDATION = ("val", "valid", "validation")
 
 _MOST_NAMED = 8
 
@@ -51,48 +52,56 @@ def read_folder(folder: Path, split: Split) -> Images:
     """Read the images of a split, resized and normalised like ImageNet's.
 
     Args:
-        folder: Folder with subfolders ``train``, ``test`` and ``val``, each with a folder for each
-            class; or with the class folders themselves, whose images then form every split. The
-            images of ``val`` are the validation images if there is a ``test``, else the test
-            images. Classes are numbered in the order of their names, over all splits.
+        folder: Folder with subfolders ``train``, ``test`` and ``val`` (or ``valid``,
+            ``validation``), each with a folder for each class; or with the class folders
+            themselves, whose images then form every split. Without a ``test`` the images of ``val``
+            are the test images too. Classes are numbered in the order of their names, over all
+            splits; a class may have no images.
         split: Split to read.
 
     Raises:
-        InputError: If there is no such folder or split, or a class has no images.
+        InputError: If there is no such folder or split, or no images.
     """
     if not folder.is_dir():
         raise InputError(expected="a folder", found=f"nothing at {folder}", fix="check the path")
     splits = _find_subfolders(folder)
+    if "test" in splits and splits["test"].name != "test":
+        splits["validation"] = splits["test"]
     if splits and split not in splits:
         raise InputError(
             expected=f"a folder {_NAMES[split]} in {folder}",
-            found=f"{', '.join(part.name for part in splits.values())} only",
+            found=f"{', '.join(dict.fromkeys(part.name for part in splits.values()))} only",
             fix="add it, or choose another split",
         )
     within = splits.get(split, folder)
-    try:
-        files = ImageFolder(within)
-    except FileNotFoundError as error:
-        suffixes = tuple(IMG_EXTENSIONS)
-        folders = sorted(each for each in within.iterdir() if each.is_dir())
-        empty = [
-            each.name
-            for each in folders
-            if not any(file.name.lower().endswith(suffixes) for file in each.rglob("*"))
-        ]
+    files = ImageFolder(within, allow_empty=True) if _has_folders(within) else None
+    present = set() if files is None else set(files.targets)
+    # A folder that no training counted as a class would shift the numbers of the classes after it.
+    hidden = [
+        name
+        for number, name in enumerate(() if files is None else files.classes)
+        if number not in present and name.startswith((".", "@", "__"))
+    ]
+    if files is None or not present or hidden:
+        empty = hidden or ([] if files is None else files.classes)
         names = ", ".join(empty[:_MOST_NAMED])
         more = f" and {len(empty) - _MOST_NAMED:,} more" if len(empty) > _MOST_NAMED else ""
         raise InputError(
             expected=f"a folder of images for each class in {within}",
-            found=f"no images in {names}{more}" if folders else "no folders in it",
-            fix="arrange them as CLASS/*.png or *.jpg, and remove folders without images",
-        ) from error
+            found=f"no images in {names}{more}" if empty else "no folders in it",
+            fix="arrange them as CLASS/*.png or *.jpg, and remove folders that are no classes",
+        )
 
     numbers = {name: number for number, name in enumerate(list_classes(folder))}
     of_split = torch.tensor([numbers[name] for name in files.classes])
     labels = of_split[torch.as_tensor(files.targets, dtype=torch.int64)]
+    return prepare_photographs(Pictures(lambda index: load_picture(files, index), labels))
+
+
+def prepare_photographs(pictures: Pictures) -> Images:
+    """Return photographs of all sizes, resized and normalised like ImageNet's."""
     traits = Traits(_SIZE, None, _MEAN, _DEVIATION, True, AutoAugmentPolicy.IMAGENET)
-    return Images(Pictures(lambda index: load_picture(files, index), labels), Preprocessing(traits))
+    return Images(pictures, Preprocessing(traits))
 
 
 def load_picture(files: ImageFolder, index: int) -> Any:
@@ -105,14 +114,20 @@ def load_picture(files: ImageFolder, index: int) -> Any:
     Raises:
         InputError: If there is a pipe or a device under the image's name, or nothing any more.
     """
-    path = files.samples[index][0]
-    if fault := describe_fault(Path(path)):
+    path = Path(files.samples[index][0])
+    if fault := describe_fault(path):
         raise InputError(expected="an image", found=fault, fix="remove it from the folder")
-    return files.loader(path)
+    return open_picture(path, path.name)
+
+
+def _has_folders(folder: Path) -> bool:
+    return any(each.is_dir() for each in folder.iterdir())
 
 
 def _find_subfolders(folder: Path) -> dict[Split, Path]:
-    names: dict[Split, str] = {"train": "train", "test": "test", "validation": "val"}
-    if not (folder / "test").is_dir():
-        names = {"train": "train", "test": "val"}
-    return {split: folder / name for split, name in names.items() if (folder / name).is_dir()}
+    names: tuple[Split, Split] = ("train", "test")
+    splits: dict[Split, Path] = {name: folder / name for name in names if (folder / name).is_dir()}
+    validation = next((name for name in _VALIDATION if (folder / name).is_dir()), None)
+    if validation is not None:
+        splits["validation" if "test" in splits else "test"] = folder / validation
+    return splits

@@ -2,10 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from io import BytesIO
+from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
+import PIL.Image
 import torch
 from jaxtyping import Float, Int, UInt8
+from PIL.Image import Image
 from torch import Tensor
 from torch.utils.data import Dataset
 from torchvision.transforms import v2
@@ -53,6 +57,27 @@ class Pictures:
             return picture.convert("L" if channels == 1 else "RGB")
 
         return replace(self, pictures=read)
+
+
+def open_picture(source: Path | BytesIO, name: str) -> Image:
+    """Open an image in colour.
+
+    Args:
+        source: Path of the image's file, or its content.
+        name: Name for messages.
+
+    Raises:
+        InputError: If the file is no image, is damaged, or unpacks to so many pixels that it could
+            fill the memory.
+    """
+    try:
+        with PIL.Image.open(source) as image:
+            return image.convert("RGB")
+    # Parsers of images raise anything on a damaged file.
+    except Exception as error:
+        found = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        fix = f"replace or remove {name}"
+        raise InputError(expected=f"an image in {name}", found=found, fix=fix) from error
 
 
 class PictureSplit(NamedTuple):

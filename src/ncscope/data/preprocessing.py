@@ -97,7 +97,18 @@ class Preprocessing:
         self._erase = v2.RandomErasing(p=0.25, value="random") if erasing else None
 
     def prepare_plain(self, picture: Picture) -> Float[Tensor, "*n c h w"]:
-        """Return the input without augmentation; a tensor may hold several images."""
+        """Return the input without augmentation; a tensor may hold several images.
+
+        Raises:
+            InputError: If an image differs in size from the others.
+        """
+        native = self.traits.native
+        if isinstance(picture, Image) and native is not None and picture.size != (native, native):
+            raise InputError(
+                expected=f"images of {native} x {native} pixels, as others of the data set",
+                found=" x ".join(map(str, picture.size)),
+                fix="resize the images, or pass --preprocess FILE.py:FUNCTION that does",
+            )
         return self.normalise(self._plain(picture))
 
     def prepare_random(self, picture: Picture) -> Float[Tensor, "c h w"]:

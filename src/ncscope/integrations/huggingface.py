@@ -8,6 +8,7 @@ from typing import Any, Unpack
 
 from torch import Tensor, nn
 
+from ncscope.api.alerts import AlertChoice
 from ncscope.api.history import History
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError, library_error
@@ -65,6 +66,10 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
             evaluation, in all processes.
         save: File in which the history is written at the end of the training, for example
             ``"run.html"``; see `History.save`.
+        alert: Condition, or several, that each measurement is checked against, for example
+            ``"nc1 rises"`` or ``["nc1 rises", "rankme < 10"]``; a dictionary from condition to
+            function calls the function with the `Measurement`, in every process. An alert never
+            ends the run; see `History`.
         options: Options of the measurements, as for `measure_model`; not the uniform prior, whose
             class counts hold for one split. None for the defaults.
         fields: Fields of `Options`, such as ``layers``, ``groups`` or ``uncertainty``; they replace
@@ -90,6 +95,7 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
         reference: Reference = None,
         on_error: OnError = "warn",
         save: str | Path | None = None,
+        alert: AlertChoice | None = None,
         options: Options | None = None,
         **fields: Unpack[OptionFields],
     ) -> None:
@@ -100,6 +106,7 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
             reference=reference,
             on_error=on_error,
             save=save,
+            alert=alert,
             options=options,
             **fields,
         )

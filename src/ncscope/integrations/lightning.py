@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
 
+from ncscope.api.alerts import AlertChoice
 from ncscope.api.history import History
 from ncscope.arguments import Count, Size, check_arguments
 from ncscope.errors import InputError, library_error
@@ -93,6 +94,10 @@ class NeuralCollapseCallback(Callback):
             sanity check or of an epoch, in all processes.
         save: File in which the history is written at the end of the run, for example
             ``"run.html"``; see `History.save`.
+        alert: Condition, or several, that each measurement is checked against, for example
+            ``"nc1 rises"`` or ``["nc1 rises", "rankme < 10"]``; a dictionary from condition to
+            function calls the function with the `Measurement`, in every process. An alert never
+            ends the run; see `History`.
         options: Options of the measurements, as for `measure_model`; not the uniform prior, whose
             class counts hold for one split. None for the defaults.
         fields: Fields of `Options`, such as ``layers``, ``groups`` or ``uncertainty``; they replace
@@ -123,6 +128,7 @@ class NeuralCollapseCallback(Callback):
         reference: Reference = None,
         on_error: OnError = "warn",
         save: str | Path | None = None,
+        alert: AlertChoice | None = None,
         options: Options | None = None,
         **fields: Unpack[OptionFields],
     ) -> None:
@@ -135,6 +141,7 @@ class NeuralCollapseCallback(Callback):
             reference=reference,
             on_error=on_error,
             save=save,
+            alert=alert,
             options=options,
             **fields,
         )

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias, Unpack
 
+from ncscope.api.alerts import AlertChoice, Alerts
 from ncscope.api.history import History
 from ncscope.api.model import statistics_by_layer
 from ncscope.api.result import REPORTS, ModelReport
@@ -42,6 +43,7 @@ class Recorder:
         reference: ``"train"``, a report of the training set, or None.
         on_error: ``"warn"`` or ``"raise"``.
         save: File in which the history is written at the end, or None.
+        alert: Conditions that each measurement is checked against; see `History`.
         options: Options of the measurements, without the uniform prior and its ``class_counts``.
         fields: Fields of `Options`, which replace those of ``options``.
 
@@ -61,6 +63,7 @@ class Recorder:
         reference: Reference,
         on_error: OnError,
         save: str | Path | None,
+        alert: AlertChoice | None = None,
         options: Options | None = None,
         **fields: Unpack[OptionFields],
     ) -> None:
@@ -70,8 +73,14 @@ class Recorder:
         # Options that no measurement of a run can have are refused here, where the callback is
         # made: within the run, an error would only end the measuring, after hours perhaps.
         self.options = merge_options(options, fields)
-        select(self.options.groups)
+        keys = [
+            key
+            for row in select(self.options.groups)
+            if not row.needs & {"ood", "scores"}  # a run has no OOD samples
+            for key in (row.key, *row.aliases)
+        ]
         select(self.options.layer_groups)
+        self._alerts = Alerts(alert, keys)
         check_second_pass(self.options)
         if self.options.prior == "uniform" or self.options.class_counts is not None:
             raise InputError(
@@ -105,6 +114,7 @@ class Recorder:
         self._failure: Exception | None = None
         self._logged: set[str] = set()
         self._left_out: set[str] = set()
+        self._unchecked: list[Measurement] = []
 
     def run_locally(self, action: Callable[[], object]) -> None:
         """Run an action of this process alone, unless one has failed; hold its error back.
@@ -141,6 +151,13 @@ class Recorder:
             if self._raises:
                 raise
             self.warn_once(f"measuring neural collapse has ended, the training goes on: {error}")
+            return
+        # Outside of the guard: an alert is no error of measuring, and every process is here.
+        with restore_random_states():
+            while self._unchecked:
+                new = self._unchecked.pop(0)
+                first = self.processes.index == 0
+                self._alerts.check(new, self.history.before(new), warn=first)
 
     def reference_for(self, split: str) -> Mapping[str, ClassStatistics] | None:
         """Return the statistics whose class means a measurement of a split uses, or None."""
@@ -149,7 +166,9 @@ class Recorder:
     def add(self, result: ModelResult, step: int, split: str) -> None:
         """Store a measurement."""
         self.latest[split] = result.record
-        self.history.append(Measurement(result.record, step, split, self._run_name))
+        measurement = Measurement(result.record, step, split, self._run_name)
+        self.history.append(measurement)
+        self._unchecked.append(measurement)
         if self._follows_train and split == TRAIN:
             self._reference = result.statistics
 

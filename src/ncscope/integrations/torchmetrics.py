@@ -3,28 +3,30 @@
 import copy
 import functools
 import math
+import sys
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Float
 from torch import Tensor
 
-from ncscope.api.inputs import check_classifier
+from ncscope.api.inputs import check_classifier, check_name_count
 from ncscope.arguments import NotNegative, Size, check_arguments
 from ncscope.array_checks import (
     as_tensor,
     check_features,
-    check_labels,
     check_range,
     refuse_nonfinite,
 )
 from ncscope.errors import InputError, library_error
+from ncscope.labels import IgnoreIndex, check_names, note_left_out, read_labels
 from ncscope.measurement.samples import measure_samples
 from ncscope.memory import check_memory
-from ncscope.metrics.evaluate import evaluate, find_needs, select
+from ncscope.metrics.evaluate import KEY, evaluate, find_metric, find_needs, select
 from ncscope.metrics.sources import Sources
 from ncscope.models.replicas import digest_tensors
 from ncscope.stats.moments import ClassMoments
@@ -35,6 +37,13 @@ from ncscope.stats.statistics import finish
 try:
     from torchmetrics import Metric
     from torchmetrics.utilities import dim_zero_cat
+    from torchmetrics.wrappers import (
+        BootStrapper,
+        ClasswiseWrapper,
+        MetricTracker,
+        MinMaxMetric,
+        MultioutputWrapper,
+    )
 except ModuleNotFoundError as error:
     raise ImportError(str(library_error("torchmetrics"))) from error
 
@@ -64,6 +73,9 @@ class NeuralCollapse(Metric):
         num_classes: Number of classes k.
         dim: Feature dimension d.
         groups: Groups of metrics, as for `measure`; by default all that the state allows.
+        key: Key of one metric, such as ``"nc1"``: ``compute`` then returns this value alone, as the
+            wrappers of torchmetrics and `LightningModule.log` want it. The direction in which
+            neural collapse drives the value sets ``higher_is_better``. None for all values.
         keep_features: Keep the features if True, for the groups ``"nc4"``, ``"pfc"`` and
             ``"information"``, and for the uniform prior.
         prior: Class prior, ``"empirical"`` or ``"uniform"``. Under the uniform prior, all groups
@@ -71,13 +83,20 @@ class NeuralCollapse(Metric):
         weight_decay: Weight decay on the classifier that the MSE decomposition assumes.
         precision: ``"float64"``, or ``"blocked"`` for accelerators that are slow in float64; see
             `ClassMoments`.
+        ignore_index: Label of samples to leave out, or several; a note has their number.
+        class_names: Names of the classes, in the order of the head's rows. With them, labels may
+            be names.
         kwargs: Arguments of any metric of torchmetrics.
 
     Attributes:
         notes: Sentences that explain the values computed last, as in a report.
+        higher_is_better: True if collapse raises the value of ``key``; None without a key, and
+            for a metric that may be on either side of its value at collapse.
 
     Raises:
-        InputError: If groups or prior need features, and ``keep_features`` is False.
+        InputError: If groups, key or prior need features, and ``keep_features`` is False; if no
+            metric has the key, both groups and a key are given, or the names are not as many as the
+            classes.
 
     Example:
         >>> from ncscope.math.frames import simplex_etf
@@ -96,6 +115,7 @@ class NeuralCollapse(Metric):
     _accumulator: ClassMoments | None
     weight: Tensor
     bias: Tensor
+    left_out: Tensor
 
     is_differentiable = False
     higher_is_better = None
@@ -107,18 +127,28 @@ class NeuralCollapse(Metric):
         dim: Size,
         *,
         groups: Collection[str] | None = None,
+        key: str | None = None,
         keep_features: bool = False,
         prior: Prior = "empirical",
         weight_decay: NotNegative = 0.0,
         precision: Precision = "float64",
+        ignore_index: IgnoreIndex = None,
+        class_names: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self._lock = threading.RLock()  # re-entrant: `forward` calls the other methods
+        self.key = None if key is None else key.removeprefix(KEY)
+        if self.key is not None:
+            groups, better = _choose_key(self.key, groups, keep_features)
+            # torchmetrics refuses to set what is a constant of its own classes.
+            vars(self)["higher_is_better"] = better
         self.num_classes = num_classes
         self.dim, self.groups = dim, groups
         self.keep_features, self.prior = keep_features, prior
         self.weight_decay, self.precision = weight_decay, precision
+        self.ignore_index, self.class_names = ignore_index, check_names(class_names)
+        check_name_count(self.class_names, num_classes)
         fix = "check num_classes and dim"
         check_memory(8 * num_classes * dim, f"{num_classes:,} classes in {dim:,} dimensions", fix)
         self.notes: tuple[str, ...] = ()
@@ -132,7 +162,7 @@ class NeuralCollapse(Metric):
                 names = "all groups" if groups is None else f"groups {list(groups)}"
                 raise InputError(
                     expected="groups and a prior for which class moments are enough",
-                    found=f"{names} under the {prior} prior",
+                    found=f"{names if key is None else key} under the {prior} prior",
                     fix="pass keep_features=True, "
                     "or leave out the groups or the prior that need it",
                 )
@@ -140,6 +170,7 @@ class NeuralCollapse(Metric):
             self._packing = Packing(num_classes, dim, needs.statistics, prior, precision)
             empty = self._packing.pack(self._packing.empty())
             self.add_state("moments", empty, dist_reduce_fx=self._packing.merge)
+        self.add_state("left_out", torch.tensor(0), dist_reduce_fx="sum")
         self.one_logit = False
         none = torch.full((num_classes, dim), _NOT_GIVEN, dtype=torch.float64)
         self.add_state("weight", none, dist_reduce_fx=_latest)
@@ -150,7 +181,7 @@ class NeuralCollapse(Metric):
 
         Args:
             features: n x d array-like, any real dtype; gradients are not followed.
-            labels: n integers in 0..k-1.
+            labels: n integers in 0..k-1; or names, if the metric has ``class_names``.
             weight: Classifier weight, k x d. The last weight given is used; without any, the
                 metrics that need a weight are absent.
             bias: Classifier bias, k.
@@ -160,15 +191,34 @@ class NeuralCollapse(Metric):
 
         Cost: as `ClassMoments.update`.
         """
+        if isinstance(weight, Tensor) and any(isinstance(c, BootStrapper) for c, _ in _callers()):
+            raise InputError(
+                expected="a weight that BootStrapper does not resample",
+                found="a tensor, of which the wrapper drew rows as if they were samples",
+                fix="pass weight and bias as NumPy arrays",
+            )
         head = check_classifier(weight, bias, self.num_classes, self.dim, self.device)
-        rows, classes = as_tensor(features, "features"), as_tensor(labels, "labels")
+        given = as_tensor(features, "features")
+        check_features(given, self.dim)
+        read = read_labels(
+            labels,
+            len(given),
+            ignore_index=self.ignore_index,
+            class_names=self.class_names,
+            of_part=True,
+        )
+        rows = read.select(given)
         if self.keep_features:
-            self._keep(rows, classes)
+            check_range(read.labels, self.num_classes)
+            refuse_nonfinite(rows)
+            self.features.append(rows.to(self.device, copy=True))
+            self.labels.append(read.labels.to(self.device, copy=True))
         else:
             # Tensors made in inference mode could not be updated in place outside of it.
             with torch.inference_mode(False):
-                self._class_moments().update(rows, classes)
+                self._class_moments().update(rows, read.labels)
             self._vector = None
+        self.left_out = self.left_out + (len(given) - len(rows))
         if head.weight is not None:
             self.weight, self.one_logit = head.weight.clone(), head.one_logit
         if head.bias is not None:
@@ -187,8 +237,13 @@ class NeuralCollapse(Metric):
     def moments(self, vector: Float[Tensor, " s"]) -> None:
         self._vector, self._accumulator = vector, None
 
-    def compute(self) -> dict[str, Float[Tensor, ""]]:
-        """Compute the values by key, aliases included, in float64."""
+    def compute(self) -> dict[str, Float[Tensor, ""]] | Float[Tensor, ""]:
+        """Compute the values by key, aliases included, in float64; with ``key``, its value alone.
+
+        Raises:
+            InputError: If ``key`` needs a weight, and none was given; or if a wrapper of
+                torchmetrics that takes one value calls a metric without ``key``.
+        """
         values: Mapping[str, float]
         if not self.keep_features:
             present = int(self._class_moments().counts.count_nonzero())
@@ -201,10 +256,21 @@ class NeuralCollapse(Metric):
         else:
             values, notes = self._measure()
             self.notes = tuple(notes)
-        return {
+        left_out = int(self.left_out)
+        if left_out:
+            samples = left_out + self._count_samples()
+            self.notes = (*note_left_out(left_out, samples, self.ignore_index), *self.notes)
+        if self.key is not None and self.key not in values:
+            raise InputError(
+                expected=f"a classifier for {self.key}",
+                found="no weight",
+                fix="pass the weight and bias to update",
+            )
+        tensors = {
             key: torch.tensor(value, dtype=torch.float64, device=self.device)
             for key, value in values.items()
         }
+        return tensors if self.key is None else tensors[self.key]
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Add a batch as `update` does, and return the values of this batch alone."""
@@ -240,10 +306,12 @@ class NeuralCollapse(Metric):
 
     def plot(
         self,
-        val: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]] | None = None,
+        val: Any = None,
         ax: Any = None,
     ) -> Any:
         """Draw the metrics of `HEADLINES` on a logarithmic axis, which cannot show a zero.
+
+        With ``key`` its values are drawn, as torchmetrics draws those of a metric.
 
         Args:
             val: Result of `compute` or of a call of the metric, or several of these in order of
@@ -253,6 +321,8 @@ class NeuralCollapse(Metric):
         Returns:
             Figure and axes; the figure is None if axes were given.
         """
+        if self.key is not None:
+            return self._plot(val, ax)
         val = self.compute() if val is None else val
         headlines = _headlines(val) if isinstance(val, Mapping) else [_headlines(v) for v in val]
         if ax is not None:
@@ -267,13 +337,10 @@ class NeuralCollapse(Metric):
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
         return plot
 
-    def _keep(self, features: Shaped[Tensor, "n d"], labels: Shaped[Tensor, " n"]) -> None:
-        check_features(features, self.dim)
-        classes = check_labels(labels, len(features))
-        check_range(classes, self.num_classes)
-        refuse_nonfinite(features)
-        self.features.append(features.to(self.device, copy=True))
-        self.labels.append(classes.to(self.device, copy=True))
+    def _count_samples(self) -> int:
+        if not self.keep_features:
+            return int(self._class_moments().counts.sum())
+        return len(dim_zero_cat(self.labels)) if len(self.labels) else 0
 
     def _class_moments(self) -> ClassMoments:
         if self._accumulator is None:
@@ -318,7 +385,16 @@ class NeuralCollapse(Metric):
         return self._lock_calls(super()._wrap_update(update))
 
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
-        return self._lock_calls(super()._wrap_compute(compute))
+        locked = self._lock_calls(super()._wrap_compute(compute))
+
+        # Out here, because torchmetrics keeps what was computed, and does not compute it again.
+        @functools.wraps(locked)
+        def call_checked(*args: Any, **kwargs: Any) -> Any:
+            if self.key is None:
+                _refuse_wrapper()
+            return locked(*args, **kwargs)
+
+        return call_checked
 
     def _lock_calls(self, method: Callable[..., Any]) -> Callable[..., Any]:
         """Return a method that holds the lock, also while torchmetrics' code around it runs."""
@@ -362,6 +438,70 @@ class NeuralCollapse(Metric):
             self._defaults[name] = _move(self._defaults[name], self.device)
             setattr(self, name, _move(getattr(self, name), self.device))
         return self
+
+
+_FOR_ONE_VALUE = (BootStrapper, ClasswiseWrapper, MinMaxMetric, MultioutputWrapper)
+"""Wrappers of torchmetrics that cannot hold a metric with several values."""
+
+
+def _choose_key(
+    key: str, groups: Collection[str] | None, keep_features: bool
+) -> tuple[tuple[str, ...], bool | None]:
+    """Return the groups that are one key alone, and whether collapse raises its value.
+
+    Raises:
+        InputError: If no metric has the key, the state does not allow it, or there are groups too.
+    """
+    if groups is not None:
+        raise InputError(
+            expected="groups, or the key of one metric",
+            found=f"key={key!r} and groups",
+            fix="leave groups out: the key says what is computed",
+        )
+    row = find_metric(key)
+    if row.needs & {"ood", "scores"}:
+        raise InputError(
+            expected="the key of a metric of one data set",
+            found=f"{key!r}, which compares with OOD samples",
+            fix="call ncscope.measure(..., ood=...)",
+        )
+    if row.needs & {"decisions", "hits", "information"} and not keep_features:
+        raise InputError(
+            expected=f"a state that holds the features, for {key}",
+            found="class moments alone",
+            fix="pass keep_features=True",
+        )
+    return (KEY + key,), None if row.two_sided else row.better == "high"
+
+
+def _callers() -> Iterator[tuple[object, str]]:
+    """Yield the objects whose methods led here, innermost first, with the names of the methods.
+
+    Nothing tells a metric that a wrapper holds it; only the calls show it.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        yield frame.f_locals.get("self"), frame.f_code.co_name
+        frame = frame.f_back
+
+
+def _refuse_wrapper() -> None:
+    """Refuse several values where a wrapper of torchmetrics takes one: its own error says little.
+
+    Raises:
+        InputError: If such a wrapper calls.
+    """
+    for caller, method in _callers():
+        refused = isinstance(caller, _FOR_ONE_VALUE)
+        if isinstance(caller, MetricTracker) and method == "best_metric":
+            # The values of a collection are compared one by one if one direction is for all.
+            refused = isinstance(caller.maximize, list) or isinstance(caller._base_metric, Metric)
+        if refused:
+            raise InputError(
+                expected=f"a metric of one value for {type(caller).__name__}",
+                found="NeuralCollapse with a dictionary of values",
+                fix="pass key=, for example NeuralCollapse(..., key='nc1')",
+            )
 
 
 def _latest(stack: Float[Tensor, "m ..."]) -> Float[Tensor, "..."]:

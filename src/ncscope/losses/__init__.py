@@ -1,6 +1,7 @@
-"""Losses of the five papers, as functions and as modules that hold parameters."""
+"""Losses of the papers, as functions and as modules that hold parameters."""
 
 from ncscope.losses.classification import (
+    pick_all_label,
     rescaled_squared_error,
     smoothed_cross_entropy,
     squared_error,
@@ -39,6 +40,7 @@ __all__ = [
     "head_mutual_information",
     "matrix_entropy",
     "mutual_information",
+    "pick_all_label",
     "rescaled_squared_error",
     "smoothed_cross_entropy",
     "squared_error",

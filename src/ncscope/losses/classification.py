@@ -5,7 +5,9 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from ncscope.arguments import Positive, Share, check_arguments
+from ncscope.array_checks import check_features
 from ncscope.errors import InputError
+from ncscope.labels import read_label_sets
 from ncscope.losses.inputs import check_batch, loss_dtype, refuse_out_of_range
 
 
@@ -133,6 +135,43 @@ def smoothed_cross_entropy(
     """
     classes = _classes(logits, labels)
     return F.cross_entropy(_scores(logits), classes, label_smoothing=smoothing)
+
+
+@check_arguments
+def pick_all_label(
+    logits: Shaped[Tensor, "n k"], targets: Shaped[Tensor, "n k"]
+) -> Float[Tensor, ""]:
+    r"""$-\frac1n\sum_i\sum_{c\in S_i}\log\operatorname{softmax}(z_i)_c$, $S_i$ the sample's labels.
+
+    The pick-all-label cross-entropy for several labels a sample: the cross-entropies of all labels
+    are added. Source: Reddi et al. 2019; Li, Li, Wang and Qu 2024, whose theorem says what
+    `measure_multilabel` measures. Range $[\frac1n\sum_i|S_i|\log|S_i|,\infty)$: the labels of a
+    sample share its probability. A sample without labels counts as 0.
+
+    Args:
+        logits: One sample a row.
+        targets: 1 where a sample has the class, 0 elsewhere.
+
+    Returns:
+        The loss in nats; dtype of the logits, at least float32.
+
+    Raises:
+        InputError: If shapes do not fit, a target is neither 0 nor 1, or the batch is empty.
+
+    Example:
+        >>> import torch
+        >>> pick_all_label(torch.zeros(1, 4), torch.tensor([[1, 0, 1, 0]]))  # 2 log 4
+        tensor(2.7726)
+    """
+    check_features(logits)
+    present = read_label_sets(targets, len(logits))
+    if present.shape != logits.shape:
+        expected, fix = f"targets of shape {tuple(logits.shape)}", "pass one column a logit"
+        raise InputError(expected=expected, found=f"shape {tuple(present.shape)}", fix=fix)
+    if not len(logits):
+        raise InputError(expected="at least one sample", found="none", fix="skip empty batches")
+    scores = _scores(logits)
+    return F.cross_entropy(scores, present.to(scores))
 
 
 def _scores_and_targets(

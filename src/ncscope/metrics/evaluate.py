@@ -57,6 +57,27 @@ def select(groups: Iterable[str] | None) -> list[Metric]:
     ]
 
 
+def find_metric(key: str) -> Metric:
+    """Return the metric of a key or alias, also as ``"key:..."``.
+
+    Args:
+        key: Key of a single metric.
+
+    Raises:
+        InputError: If no metric has the key; the message names the closest keys.
+
+    Example:
+        >>> find_metric("pfc1").key
+        'nc1_quotient'
+    """
+    plain = {name: row for row in METRICS.values() for name in (row.key, *row.aliases)}
+    if key.removeprefix(KEY) in plain:
+        return plain[key.removeprefix(KEY)]
+    near = difflib.get_close_matches(key.removeprefix(KEY), list(plain), n=3)
+    fix = f"write {' or '.join(near)}" if near else "write a key of the page on metrics"
+    raise InputError(expected="the key of a metric", found=repr(key), fix=fix)
+
+
 def wants_spectra(groups: Collection[str] | None) -> bool:
     """Return whether the groups include the spectra."""
     return groups is None or "spectra" in groups

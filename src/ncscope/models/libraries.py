@@ -1,19 +1,23 @@
-"""Models by name: networks of the catalogue, and models of torchvision, timm and Hugging Face."""
+"""Models by name: of the catalogue, torchvision, timm and Hugging Face, and of the user's code."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from ncscope.errors import InputError, library_error
+from ncscope.file_kinds import describe_foreign
 from ncscope.memory import check_memory
 from ncscope.models.networks.catalogue import NAMES, build
-from ncscope.models.weights import ModelWeights, Weights, match_names
+from ncscope.models.own_code import explain_errors, is_own_code, make_model, open_own
+from ncscope.models.weights import ModelWeights, Weights, match_head, match_names
 
 Picture = Any
 """A PIL image; PIL is imported by the libraries that need it."""
@@ -48,72 +52,106 @@ class ModelRequest:
         name: Name of the model in its library.
         num_classes: Number of outputs of a model with weights from a file; None for the number in
             the weights.
-        shape: Channels, height and width of the data set's images.
+        shape: Channels, height and width of the data set's images; None if they are unknown.
         weights: Weights from a file; None for the weights of the library.
         download: Let the library fetch weights from the internet if True.
         weights_from: Option that passes a file of weights, for error messages.
         trained_on: Option that names the data set of the model's training, for error messages; None
             if the model was trained on the data set.
+        arguments: Arguments of a class or function in the user's code.
     """
 
     name: str
     num_classes: int | None
-    shape: tuple[int, int, int]
+    shape: tuple[int, int, int] | None
     weights: Weights | None
     download: bool
     weights_from: str
     trained_on: str | None
+    arguments: Mapping[str, Any]
 
 
 def open_model(
     name: str,
     num_classes: int | None,
-    shape: tuple[int, int, int],
+    shape: tuple[int, int, int] | None,
     *,
     weights: Weights | None = None,
     download: bool = False,
     weights_from: str = "--weights FILE",
     trained_on: str | None = None,
+    arguments: Mapping[str, Any] | None = None,
 ) -> ImageClassifier:
     """Open a trained classifier of images by name.
 
     Args:
-        name: ``torchvision:NAME``, ``timm:NAME``, ``hf:NAME`` or ``hf:FOLDER``, or a network of
-            `NAMES`, whose preprocessing is that of the data set.
+        name: ``torchvision:NAME``, ``timm:NAME``, ``hf:NAME`` or ``hf:FOLDER``; a network of
+            `NAMES`, or the user's own code as for `open_own`, whose preprocessing is that of the
+            data set. Opening the user's code runs it.
         num_classes: Number of outputs of a model whose weights are given; None for the number in
             the weights. Pretrained weights of a library have a fixed number.
         shape: Channels, height and width of the data set's images; sets the size of the
-            catalogue's networks.
-        weights: Weights of the model. Models of Hugging Face have their weights in their folder.
+            catalogue's networks. None if they are unknown.
+        weights: Weights of the model. Models of Hugging Face have their weights in their folder;
+            a model of the user's code may load its own.
         download: Let the library fetch pretrained weights if True.
         weights_from: Option that passes a file of weights, for the message that weights are
             missing.
         trained_on: Option that names the data set on which a network of the catalogue was trained,
             for the message that weights do not fit; None if ``shape`` is that of this data set.
+        arguments: Arguments of a class or function in the user's code.
 
     Raises:
         InputError: If the library or name is unknown, the library is not installed, weights are
-            missing, or weights do not fit.
+            missing, or weights do not fit. Also if the user's code fails.
     """
     library, colon, inner = name.partition(":")
     openers = {"torchvision": _open_torchvision, "timm": _open_timm, "hf": _open_hugging_face}
-    if colon and library not in openers:
+    own = is_own_code(name)
+    if arguments and not own:
+        fix = "leave --model-arg out, or write a function that makes the model: net.py:make_model"
+        raise InputError(expected="your own code for --model-arg", found=repr(name), fix=fix)
+    if colon and library not in openers and not own:
         raise InputError(
             expected=f"a model of {', '.join(f'{known}:' for known in openers)} or the catalogue",
             found=repr(name),
-            fix="for example timm:resnet18, or hf:FOLDER",
+            fix="for example timm:resnet18, hf:FOLDER or net.py:make_model",
         )
-    opener = openers[library] if colon else _open_catalogue
-    inner = inner if colon else name
+    opener = _open_own if own else openers[library] if colon else _open_catalogue
+    inner = name if own or not colon else inner
     images_from = None if colon else trained_on  # models of a library do not depend on the images
     return opener(
-        ModelRequest(inner, num_classes, shape, weights, download, weights_from, images_from)
+        ModelRequest(
+            inner,
+            num_classes,
+            shape,
+            weights,
+            download,
+            weights_from,
+            images_from,
+            arguments or {},
+        )
     )
+
+
+def _open_own(request: ModelRequest) -> ImageClassifier:
+    model = make_model(open_own(request.name), request.arguments, request.name)
+    if request.weights is None:
+        return ImageClassifier(model, None)
+    with explain_errors(request.name):
+        fitted = _fill_model(model, request.weights, request)
+    return ImageClassifier(model, None, weights=fitted)
 
 
 def _open_catalogue(request: ModelRequest) -> ImageClassifier:
     if request.name not in NAMES:
         fix = f"{_nearest(request.name, list(NAMES))}; or timm:, torchvision: or hf: and a name"
+        if request.name.endswith(".py"):
+            fix = f"name the class or function too: {request.name}:make_model"
+        elif Path(request.name, "config.json").is_file():
+            fix = f"pass hf:{request.name}"
+        elif Path(request.name).is_file():
+            fix = f"name the model, and pass --weights {request.name}"
         try:
             if import_module("timm").is_model(request.name.partition(".")[0]):
                 fix = f"pass timm:{request.name}"
@@ -122,6 +160,10 @@ def _open_catalogue(request: ModelRequest) -> ImageClassifier:
         raise InputError(expected="the name of a model", found=repr(request.name), fix=fix)
     if request.weights is None:
         raise _no_weights(request, f"pass {request.weights_from}")
+    if request.shape is None:
+        found, fix = "a loader", "name a function that makes the model: net.py:make_model"
+        expected = f"images of a known size for {request.name}"
+        raise InputError(expected=expected, found=found, fix=fix)
     channels, size, _ = request.shape
 
     def make_model(outputs: int) -> nn.Module:
@@ -178,6 +220,10 @@ def _open_hugging_face(request: ModelRequest) -> ImageClassifier:
         fix = "leave --weights out, and put the weights into the model's folder"
         raise InputError(expected="weights in the folder of hf:", found="a file beside it", fix=fix)
     local = {"local_files_only": not request.download}
+    for file in [*Path(request.name).glob("*.safetensors"), *Path(request.name).glob("*.bin")]:
+        if described := describe_foreign(file, alone=False):
+            found, fix = described
+            raise InputError(expected=f"weights in {file}", found=found, fix=fix)
     try:
         model = transformers.AutoModelForImageClassification.from_pretrained(request.name, **local)
     except (OSError, ValueError) as error:
@@ -260,20 +306,48 @@ def _load_weights(
         )
         model = make_model(outputs)
         model_shapes = _shapes(model.state_dict())
-    for key in [*model_shapes, *file_shapes]:
-        if model_shapes.get(key) != file_shapes.get(key):
-            others = [name for name in file_shapes if name not in model_shapes]
-            examples = ""
-            if key not in file_shapes and others:
-                more = ", ..." if len(others) > _MOST_NAMED else ""
-                examples = f", but {', '.join(name[:80] for name in others[:_MOST_NAMED])}{more}"
-            raise InputError(
-                expected=f"weights of {request.name}: {_entry(key, model_shapes)}",
-                found=_entry(key, file_shapes) + examples,
-                fix=_remedy(request, model_shapes.get(key), file_shapes.get(key)),
-            )
-    model.load_state_dict(dict(fitted.tensors))
-    return model, fitted
+    return model, _fill_model(model, weights, request)
+
+
+def _fill_model(model: nn.Module, weights: Weights, request: ModelRequest) -> ModelWeights:
+    """Load weights into a model, under their names in the model.
+
+    Raises:
+        InputError: If names or shapes differ; the message names the first difference. Also if the
+            weights hold several models of these names.
+    """
+    model_shapes = _shapes(model.state_dict())
+    fitted = match_head(match_names(weights, model_shapes), weights, model_shapes)
+    file_shapes = _shapes(fitted.tensors)
+    faults, failure = [], ""
+    # Torch judges what fits: some layers load older names, and batch norm does without a count.
+    try:
+        for names in model.load_state_dict(dict(fitted.tensors), strict=False) or ():
+            faults += [name for name in names if not name.endswith("_extra_state")]
+    except RuntimeError as error:
+        failure = " ".join(str(error).split())[:300]
+        faults = [
+            key
+            for key in [*model_shapes, *file_shapes]
+            if model_shapes.get(key) != file_shapes.get(key)
+            and not key.endswith("num_batches_tracked")
+        ]
+    if not faults and not failure:
+        return fitted
+    if not faults:
+        fix = _remedy(request, None, None)
+        raise InputError(expected=f"weights of {request.name}", found=failure, fix=fix)
+    key = faults[0]
+    others = [name for name in file_shapes if name not in model_shapes]
+    examples = ""
+    if key not in file_shapes and others:
+        more = ", ..." if len(others) > _MOST_NAMED else ""
+        examples = f", but {', '.join(name[:80] for name in others[:_MOST_NAMED])}{more}"
+    raise InputError(
+        expected=f"weights of {request.name}: {_entry(key, model_shapes)}",
+        found=_entry(key, file_shapes) + examples,
+        fix=_remedy(request, model_shapes.get(key), file_shapes.get(key)),
+    )
 
 
 def _remedy(
@@ -288,6 +362,11 @@ def _remedy(
             the images of the training may have had another shape, or the head another number of
             outputs.
     """
+    if is_own_code(request.name):
+        return (
+            "pass the arguments of the model that was saved with --model-arg, or load the weights "
+            "in the function that makes the model, without --weights"
+        )
     in_both = in_model is not None and in_file is not None
     head = in_both and in_model == (request.num_classes, *(in_file or ())[1:])
     asked = "; --num-classes sets its outputs" if head else ""
@@ -313,7 +392,12 @@ def _count_outputs(in_model: Shapes, in_file: Shapes, headless: bool) -> int | N
 
 
 def _shapes(weights: Mapping[str, Tensor]) -> Shapes:
-    return {key: tuple(value.shape) for key, value in weights.items()}
+    # Of a lazy layer the shape is unknown until weights are loaded; an extra state may be anything.
+    return {
+        key: tuple(value.shape)
+        for key, value in weights.items()
+        if isinstance(value, Tensor) and not is_lazy(value)
+    }
 
 
 def _entry(key: str, shapes: Shapes) -> str:

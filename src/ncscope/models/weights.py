@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor
@@ -39,12 +39,14 @@ class ModelWeights:
         prefix: Text that began every name in the file, such as ``module.``.
         had_wrappers: True if names of wrappers inside of the names were removed.
         unused: Names in the file without the prefix, which are no weights of the model.
+        head: Name of the head in the file, and in the model, if they differ; else empty.
     """
 
     tensors: Weights
     prefix: str = ""
     had_wrappers: bool = False
     unused: tuple[str, ...] = ()
+    head: tuple[str, str] | tuple[()] = ()
 
 
 _USUAL = (
@@ -108,7 +110,7 @@ def find_weights(content: Mapping[str, Any], file: str = "the file", key: str = 
             isinstance(name, str) and "." in name and isinstance(value, Tensor)
             for name, value in content.items()
         )
-        if not entries or holds_weights:
+        if not entries or holds_weights or _is_optimizer(content):
             _check_names(content, file)
             return FileWeights(dict(content), file, ".".join(path))
         plain = [name for name in entries if not _AVERAGE.search(name)]
@@ -147,7 +149,7 @@ def _find_entry(content: Mapping[str, Any], key: str, file: str) -> Mapping[str,
     return content
 
 
-def _entries_with_tensors(content: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def _entries_with_tensors(content: Mapping[Any, Any]) -> dict[str, Mapping[Any, Any]]:
     """Return the entries that are mappings and hold tensors, without the states of optimisers."""
     return {
         name: value
@@ -156,7 +158,7 @@ def _entries_with_tensors(content: Mapping[str, Any]) -> dict[str, Mapping[str, 
     }
 
 
-def _holds_tensors(content: Mapping[str, Any]) -> bool:
+def _holds_tensors(content: Mapping[Any, Any]) -> bool:
     """Return whether a mapping holds a tensor at any depth; mappings may contain themselves."""
     if "param_groups" in content:  # the state of an optimiser
         return False
@@ -171,8 +173,18 @@ def _holds_tensors(content: Mapping[str, Any]) -> bool:
     return False
 
 
+def _is_optimizer(value: Any) -> bool:
+    return isinstance(value, Mapping) and {"state", "param_groups"} <= value.keys()
+
+
 def _check_names(content: Mapping[Any, Any], file: str) -> None:
     fix = "save model.state_dict()"
+    states = [name for name, value in content.items() if _is_optimizer(value)]
+    if states or _is_optimizer(content):
+        under = f" under {_quote_names(states)}" if states else ""
+        found = f"the state of an optimiser{under}, and no weights"
+        fix = "pass the file of the model's weights, which training writes beside it"
+        raise InputError(expected=f"weights by name in {file}", found=found, fix=fix)
     if not content:
         raise InputError(expected=f"weights by name in {file}", found="none", fix=fix)
     for name, value in content.items():
@@ -219,6 +231,63 @@ def match_names(weights: Weights, names: Collection[str]) -> ModelWeights:
     return ModelWeights(tensors, prefix, wrapped, unused)
 
 
+def match_head(
+    fitted: ModelWeights, weights: Weights, shapes: Mapping[str, tuple[int, ...]]
+) -> ModelWeights:
+    """Rename a head that has another name in the file, such as ``head`` for ``fc``.
+
+    Renamed is one linear layer, and only if nothing else can be meant: the model lacks the entries
+    of this layer alone, one layer of the file has entries of these shapes, and no entry of the file
+    is then left over under the prefix. All else fits by name, so that the two are the same layer.
+
+    Args:
+        fitted: Weights by their names in the model.
+        weights: The same weights by their names in the file.
+        shapes: Shapes of the weights of the model, by name.
+
+    Returns:
+        The weights as they are if no head is renamed.
+
+    Example:
+        >>> import torch
+        >>> file = {"conv.weight": torch.ones(9), "head.weight": torch.ones(2, 3)}
+        >>> shapes = {"conv.weight": (9,), "fc.weight": (2, 3)}
+        >>> match_head(match_names(file, shapes), file, shapes).head
+        ('head', 'fc')
+    """
+    lacking = {name: shape for name, shape in shapes.items() if name not in fitted.tensors}
+    lacking = {n: s for n, s in lacking.items() if not n.endswith("num_batches_tracked")}
+    spare = {name: value for name, value in fitted.tensors.items() if name not in shapes}
+    others = {name: weights[name] for name in fitted.unused if name in weights}
+    layers = {name.rpartition(".")[0] for name in lacking}
+    wanted = {name.rpartition(".")[2]: shape for name, shape in lacking.items()}
+    if len(layers) != 1 or len(wanted.get("weight", ())) != 2 or wanted.keys() - {"weight", "bias"}:
+        return fitted
+    candidates: dict[str, dict[str, Tensor]] = {}
+    for name, value in (spare | others).items():
+        layer, _, inner = name.rpartition(".")
+        candidates.setdefault(layer, {})[inner] = value
+    found = [
+        layer
+        for layer, entries in candidates.items()
+        if {inner: tuple(value.shape) for inner, value in entries.items()} == wanted
+    ]
+    if len(found) != 1:
+        return fitted
+    (layer,), (source,) = layers, found
+    names = {_join(source, inner): _join(layer, inner) for inner in wanted}
+    if spare.keys() - names.keys():
+        return fitted
+    tensors = {name: value for name, value in fitted.tensors.items() if name not in names}
+    tensors |= {names[name]: value for name, value in (spare | others).items() if name in names}
+    unused = tuple(name for name in fitted.unused if name not in names)
+    return replace(fitted, tensors=tensors, unused=unused, head=(source, layer))
+
+
+def _join(layer: str, inner: str) -> str:
+    return f"{layer}.{inner}" if layer else inner
+
+
 def _find_prefix(found: Iterable[str], names: Collection[str]) -> str:
     """Return the prefix under which most names of a model occur; empty if none occurs."""
     expected = set(names)
@@ -261,6 +330,12 @@ def weights_notes(saved: FileWeights, fitted: ModelWeights) -> tuple[str, ...]:
         notes.append(f"weights: prefix {fitted.prefix!r} removed")
     if fitted.had_wrappers:
         notes.append("weights: names of wrappers, such as '_orig_mod.', removed within names")
+    if fitted.head:
+        source, layer = fitted.head
+        notes.append(
+            f"weights: {source!r} taken as {layer!r}, the only layers without a partner, of one "
+            "shape"
+        )
     if fitted.unused:
         notes.append(f"weights: without this prefix, and not used: {_quote_names(fitted.unused)}")
     return tuple(notes)

@@ -69,16 +69,30 @@ class ComparisonSource:
 
 
 @dataclass(frozen=True)
-class _LastMeasurement:
-    """The last measurement of a report, or of a run and split of a history."""
+class ComparisonColumn:
+    """The measurement of a report, or of a run and split of a history at the step compared.
+
+    Attributes:
+        name: Name of the source, of the run and of the split.
+        model: Measurement.
+        facts: Origin and sizes, by their names.
+        step: Step of the measurement as text, such as ``"epoch 40"``; empty for a report.
+    """
 
     name: str
     model: ModelRecord
     facts: Mapping[str, str]
+    step: str
 
     @property
     def last(self) -> LayerRecord:
+        """Features that the head reads."""
         return self.model.layers[-1]
+
+    @property
+    def title(self) -> str:
+        """Name and step."""
+        return ", ".join(filter(None, (self.name, self.step)))
 
 
 def render_comparison_page(
@@ -99,17 +113,17 @@ def render_comparison_page(
         )
         for source in sources
     ]
-    columns = _build_columns(safe)
-    models = {column.name: column.model for column in columns}
+    columns, steps = build_columns(safe)
+    models = {column.title: column.model for column in columns}
     metrics = sort_labels(key for column in columns for key in column.last.metrics)
     names = dict.fromkeys(name for column in columns for name in column.facts)
     content: dict[str, Any] = {
         "title": title,
-        "facts": [f"{len(columns)} measurements side by side"],
+        "facts": [f"{len(columns)} measurements side by side", *filter(None, [steps])],
         **sections,
         "warnings": [*_warn_of_unlike_samples(columns), *collect_warnings(models)],
         "comparison": {
-            "columns": [column.name for column in columns],
+            "columns": [column.title for column in columns],
             "groups": {
                 group: [_build_row(metric, columns, typeset, 4) for metric in labels]
                 for group, labels in group_labels(metrics).items()
@@ -132,8 +146,8 @@ def build_comparison_table(sources: Sequence[ComparisonSource]) -> Group:
         Warnings, then a table that an 80-column terminal can show, with the names and sizes of its
         columns below.
     """
-    columns = _build_columns(sources)
-    models = {printable(column.name): make_printable(column.model) for column in columns}
+    columns, steps = build_columns(sources)
+    models = {printable(column.title): make_printable(column.model) for column in columns}
     warnings = [*_warn_of_unlike_samples(columns), *collect_warnings(models)]
     visible = columns[:_MOST_COLUMNS]
     table = make_table()
@@ -156,40 +170,75 @@ def build_comparison_table(sources: Sequence[ComparisonSource]) -> Group:
         last = column.last
         classes = f"K = {last.num_classes:,}" if last.num_classes else "no labels"
         size = f"n = {last.num_samples:,}, {classes}, d = {last.dim:,}"
-        captions.append(f"{number}: {column.name} ({size})")
+        captions.append(f"{number}: {column.title} ({size})")
     if len(columns) > len(visible):
         captions.append(f"{len(columns) - len(visible)} more are on the page")
+    captions += filter(None, [steps])
     table.caption = Text("\n".join(map(printable, captions)))
     return Group(*(Text(f"warning: {each}", style="yellow") for each in warnings), table)
 
 
-def _build_columns(sources: Sequence[ComparisonSource]) -> list[_LastMeasurement]:
-    """Return the last measurement of every report, and of every run and split."""
+def build_columns(
+    sources: Sequence[ComparisonSource],
+) -> tuple[list[ComparisonColumn], str]:
+    """Return a column for every report, and for every run and split of the histories.
+
+    Histories of one unit are compared at one step: the last that all their runs and splits have
+    measured, or if there is none, the last up to which all of them go.
+
+    Args:
+        sources: Reports and histories; at least one.
+
+    Returns:
+        The columns, and a sentence that says where runs of different length are compared; empty
+        if all end at the same step.
+    """
+    lines = [
+        (source, run, split, of_split)
+        for source in sources
+        for run, of_run in group_by_run(source.measurements).items()
+        for split, of_split in group_by_split(of_run).items()
+    ]
+    common: dict[str, float] = {}
+    sentences = []
+    for unit in dict.fromkeys(source.unit for source in sources if source.unit):
+        steps = [{each.step for each in of_split} for of, *_, of_split in lines if of.unit == unit]
+        shared = set.intersection(*steps)
+        ends = [max(each) for each in steps]
+        common[unit] = max(shared) if shared else min(ends)
+        if any(min(each) > common[unit] for each in steps):
+            common[unit] = math.inf
+            sentences.append(f"Runs have no {unit} in common: each is shown at its last.")
+        elif any(end != common[unit] for end in ends):
+            first, last = (f"{end:g}" for end in (min(ends), max(ends)))
+            until = (
+                f"end at {unit} {first}" if first == last else f"end at {unit}s {first} to {last}"
+            )
+            sentences.append(f"Runs {until}: compared at {unit} {common[unit]:g}, the last of all.")
     columns = []
-    for source in sources:
-        for run, of_run in group_by_run(source.measurements).items():
-            splits = group_by_split(of_run)
-            for split, of_split in splits.items():
-                model = of_split[-1].model_record
-                last = model.layers[-1]
-                parts = [source.name, run, split if source.unit and len(splits) > 1 else ""]
-                facts = source.provenance.facts() | {
-                    "samples": f"{last.num_samples:,}",
-                    "number of classes": f"{last.num_classes:,}"
-                    if last.num_classes
-                    else "no labels",
-                    "dimension": f"{last.dim:,}",
-                    "layers": f"{len(model.layers)}",
-                }
-                if source.unit:
-                    facts["measured at"] = name_step(of_split[-1], source.unit)
-                    facts["split"] = split
-                columns.append(_LastMeasurement(", ".join(filter(None, parts)), model, facts))
-    return columns
+    for source, run, split, of_split in lines:
+        end = common.get(source.unit, math.inf)
+        measurement = [each for each in of_split if each.step <= end][-1]
+        model, features = measurement.model_record, measurement.model_record.layers[-1]
+        splits = {each.split for each in source.measurements if each.run == run}
+        parts = [source.name, run, split if source.unit and len(splits) > 1 else ""]
+        facts = source.provenance.facts() | {
+            "samples": f"{features.num_samples:,}",
+            "number of classes": f"{features.num_classes:,}"
+            if features.num_classes
+            else "no labels",
+            "dimension": f"{features.dim:,}",
+            "layers": f"{len(model.layers)}",
+        }
+        step = name_step(measurement, source.unit) if source.unit else ""
+        if source.unit:
+            facts |= {"measured at": step, "split": split}
+        columns.append(ComparisonColumn(", ".join(filter(None, parts)), model, facts, step))
+    return columns, " ".join(sentences)
 
 
 def _build_row(
-    metric: Label, columns: Sequence[_LastMeasurement], write: Write, digits: int
+    metric: Label, columns: Sequence[ComparisonColumn], write: Write, digits: int
 ) -> MetricRow:
     """Write a metric of all columns; mark the value nearest to collapse where that is a finding."""
     values = [find_value(column.last.metrics, metric.key) for column in columns]
@@ -223,11 +272,11 @@ def _build_row(
     return MetricRow(metric, targets.pop() if len(targets) == 1 else "", cells, difference)
 
 
-def _is_comparable(metric: Label, columns: Sequence[_LastMeasurement]) -> bool:
+def _is_comparable(metric: Label, columns: Sequence[ComparisonColumn]) -> bool:
     """Return whether the nearest to collapse of a row's values means anything.
 
     It does not if the numbers of samples differ by a factor of two, since few samples look more
-    collapsed; for a value in the features' unit; or if two 95 % intervals overlap.
+    collapsed; for a value in the features' unit; if a column lacks a 95 % interval, or two overlap.
     """
     row = METRICS.get(metric.key)
     if _warn_of_unlike_samples(columns) or row is None or row.degree or row.group == "mse":
@@ -238,10 +287,11 @@ def _is_comparable(metric: Label, columns: Sequence[_LastMeasurement]) -> bool:
         if (key := find_key(column.last.metrics, metric.key)) is not None
         and (interval := find_interval(column.last, key)) is not None
     )
-    return all(one[1] < other[0] for one, other in pairwise(ends))
+    apart = all(one[1] < other[0] for one, other in pairwise(ends))
+    return apart and len(ends) == len(columns)
 
 
-def _warn_of_unlike_samples(columns: Sequence[_LastMeasurement]) -> list[str]:
+def _warn_of_unlike_samples(columns: Sequence[ComparisonColumn]) -> list[str]:
     """Return a sentence on numbers of samples that differ by a factor of two or more, if any do."""
     sizes = sorted(column.last.num_samples for column in columns)
     if sizes[-1] < _UNLIKE * sizes[0]:

@@ -1,7 +1,8 @@
 """Matplotlib figures of measurements, runs, classes and similarities, ready to be saved."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
 import matplotlib as mpl
 import numpy as np
@@ -48,7 +49,7 @@ def plot_model(model: ModelRecord) -> Figure:
     with mpl.rc_context(panels.STYLE):
         if len(model.layers) < 2:
             return _plot_layer(model.layers[0])
-        figure = Figure(figsize=(11, 3.4), layout="constrained")
+        figure = panels.ReportFigure(figsize=(11, 3.4), layout="constrained")
         for axes, key in zip(figure.subplots(1, 3), PFC_METRICS, strict=True):
             panels.draw_pfc(axes, model, key)
             if model.geodesic is not None and relative_positions(model):
@@ -78,7 +79,7 @@ def _plot_layer(record: LayerRecord) -> Figure:
     keys = choose_key_metrics(record.metrics)
     labels = [find_label(key) for key in keys if find_value(record.metrics, key) is not None]
     drawings.append(lambda axes: panels.draw_key_metrics(axes, record, labels))
-    figure = Figure(figsize=(4.2 * len(drawings), 3.4), layout="constrained")
+    figure = panels.ReportFigure(figsize=(4.2 * len(drawings), 3.4), layout="constrained")
     for place, draw in enumerate(drawings, start=1):
         draw(figure.add_subplot(1, len(drawings), place))
     return figure
@@ -107,10 +108,10 @@ def plot_run(measurements: Sequence[Measurement], unit: str = "epoch") -> Figure
     gram = last.gram
     with mpl.rc_context(panels.STYLE):
         if not last.num_classes:
-            figure = Figure(figsize=(4.5, 3.7), layout="constrained")
+            figure = panels.ReportFigure(figsize=(4.5, 3.7), layout="constrained")
             _draw_last_layer(figure.subplots(), of_split, unit, SPECTRAL_METRICS)
             return figure
-        figure = Figure(figsize=(12.5 if gram else 9, 3.7), layout="constrained")
+        figure = panels.ReportFigure(figsize=(12.5 if gram else 9, 3.7), layout="constrained")
         widths = (3, 3, 1.75) if gram else (3, 3)
         parts = figure.subfigures(1, len(widths), width_ratios=widths, squeeze=False)[0]
         _draw_last_layer(parts[0].subplots(), of_split, unit, _HISTORY)
@@ -138,7 +139,7 @@ def plot_metric(measurements: Sequence[Measurement], key: str, unit: str = "epoc
     runs, label = group_by_run(measurements), find_label(key)
     scale = panels.collect_metric_values(measurements, key)
     with mpl.rc_context(panels.STYLE):
-        figure = Figure(figsize=(1.2 + 4.6 * len(runs), 3.6), layout="constrained")
+        figure = panels.ReportFigure(figsize=(1.2 + 4.6 * len(runs), 3.6), layout="constrained")
         grid = figure.subplots(1, len(runs), squeeze=False, sharey=True)[0]
         last = grid[0]  # panel with lines, for the legend
         for axes, (name, of_run) in zip(grid, runs.items(), strict=True):
@@ -147,6 +148,73 @@ def plot_metric(measurements: Sequence[Measurement], key: str, unit: str = "epoc
             if axes.lines:
                 last = axes
         last.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
+
+
+NC_METRICS = {
+    "NC1": "nc1",
+    "NC2": "nc2_etf",
+    "NC3": "nc3_self_duality",
+    "NC4": "nc4_disagreement",
+}
+"""Panels of the figure ``"nc"``: for each of NC1 to NC4, a metric that is 0 at collapse."""
+
+
+def plot_panels(
+    source: Sequence[Measurement] | ModelRecord,
+    metrics: Sequence[str] | Mapping[str, str],
+    unit: str = "epoch",
+    axes: Sequence[Axes] | None = None,
+) -> Figure:
+    """Draw a panel for each metric, as wide as a column of a paper for four of them.
+
+    Args:
+        source: Measurements of one run or several, of which the last layer is drawn against the
+            step; or one measurement of several layers, drawn against the layer.
+        metrics: Keys of the metrics, or panel title to key.
+        unit: Unit of the steps.
+        axes: Axes to draw on, one for each metric; None for a new figure.
+
+    Returns:
+        The figure of the axes.
+    """
+    keys = metrics if isinstance(metrics, Mapping) else {key: key for key in metrics}
+    runs = {}
+    if not isinstance(source, ModelRecord):
+        runs = {run: group_by_split(each) for run, each in group_by_run(source).items()}
+    with mpl.rc_context(panels.STYLE | ({} if axes is not None else {"font.size": 8.5})):
+        if axes is None:
+            columns = min(len(keys), 2)
+            rows = math.ceil(len(keys) / columns)
+            size = (2.25 * columns, 1.7 * rows + 0.3)
+            figure: Figure = panels.ReportFigure(figsize=size, layout="constrained")
+            grid = list(figure.subplots(rows, columns, squeeze=False).flat)
+            for empty in grid[len(keys) :]:
+                empty.remove()
+        else:
+            grid = list(axes)
+            figure = cast(Figure, grid[0].get_figure(root=True))
+        for panel, (title, key) in zip(grid, keys.items(), strict=False):
+            if isinstance(source, ModelRecord):
+                panels.draw_layers(panel, source, key)
+            else:
+                panels.draw_runs(panel, runs, key, unit)
+            if title != key:
+                panel.set_title(title)
+        for panel in grid[: max(0, len(keys) - 2)] if axes is None else ():
+            panel.set_xlabel("")  # the panel below says it
+        handles = {
+            str(line.get_label()): line
+            for panel in grid[: len(keys)]
+            for line in panel.lines
+            if not str(line.get_label()).startswith("_")
+        }
+        if handles and axes is None:
+            figure.legend(
+                list(handles.values()), list(handles), loc="outside lower center", ncols=2
+            )
+        elif handles:
+            grid[0].legend(list(handles.values()), list(handles))
     return figure
 
 
@@ -214,7 +282,7 @@ def plot_classes(table: ClassTable, class_names: Sequence[str] = ()) -> Figure:
     with mpl.rc_context(panels.STYLE):
         count = 3 if accuracies else 2
         size = (3.2 * count + 1, 1.3 + 0.2 * len(order))
-        figure = Figure(figsize=size, layout="constrained")
+        figure = panels.ReportFigure(figsize=size, layout="constrained")
         grid = figure.subplots(1, count, sharey=True)
         _draw_dots(grid[0], [table.nearest_cdnv[index] for index in order])
         grid[0].set_title("CDNV with the nearest class")
@@ -263,7 +331,7 @@ def plot_similarity(record: SimilarityRecord) -> Figure:
     values = np.asarray(record.values, dtype=float)
     height, width = (2.2 + 0.42 * min(size, _MOST_NAMED) for size in values.shape)
     with mpl.rc_context(panels.STYLE):
-        figure = Figure(figsize=(width + 1.2, height), layout="constrained")
+        figure = panels.ReportFigure(figsize=(width + 1.2, height), layout="constrained")
         axes = figure.add_subplot()
         least = min(0.0, float(np.nanmin(values, initial=0.0)))
         image = axes.imshow(values, origin="lower", cmap="viridis", vmin=least, vmax=1)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from ncscope.errors import printable
 from ncscope.measurement.records import ClassTable, LayerRecord, Measurement, ModelRecord
 from ncscope.report.classes import build_class_view
-from ncscope.report.labels import find_value, sort_labels
+from ncscope.report.labels import find_label, find_value, sort_labels
 from ncscope.report.overview import select_last
 from ncscope.report.wording import format_plain
 
@@ -30,27 +30,31 @@ def escape_latex(text: str) -> str:
     return "".join(_ESCAPES.get(char, char) for char in printable(text))
 
 
-def format_history_latex(measurements: Sequence[Measurement], unit: str) -> str:
+def format_history_latex(
+    measurements: Sequence[Measurement], unit: str, metrics: Sequence[str] | None = None
+) -> str:
     r"""Write the last measurement of every run and split as a ``tabular``.
 
-    Rows are the metrics of the last layer, columns the runs and splits. The rules are those of the
-    package ``booktabs``.
+    Rows are the metrics of the last layer, columns the runs and splits; with chosen metrics rows
+    are the runs and splits. The rules are those of the package ``booktabs``.
 
     Args:
         measurements: Measurements of one run or several; at least one.
         unit: Unit of their steps.
+        metrics: Keys of the metrics to write; None for all.
     """
     models = select_last(measurements, unit)
-    return _format_layers({caption: model.layers[-1] for caption, model in models.items()})
+    return format_records({name: model.layers[-1] for name, model in models.items()}, metrics)
 
 
-def format_model_latex(model: ModelRecord) -> str:
+def format_model_latex(model: ModelRecord, metrics: Sequence[str] | None = None) -> str:
     r"""Write a measurement as a ``tabular``, a column for each layer; see `format_history_latex`.
 
     Args:
         model: Measurement of one or more layers.
+        metrics: Keys of the metrics to write, with a row for each layer; None for all.
     """
-    return _format_layers({record.layer: record for record in model.layers})
+    return format_records({record.layer: record for record in model.layers}, metrics)
 
 
 def format_classes_latex(table: ClassTable, class_names: Sequence[str] = ()) -> str:
@@ -75,15 +79,31 @@ def format_classes_latex(table: ClassTable, class_names: Sequence[str] = ()) -> 
     return _frame(lines, len(keys))
 
 
-def _format_layers(columns: Mapping[str, LayerRecord]) -> str:
-    """Write the metrics of layers as a ``tabular``, a column for each."""
-    labels = sort_labels(key for record in columns.values() for key in record.metrics)
-    lines = [" & ".join(["metric", *map(escape_latex, columns)]) + r" \\", r"\midrule"]
+def format_records(records: Mapping[str, LayerRecord], metrics: Sequence[str] | None = None) -> str:
+    r"""Write metrics as a ``tabular``: a column for each record, or a row if metrics are chosen.
+
+    Args:
+        records: Measurements by the names to show.
+        metrics: Keys of the metrics to write; None for all.
+    """
+
+    def format_cell(record: LayerRecord, key: str) -> str:
+        value = find_value(record.metrics, key)
+        return "--" if value is None else _format_number(format_plain(value))
+
+    if metrics is not None:
+        titles = [escape_latex(find_label(key).title) for key in metrics]
+        lines = [" & ".join(["", *titles]) + r" \\", r"\midrule"]
+        for name, record in records.items():
+            cells = [format_cell(record, key) for key in metrics]
+            lines.append(" & ".join([escape_latex(name), *cells]) + r" \\")
+        return _frame(lines, len(metrics))
+    labels = sort_labels(key for record in records.values() for key in record.metrics)
+    lines = [" & ".join(["metric", *map(escape_latex, records)]) + r" \\", r"\midrule"]
     for label in labels:
-        values = [find_value(record.metrics, label.key) for record in columns.values()]
-        cells = ["" if value is None else _format_number(format_plain(value)) for value in values]
+        cells = [format_cell(record, label.key) for record in records.values()]
         lines.append(" & ".join([rf"\texttt{{{escape_latex(label.key)}}}", *cells]) + r" \\")
-    return _frame(lines, len(columns))
+    return _frame(lines, len(records))
 
 
 def _frame(lines: Sequence[str], columns: int) -> str:

@@ -1,13 +1,16 @@
 """Matplotlib panels: each draws one thing on axes that it is given."""
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, LinearSegmentedColormap
+from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.ticker import (
     FixedFormatter,
@@ -56,10 +59,26 @@ STYLE: dict[Any, Any] = {
 }
 """Settings under which every figure is drawn; global ones stay as they are."""
 
+
+class ReportFigure(Figure):
+    """Figure whose PDF and PostScript files hold TrueType fonts, of type 42.
+
+    Publishers refuse Matplotlib's default, type 3. The setting counts when a file is written, which
+    is after the figure was drawn.
+    """
+
+    def savefig(self, *args: Any, **kwargs: Any) -> None:
+        """Write the figure as `matplotlib.figure.Figure.savefig` does."""
+        with mpl.rc_context({"pdf.fonttype": 42, "ps.fonttype": 42}):
+            super().savefig(*args, **kwargs)
+
+
 DASHED = (0, (3, 2))
 _MARKERS = ("o", "D", "s", "^", "v")
 # A panel is wide enough for the labels of so many marks.
 _MOST_MARKS = 5
+_LONGEST_LABEL = 20
+"""Letters of an axis's label that fit beside a panel of a paper's figure."""
 
 
 def make_cosine_colours() -> Colormap:
@@ -151,14 +170,7 @@ def draw_pfc(
             axes.plot(model.geodesic.t, predicted, color=prediction_colour, linestyle=DASHED)
     else:
         points = [(float(index), value) for index, value in enumerate(values)]
-        names = [record.layer for record in model.layers]
-        every = max(1, math.ceil(len(names) / 10))
-        # Counted from the end, so that the last layer is named always.
-        ticks = range((len(names) - 1) % every, len(names), every)
-        axes.set_xticks(
-            ticks, [format_figure_text(names[tick]) for tick in ticks], rotation=40, ha="right"
-        )
-        axes.set_xlabel("layer")
+        _name_layers(axes, [record.layer for record in model.layers])
     x, y = [at for at, _ in points], place([value for _, value in points])
     axes.plot(x, y, "o-", color=colour, markersize=4.5, linewidth=0.8, label=name)
     if log:
@@ -273,12 +285,39 @@ def _mark_round_values(
     axis.set_minor_locator(NullLocator())
 
 
+def place_steps(axes: Axes, times: Sequence[float], unit: str) -> list[float]:
+    """Label the axis of steps, and return where each step stands.
+
+    Counts that are far apart at the end, as powers of two are, stand at log(1 + t).
+
+    Args:
+        axes: Axes whose abscissa shows the steps.
+        times: Steps of all curves on the axes.
+        unit: Unit of the steps.
+    """
+    distinct = sorted(set(times))
+    label = format_figure_text(unit)
+    is_count = unit in ("epoch", "step", "iteration") and distinct[0] >= 0
+    middle = distinct[len(distinct) // 2] - distinct[0]
+    if not is_count or len(distinct) < 3 or 4 * middle >= distinct[-1] - distinct[0]:
+        axes.set_xlabel(label)
+        return list(times)
+    last, marks = distinct[-1], [0]
+    for power in range(len(str(int(last)))):
+        marks += [step * 10**power for step in (1, 2, 5)] if last < 1000 else [10**power]
+    marks = sorted({mark for mark in marks if distinct[0] <= mark <= last})
+    axes.xaxis.set_major_locator(FixedLocator([math.log10(1 + mark) for mark in marks]))
+    axes.xaxis.set_major_formatter(FixedFormatter([f"{mark:,}" for mark in marks]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xlabel(f"{label} t, spaced as log(1 + t)")
+    return [math.log10(1 + time) for time in times]
+
+
 def draw_history(
     axes: Axes, times: Sequence[float], curves: Mapping[str, Sequence[float]], unit: str
 ) -> None:
-    """Draw metrics of one layer on a logarithmic axis; a count t of steps stands at log(1 + t)."""
-    is_count = unit in ("epoch", "step", "iteration") and min(times) >= 0
-    at = [math.log10(1 + time) for time in times] if is_count else times
+    """Draw metrics of one layer on a logarithmic axis; see `place_steps` for the other axis."""
+    at = place_steps(axes, times, unit)
     scale = [value for values in curves.values() for value in values]
     for place, (key, values) in enumerate(curves.items()):
         label = find_label(key).title
@@ -291,18 +330,79 @@ def draw_history(
             label=label,
         )
     make_logarithmic(axes, "y", scale)
-    if is_count:
-        last, marks = max(times), [0]
-        for power in range(len(str(int(last)))):
-            marks += [step * 10**power for step in (1, 2, 5)] if last < 1000 else [10**power]
-        marks = sorted({mark for mark in marks if min(times) <= mark <= last})
-        axes.xaxis.set_major_locator(FixedLocator([math.log10(1 + mark) for mark in marks]))
-        axes.xaxis.set_major_formatter(FixedFormatter([f"{mark:,}" for mark in marks]))
-        axes.xaxis.set_minor_locator(NullLocator())
-    label = format_figure_text(unit)
-    axes.set_xlabel(f"{label} t, spaced as log(1 + t)" if is_count else label)
     if curves:
         axes.legend()
+
+
+def draw_runs(
+    axes: Axes, runs: Mapping[str, Mapping[str, Sequence[Measurement]]], key: str, unit: str
+) -> None:
+    """Draw one metric of the last layer against the step: a colour a run, a dash a split.
+
+    Args:
+        axes: Axes to draw on.
+        runs: Measurements by run and split.
+        key: Key of the metric.
+        unit: Unit of the steps.
+    """
+    lines: list[tuple[int, int, str, list[float], list[float]]] = []
+    for colour, (run, splits) in enumerate(runs.items()):
+        for dash, (split, of_split) in enumerate(splits.items()):
+            values = [
+                _find_metric(each, each.model_record.layers[-1].layer, key) for each in of_split
+            ]
+            if not all(map(math.isnan, values)):
+                several = (run if len(runs) > 1 else "", split if len(splits) > 1 else "")
+                name = ", ".join(filter(None, several))
+                lines.append((colour, dash, name, [each.step for each in of_split], values))
+    every = [step for *_, steps, _ in lines for step in steps]
+    scale = [value for *_, values in lines for value in values if math.isfinite(value)]
+    log = find_label(key).log_scale and any(value > 0 for value in scale)
+    places = iter(place_steps(axes, every, unit)) if every else iter(())
+    for colour, dash, name, steps, values in lines:
+        axes.plot(
+            [next(places) for _ in steps],
+            place_on_log_axis(values, scale) if log else values,
+            color=SERIES[colour % len(SERIES)],
+            linestyle=DASHED if dash else "-",
+            linewidth=1.1,
+            marker=_MARKERS[colour % len(_MARKERS)],
+            markersize=2.6,
+            label=format_figure_text(name) if name else None,
+        )
+    if log:
+        make_logarithmic(axes, "y", scale)
+    axes.set_ylabel(textwrap.fill(find_label(key).title, _LONGEST_LABEL))
+
+
+def draw_layers(axes: Axes, model: ModelRecord, key: str) -> None:
+    """Draw one metric of every layer that has it, in forward order.
+
+    Args:
+        axes: Axes to draw on.
+        model: Measurement of several layers.
+        key: Key of the metric.
+    """
+    values = collect_layer_values(model, key)
+    scale = [value for value in values if math.isfinite(value)]
+    log = find_label(key).log_scale and any(value > 0 for value in scale)
+    drawn = place_on_log_axis(values, scale) if log else values
+    axes.plot(range(len(values)), drawn, "o-", color=ACCENT, markersize=3.5)
+    _name_layers(axes, [record.layer for record in model.layers])
+    if log:
+        make_logarithmic(axes, "y", scale)
+    axes.set_ylabel(textwrap.fill(find_label(key).title, _LONGEST_LABEL))
+
+
+def _name_layers(axes: Axes, names: Sequence[str]) -> None:
+    """Name layers below the axis, so few that the names fit."""
+    every = max(1, math.ceil(len(names) / 10))
+    # Counted from the end, so that the last layer is named always.
+    ticks = range((len(names) - 1) % every, len(names), every)
+    axes.set_xticks(
+        ticks, [format_figure_text(names[tick]) for tick in ticks], rotation=40, ha="right"
+    )
+    axes.set_xlabel("layer")
 
 
 def collect_metric_values(measurements: Sequence[Measurement], key: str) -> list[float]:

@@ -70,7 +70,7 @@ def plot_ranking(ranking: Ranking) -> Figure:
     with mpl.rc_context(panels.STYLE):
         height = 2.6 * rows + 0.3 + 0.17 * len(lines)
         layout = ConstrainedLayoutEngine(h_pad=0.1)
-        figure = Figure(figsize=(2.9 * columns, height), layout=layout)
+        figure = panels.ReportFigure(figsize=(2.9 * columns, height), layout=layout)
         grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
         for axes, key in zip(grid.flat, keys, strict=False):
             _draw_score(axes, ranking, key, numbered)

@@ -3,7 +3,7 @@
 import copy
 import math
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,9 +11,10 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from ncscope.arguments import Size, check_arguments
-from ncscope.array_checks import as_tensor, check_features, check_labels, refuse_magnitude
+from ncscope.array_checks import as_tensor, check_features, refuse_magnitude
 from ncscope.devices import move_to, refuse_without_float64
 from ncscope.errors import InputError
+from ncscope.labels import IgnoreIndex, check_names, list_marks, read_labels
 from ncscope.math.powers import STREAM_LIMIT, goes_beyond
 from ncscope.math.symmetric import Gram, mirror_upper, without_zeros
 from ncscope.memory import check_memory
@@ -36,7 +37,8 @@ from ncscope.stats.options import (
 from ncscope.stats.scatter import ScatterSum
 
 _LARGE = 2**30  # bytes below which nobody asks the system for its free memory
-_CLASSLESS = frozenset({"pilot", "zero_vectors"})  # without an entry for each class
+_MOST_NAMES_SHOWN = 8
+_CLASSLESS = frozenset({"pilot", "zero_vectors", "left_out"})  # without an entry for each class
 
 
 @check_arguments
@@ -60,10 +62,11 @@ class ClassMoments(ThreadSafe):
       $v_c=1$ under the empirical prior and $1/n_c$ under the uniform one
     * with ``"directions"``: ``unit_means`` (k x d) and ``unit_traces`` (k), means and traces of
       $\hat h=h/\lVert h\rVert$, and ``zero_vectors``, the number of zero rows
+    * with ``ignore_index``: ``left_out``, the number of samples left out
 
     Args:
         num_classes: Number of classes k; labels are 0..k-1. None lets k grow with the largest label
-            seen, which copies the state each time.
+            seen, which copies the state each time; or takes the number of ``class_names``.
         dim: Feature dimension d; None takes the dimension of the first batch. Until then d is 0.
         statistics: Statistics to accumulate besides counts, means and traces.
         prior: Class prior that the pooled scatter is weighted with.
@@ -76,10 +79,13 @@ class ClassMoments(ThreadSafe):
             $6.2\cdot10^{-5}\sqrt{S_{ii}S_{jj}}$, whatever the offset and the units; counts, means
             and traces do not change. Where torch is set to reduce float32 products (TF32), the
             products run in float64.
+        ignore_index: Label of samples to leave out, or several, such as -1 or 255.
+        class_names: Names of the classes, in the order of the indices. With them, labels may be
+            names.
 
     Raises:
-        InputError: If the uniform prior's scatter is asked for without class counts, or the device
-            has no float64.
+        InputError: If the uniform prior's scatter is asked for without class counts, the device
+            has no float64, or the names are not as many as the classes.
 
     Example:
         >>> moments = ClassMoments(num_classes=2, dim=1)
@@ -101,8 +107,18 @@ class ClassMoments(ThreadSafe):
         class_counts: Any = None,
         device: torch.device | str = "cpu",
         precision: Precision = "float64",
+        ignore_index: IgnoreIndex = None,
+        class_names: Sequence[str] | None = None,
     ) -> None:
         super().__init__()
+        self.class_names, self.ignore_index = check_names(class_names), ignore_index
+        if self.class_names and num_classes not in (None, len(self.class_names)):
+            raise InputError(
+                expected=f"class_names of num_classes={num_classes} classes",
+                found=f"{len(self.class_names)} names",
+                fix="name every class, or leave num_classes out",
+            )
+        num_classes = num_classes or len(self.class_names) or None
         self._grows = num_classes is None
         k = self.num_classes = num_classes or 0
         d = self.dim = dim or 0
@@ -124,13 +140,14 @@ class ClassMoments(ThreadSafe):
         self.unit_means = self._zeros(k, d) if directions else None
         self.unit_traces = self._zeros(k) if directions else None
         self.zero_vectors = torch.zeros((), dtype=torch.int64, device=device)
+        self.left_out = torch.zeros((), dtype=torch.int64, device=device)
 
     def update(self, features: Any, labels: Any) -> None:
         r"""Add a batch of any size; a batch that is refused changes nothing.
 
         Args:
             features: n x d array-like, any real dtype, any device; gradients are not followed.
-            labels: n integers in 0..k-1.
+            labels: n integers in 0..k-1; or names, if the moments have ``class_names``.
 
         Raises:
             InputError: If shapes or labels do not fit, a feature is NaN or infinite, or the largest
@@ -141,7 +158,15 @@ class ClassMoments(ThreadSafe):
         """
         rows = as_tensor(features, "features")
         check_features(rows, self.dim or None)
-        indices = check_labels(as_tensor(labels, "labels"), len(rows))
+        read = read_labels(
+            labels,
+            len(rows),
+            ignore_index=self.ignore_index,
+            class_names=self.class_names,
+            of_part=True,
+        )
+        left_out = len(rows) - len(read.labels)
+        rows, indices = read.select(rows), read.labels
         k, d = self.num_classes, rows.shape[1]
         if self._grows and len(indices):
             k = max(k, int(indices.max()) + 1, 1)
@@ -153,9 +178,11 @@ class ClassMoments(ThreadSafe):
             batch.update(rows, indices)
             batch._grows = self._grows  # else the merged number of classes would be fixed
             self.merge(batch)
-            return
-        classes = BatchClasses.from_labels(indices, k)
-        refuse_magnitude(self.take_checked(rows, classes, STREAM_LIMIT), STREAM_LIMIT)
+        else:
+            classes = BatchClasses.from_labels(indices, k)
+            refuse_magnitude(self.take_checked(rows, classes, STREAM_LIMIT), STREAM_LIMIT)
+        with self.lock:
+            self.left_out += left_out
 
     def take_checked(
         self, features: Shaped[Tensor, "n d"], classes: BatchClasses, limit: int
@@ -214,7 +241,10 @@ class ClassMoments(ThreadSafe):
     @property
     def means(self) -> Float[Tensor, "k d"]:
         """Class means; 0 for classes without samples."""
-        return torch.where((self.counts > 0)[:, None], self.pilot + self.offsets, 0.0)
+        # In place: of many classes, each further copy is gigabytes.
+        means = self.pilot + self.offsets
+        means[self.counts == 0] = 0.0
+        return means
 
     @property
     def scatter(self) -> Float[Tensor, "d d"] | None:
@@ -251,6 +281,8 @@ class ClassMoments(ThreadSafe):
             class_counts=self.class_counts,
             device=self.device,
             precision=self.precision,
+            ignore_index=self.ignore_index,
+            class_names=self.class_names,
         )
 
     def __add__(self, other: "ClassMoments") -> "ClassMoments":
@@ -292,7 +324,10 @@ class ClassMoments(ThreadSafe):
             rows[name] = part.to(self.device)
         with self.lock:
             self._grows &= other._grows
+            self.class_names = self.class_names or other.class_names
             self._grow(*state["offsets"].shape)
+            if "left_out" in rows:
+                self.left_out += rows["left_out"]
             if len(present):
                 self._merge_rows(present.to(self.device), rows, scatter, rows["pilot"])
         return self
@@ -312,6 +347,8 @@ class ClassMoments(ThreadSafe):
         if self.unit_means is not None and self.unit_traces is not None:
             means["unit_means"] = self.unit_means
             sums |= {"unit_traces": self.unit_traces, "zero_vectors": self.zero_vectors}
+        if list_marks(self.ignore_index):
+            sums["left_out"] = self.left_out
         pilot = torch.stack([self.pilot, -self.pilot])
         if not self._has_pilot:
             pilot.fill_(-math.inf)
@@ -455,6 +492,8 @@ class ClassMoments(ThreadSafe):
         shapes["traces"] = (k,)
         if "directions" in self.statistics:
             shapes |= {"unit_means": (k, d), "unit_traces": (k,), "zero_vectors": ()}
+        if list_marks(self.ignore_index):
+            shapes["left_out"] = ()
         return shapes | ({"scatter": (d, d)} if "scatter" in self.statistics else {})
 
     def _check_memory(self, k: int, d: int) -> None:
@@ -485,16 +524,25 @@ class ClassMoments(ThreadSafe):
         """Return whether these moments can take in the classes and the dimension of others."""
         fewer = other._grows and other.num_classes < self.num_classes
         classes = self._grows or fewer or other.num_classes == self.num_classes
-        return classes and (0 in (self.dim, other.dim) or self.dim == other.dim)
+        names = {each.class_names for each in (self, other) if each.class_names}
+        fits = len(names) <= 1 and (0 in (self.dim, other.dim) or self.dim == other.dim)
+        return classes and fits
 
     def _size(self) -> str:
         least = "at least " if self._grows else ""
-        return f"{least}{self.num_classes} classes, dim {self.dim or 'of the first batch'}"
+        names = ", ".join(self.class_names)
+        if len(self.class_names) > _MOST_NAMES_SHOWN:
+            checksum = zlib.crc32(names.encode(errors="replace"))
+            names = f"{', '.join(self.class_names[:_MOST_NAMES_SHOWN])}, ..., {checksum:08x}"
+        named = f" named {names}" if names else ""
+        return f"{least}{self.num_classes} classes{named}, dim {self.dim or 'of the first batch'}"
 
     def _form(self) -> str:
         names = ", ".join(["means", *sorted(self.statistics)])
         counts = "" if self._weights is None else f", class counts {_describe(self.class_counts)}"
-        return f"{self.prior} prior, {names}{counts}"
+        marks = list_marks(self.ignore_index)
+        ignored = f", ignore_index {marks}" if marks else ""
+        return f"{self.prior} prior, {names}{counts}{ignored}"
 
     def _find_scatter_weights(self) -> Float[Tensor, " k"] | None:
         """Find the factor of each class's scatter; None stands for 1."""

@@ -12,6 +12,7 @@ from ncscope.arguments import check_arguments
 from ncscope.array_checks import as_tensor, check_features, refuse_magnitude, refuse_nonfinite
 from ncscope.devices import refuse_without_float64
 from ncscope.errors import InputError
+from ncscope.labels import split_batches
 from ncscope.math.powers import STREAM_LIMIT, exponent_of
 from ncscope.math.symmetric import add_gram_, mirror_upper
 from ncscope.stats.locking import ThreadSafe
@@ -183,14 +184,16 @@ def check_targets(targets: Any, samples: int, dim: int | None = None) -> Shaped[
     """Return targets as an n x t matrix.
 
     Args:
-        targets: n x t array-like, or n numbers.
+        targets: n x t array-like, or n numbers; or a list of batches of these.
         samples: Number of samples n.
         dim: Required target dimension; None for any.
 
     Raises:
         InputError: If the shape does not fit, or the targets are not real.
     """
-    values = as_tensor(targets, "targets")
+    batches = split_batches(targets, samples, "targets") or [targets]
+    parts = [as_tensor(batch, "targets") for batch in batches]
+    values = torch.cat(parts) if len(parts) > 1 else parts[0]
     values = values[:, None] if values.ndim == 1 else values
     shape = tuple(values.shape)
     if values.ndim != 2 or len(values) != samples or 0 in shape[1:] or dim not in (None, shape[1]):

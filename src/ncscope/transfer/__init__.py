@@ -38,7 +38,7 @@ from ncscope.transfer.scores.explained_entropy import ExplainedEntropy, explaine
 from ncscope.transfer.scores.gbc import gbc, gbc_diagonal
 from ncscope.transfer.scores.h_score import h_score, regularised_h_score
 from ncscope.transfer.scores.leep import leep
-from ncscope.transfer.scores.log_me import log_me
+from ncscope.transfer.scores.log_me import log_me, log_me_targets
 from ncscope.transfer.scores.nce import nce
 from ncscope.transfer.scores.ncti import NctiParts, ncti, ncti_parts
 from ncscope.transfer.scores.nleep import nleep
@@ -73,6 +73,7 @@ __all__ = [
     "head_moments",
     "leep",
     "log_me",
+    "log_me_targets",
     "logistic_path",
     "mean_log_odds",
     "mean_log_odds_gain",

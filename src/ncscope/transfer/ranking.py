@@ -1,6 +1,6 @@
 """Ranking of checkpoints on one downstream set: accuracy of a probe, and scores that predict it."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -9,7 +9,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from ncscope.arguments import Seed, check_arguments
+from ncscope.array_checks import as_tensor, check_features
 from ncscope.errors import InputError
+from ncscope.labels import IgnoreIndex, find_names, read_labels
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.options import ALL_STATISTICS
 from ncscope.stats.statistics import finish
@@ -42,6 +44,7 @@ def rank_checkpoints(
     test_labels: Any = None,
     pretraining: Mapping[str, tuple[Any, Any] | ClassMoments] | None = None,
     source_probabilities: Mapping[str, Any] | None = None,
+    ignore_index: IgnoreIndex = None,
     baselines: Mapping[str, Mapping[str, float]] | None = None,
     expensive: bool | None = None,
     measure: Measure = "top-1",
@@ -61,13 +64,14 @@ def rank_checkpoints(
     Args:
         features: Features by checkpoint, n x d array-likes of the same samples in the same order;
             d may differ by checkpoint.
-        labels: Labels of the samples: n integers.
+        labels: Labels of the samples: n integers, or names.
         test_features: Features of held-out samples by checkpoint; by default, a fifth of the
             samples is held out, class by class.
         test_labels: Labels of the held-out samples.
         pretraining: Features and labels of the pretraining set, or their moments, by checkpoint.
         source_probabilities: Probabilities of each checkpoint's own classes for the samples, n x Z,
             or its predicted classes, for LEEP and NCE; checkpoints without a head are left out.
+        ignore_index: Label of downstream samples to leave out, or several.
         baselines: Facts by checkpoint, to judge the scores by: ``{"resnet18": {"parameters": 11e6,
             "source_accuracy": 0.7}}``. The keys are those of `BASELINES`: ``"parameters"``,
             ``"source_accuracy"`` and ``"other_sets"``. `baselines_of` makes them from the table of
@@ -92,19 +96,26 @@ def rank_checkpoints(
     """
     baselines = baselines or {}
     _check_names(features, test_features, test_labels, pretraining, baselines)
+    class_names = find_names(labels, [] if test_labels is None else test_labels)
     results = []
     for name, rows in features.items():
         on_checkpoint(name)
         with name_checkpoint_in_errors(name):
-            samples = check_downstream(rows, labels)
-            source = None
-            if source_probabilities is not None and source_probabilities.get(name) is not None:
-                source = check_source_outputs(source_probabilities[name], samples.labels)
+            outputs = None if source_probabilities is None else source_probabilities.get(name)
+            samples, source = check_with_outputs(
+                rows, labels, outputs, ignore_index=ignore_index, class_names=class_names
+            )
             if test_features is None:
                 train, test = split_samples(samples, seed)
                 source = source and source.select(~hold_out(samples.labels, seed))
             else:
-                train, test = samples, check_downstream(test_features[name], test_labels)
+                train = samples
+                test = check_downstream(
+                    test_features[name],
+                    test_labels,
+                    ignore_index=ignore_index,
+                    class_names=class_names,
+                )
             moments = None
             if pretraining is not None:
                 moments = _pretraining_moments(pretraining[name])
@@ -122,6 +133,37 @@ def rank_checkpoints(
                 )
             )
     return rank_results(results, measure, seed)
+
+
+def check_with_outputs(
+    features: Any,
+    labels: Any,
+    outputs: Any,
+    *,
+    ignore_index: IgnoreIndex,
+    class_names: Sequence[str],
+) -> tuple[DownstreamSamples, SourceOutputs | None]:
+    """Check the samples of one checkpoint, and the outputs of its own head for them.
+
+    Args:
+        features: n x d array-like.
+        labels: n integers or names.
+        outputs: Source probabilities or predictions of the n samples; None without a head.
+        ignore_index: Label of samples to leave out, or several.
+        class_names: Names of the classes, if the labels are names.
+
+    Raises:
+        InputError: If they do not fit each other.
+    """
+    rows = as_tensor(features, "features")
+    check_features(rows)
+    read = read_labels(labels, len(rows), ignore_index=ignore_index, class_names=class_names)
+    samples = check_downstream(read.select(rows), read.labels)
+    if outputs is None:
+        return samples, None
+    # The outputs are those of all samples, also of those that are left out.
+    source = check_source_outputs(outputs, rows.new_zeros(len(rows), dtype=torch.int64))
+    return samples, source if read.kept is None else source.select(read.kept.to(rows.device))
 
 
 @contextmanager

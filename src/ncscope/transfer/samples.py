@@ -1,5 +1,6 @@
 """Downstream samples, whose features and labels are checked once, at the public boundary."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -7,8 +8,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ncscope.arguments import check_arguments
-from ncscope.array_checks import as_tensor, check_features, check_labels, refuse_nonfinite
+from ncscope.array_checks import as_tensor, check_features, refuse_nonfinite
 from ncscope.errors import InputError
+from ncscope.labels import IgnoreIndex, read_labels
 
 
 @check_arguments
@@ -17,7 +19,7 @@ class DownstreamSamples(NamedTuple):
 
     Attributes:
         features: Features in float64, on the device of the input.
-        labels: Labels as given.
+        labels: Labels as given; names are numbered.
         classes: Labels that occur, ascending.
         class_indices: Index of each sample's label in `classes`.
     """
@@ -46,8 +48,21 @@ class DownstreamSamples(NamedTuple):
 
 
 @check_arguments
-def check_downstream(features: Any, labels: Any) -> DownstreamSamples:
+def check_downstream(
+    features: Any,
+    labels: Any,
+    *,
+    ignore_index: IgnoreIndex = None,
+    class_names: Sequence[str] | None = None,
+) -> DownstreamSamples:
     """Check features and labels, and return them as tensors.
+
+    Args:
+        features: n x d array-like.
+        labels: n integers from 0, or names, which are numbered as `ncscope.measure` numbers them.
+        ignore_index: Label of samples to leave out, or several.
+        class_names: Names of the classes, in the order of their numbers. Training and held-out
+            samples whose labels are names need the same.
 
     Raises:
         InputError: If features and labels do not fit each other, a feature is not finite, or all
@@ -55,11 +70,13 @@ def check_downstream(features: Any, labels: Any) -> DownstreamSamples:
     """
     rows = as_tensor(features, "features")
     check_features(rows)
+    read = read_labels(labels, len(rows), ignore_index=ignore_index, class_names=class_names)
+    rows, classes = read.select(rows), read.labels.to(rows.device)
     refuse_nonfinite(rows)
-    classes = check_labels(as_tensor(labels, "labels"), len(rows)).to(rows.device)
-    if len(classes) and int(classes.min()) < 0:
-        fix = "number the classes from 0"
-        raise InputError(expected="labels from 0", found=f"label {int(classes.min())}", fix=fix)
+    least = int(classes.min()) if len(classes) else 0
+    if least < 0:
+        fix = f"leave these samples out: keep = labels != {least}; or number the classes from 0"
+        raise InputError(expected="labels from 0", found=f"label {least}", fix=fix)
     samples = _index_classes(rows.double(), classes)
     if len(samples.classes) < 2:
         found = f"{len(samples.classes)} in {len(rows)} samples"

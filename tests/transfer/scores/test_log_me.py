@@ -15,7 +15,7 @@ from ncscope.metrics.discriminants import discriminants
 from ncscope.metrics.variability import vci
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.statistics import finish
-from ncscope.transfer import h_score, log_me
+from ncscope.transfer import h_score, log_me, log_me_targets
 from ncscope.transfer.uneven_scales import check_scale
 from tests.pace import others_slow
 from tests.transfer.samples import blobs
@@ -51,6 +51,65 @@ def test_log_me_is_the_mean_evidence(count, dim, classes):
     targets = np.eye(classes)[labels.numpy()].T
     known = np.mean([evidence(features.numpy(), target) for target in targets])
     assert float(log_me(statistics(features, labels))) == pytest.approx(known, abs=1e-6)
+
+
+@pytest.mark.parametrize(("count", "dim"), [(40, 5), (24, 30)])
+@pytest.mark.parametrize("kind", ["numbers", "labels"])
+def test_log_me_of_targets_is_the_mean_evidence(count, dim, kind):
+    draws = torch.Generator().manual_seed(dim)
+    features, targets = (
+        torch.randn(count, n, generator=draws, dtype=torch.float64) for n in (dim, 3)
+    )
+    targets[:, 0] += 3 * features[:, 0]
+    given = targets > 0.3 if kind == "labels" else targets
+    known = [evidence(features.numpy(), column) for column in given.double().numpy().T]
+    assert float(log_me_targets(features, given)) == pytest.approx(np.mean(known), abs=1e-6)
+    assert float(log_me_targets(features, given[:, 0])) == pytest.approx(known[0], abs=1e-6)
+
+
+def test_log_me_of_one_hot_targets_is_that_of_labels():
+    features, labels = blobs(60, 6, 3, seed=0)
+    one_hot = torch.eye(3)[labels]
+    plain = log_me(statistics(features, labels))
+    torch.testing.assert_close(log_me_targets(features, one_hot), plain, rtol=1e-12, atol=1e-12)
+    # Units: those of the features do not matter, those of a target add their logarithm.
+    small = log_me_targets(1e-200 * features, 1e200 * one_hot.double())
+    assert float(small) == pytest.approx(float(plain) - 200 * math.log(10), rel=1e-12)
+
+
+def test_log_me_of_targets_beside_the_authors_code():
+    """Values of github.com/thuml/LogME, LogME(regression=True).fit, at 56551ca in float64.
+
+    Its iteration stops early, at most 2e-4 below the maximum where no feature explains a target.
+    """
+    features, targets = waves(60, 5)
+    for given, theirs, gap in (
+        (targets[:, 0], -1.2697221359040118, 1e-9),
+        (targets, -1.85946021672327, 2e-4),
+        (targets > 0.1, -1.114074554523483, 2e-4),
+    ):
+        assert 0 <= float(log_me_targets(features, given)) - theirs < gap
+
+
+def waves(n, d):
+    """Features without a random draw, and three targets: nearly linear, apart, and a square."""
+    features = np.sin(np.arange(n * d, dtype=float) ** 2).reshape(n, d)
+    line = features @ [1, 2, 0, 0, -1] + np.cos(np.arange(n) ** 2)
+    return features, np.stack([line, 10 * np.sin(3 + np.arange(n)), features[:, 0] ** 2], 1)
+
+
+@pytest.mark.parametrize(
+    ("features", "targets", "message"),
+    [
+        (np.ones((4, 2)), [[1, 0]] * 4, "found zeros in column 1; leave out columns"),
+        (np.ones((4, 2)), [1, 2, math.nan, 3], r"finite targets, found NaN or Inf in 1 of 4 rows"),
+        (np.ones((4, 2)), [1, 2, 3], r"targets of shape \(4, t\)"),
+        (np.ones((0, 2)), np.ones((0, 1)), "at least one sample, found none"),
+    ],
+)
+def test_log_me_refuses_targets(features, targets, message):
+    with pytest.raises(InputError, match=message):
+        log_me_targets(features, targets)
 
 
 @pytest.mark.parametrize("scale", [100, 1e140, 1e-140])

@@ -8,6 +8,7 @@ import torch
 
 from ncscope.arguments import Positive, check_arguments
 from ncscope.errors import InputError
+from ncscope.labels import find_names
 from ncscope.transfer.probes.linear_probe import MEASURES, LinearProbe, Measure
 from ncscope.transfer.probes.logistic import TOLERANCE, follow_path
 from ncscope.transfer.samples import DownstreamSamples, check_downstream
@@ -59,8 +60,9 @@ def choose_probe(
     Raises:
         InputError: If an input does not fit; the message names it.
     """
-    train = check_downstream(features, labels)
-    held_out = check_downstream(validation_features, validation_labels)
+    names = find_names(labels, validation_labels)
+    train = check_downstream(features, labels, class_names=names)
+    held_out = check_downstream(validation_features, validation_labels, class_names=names)
     descending = sorted(strengths, reverse=True)
     if not descending:
         fix = "leave them out for 97 strengths from 1e-6 to 1e6"

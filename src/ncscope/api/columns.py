@@ -1,0 +1,277 @@
+"""Choice of the entries or columns that are features and labels: by name, pattern or custom."""
+
+import shlex
+from collections.abc import Callable, Collection, Mapping, Sequence
+from fnmatch import fnmatchcase
+from itertools import islice
+from reprlib import Repr
+from typing import Any, Literal, NamedTuple
+
+from ncscope.errors import InputError
+
+FEATURES = ("features", "embeddings", "embedding", "x")
+LABELS = ("labels", "label", "targets", "target", "y")
+"""Names, in any case, under which files hold features and labels; the first is never doubted."""
+
+Cells = Literal["numbers", "lists", "other"]
+"""What a column of a table holds: a number, a list of numbers, or something else in each row."""
+
+_MOST_NAMES_SHOWN = 20
+_IDENTIFIERS = ("id", "idx", "index", "row", "__index_level_0__")
+
+
+class Choice(NamedTuple):
+    """Names of the features (one entry, or columns) and of the labels, and a note on them.
+
+    Attributes:
+        features: Names of the columns of the features; a single one may hold lists.
+        labels: Name of the labels; None if none were wanted and there are none.
+        notes: Sentence that says what was taken, if the names do not go without saying.
+    """
+
+    features: tuple[str, ...]
+    labels: str | None
+    notes: tuple[str, ...] = ()
+
+
+def choose_entries(
+    names: Collection[Any],
+    file: str,
+    features: str | None = None,
+    labels: str | None = None,
+    *,
+    labelled: bool = True,
+    shapes: Callable[[], Mapping[str, Sequence[int]]] = dict,
+) -> Choice:
+    """Choose the entries of a file of arrays that hold the features and the labels.
+
+    Args:
+        names: Names of all entries.
+        file: Name of the file, for messages.
+        features: Name or pattern of the features; None to find them by a customary name.
+        labels: Name or pattern of the labels, or None.
+        labelled: False if the features alone are wanted.
+        shapes: Function that returns the shape of each entry, for the remedy in a message.
+
+    Raises:
+        InputError: If there is no such entry, or several could be meant.
+
+    Example:
+        >>> choose_entries(["X", "y", "ids"], "a.npz")[:2]
+        (('X',), 'y')
+    """
+    texts = [name for name in names if isinstance(name, str)]
+    required = [(features, FEATURES), *([(labels, LABELS)] if labelled else [])]
+    found = [_find_entry(texts, given, custom) for given, custom in required]
+    if any(len(each) != 1 for each in found):
+        wanted = [custom[0] if given is None else given for given, custom in required]
+        quoted = " and ".join(map(repr, wanted))
+        raise InputError(
+            expected=f"{'entries' if len(wanted) > 1 else 'the entry'} {quoted} in {file}",
+            found=f"entries {list_names(names)}",
+            fix=_propose_entries(found, shapes(), labelled=labelled),
+        )
+    taken = tuple(each[0] for each in found)
+    pairs = zip(taken, required, strict=True)
+    default = all(name in (given, custom[0]) for name, (given, custom) in pairs)
+    return Choice(taken[:1], taken[1] if labelled else None, () if default else (_note(taken),))
+
+
+def _find_entry(names: Sequence[str], given: str | None, custom: Sequence[str]) -> list[str]:
+    """Return the names that are meant by a name, a pattern, or custom."""
+    if given is None:
+        if custom[0] in names:
+            return [custom[0]]
+        return [name for name in names if name.casefold() in custom]
+    if given in names:
+        return [given]
+    # In HDF5 the first slash of a path may be left out.
+    bare = given.strip("/")
+    return [name for name in names if fnmatchcase(name, given) or name.strip("/") == bare]
+
+
+def _propose_entries(
+    found: Sequence[Sequence[str]], shapes: Mapping[str, Sequence[int]], *, labelled: bool
+) -> str:
+    """Return the remedy: a pair of entries that fit each other, if there is one."""
+    matrices = [name for name, shape in shapes.items() if len(shape) == 2 and shape[1] > 1]
+    if not labelled:
+        return f"choose one: {_options(matrices[0])}" if matrices else "save them under this name"
+    for matrix in matrices:
+        for name, shape in shapes.items():
+            flat = len(shape) == 1 or (len(shape) == 2 and shape[1] == 1)
+            if flat and shape[0] == shapes[matrix][0]:
+                return f"choose them, for example {_options(matrix, name)}"
+    if found[0] and not found[1]:
+        return "save the labels too, or the features alone as .npy for spectra without labels"
+    return "save the arrays under these names"
+
+
+def choose_columns(
+    columns: Mapping[str, Cells],
+    file: str,
+    features: str | None = None,
+    labels: str | None = None,
+    *,
+    labelled: bool = True,
+    counts_rows: Callable[[str], bool] = lambda name: False,
+    example: Callable[[str], str] = lambda name: "",
+) -> Choice:
+    """Choose the columns of a table that hold the features and the labels.
+
+    Args:
+        columns: Content of each column, in the order of the table.
+        file: Name of the file, for messages.
+        features: Names or patterns, separated by commas; those after ``!`` are left out. None takes
+            the column of lists, or else all columns but that of the labels.
+        labels: Name or pattern of the labels; None to find them by a customary name.
+        labelled: False if the features alone are wanted.
+        counts_rows: Function that says whether a column merely numbers the rows.
+        example: Function that returns what a column holds, for messages.
+
+    Raises:
+        InputError: If there are no such columns, or a column of features holds no numbers or
+            identifies the rows.
+
+    Example:
+        >>> choose_columns({"a": "numbers", "b": "numbers", "kind": "other"}, "a.csv", None, "kind")
+        Choice(features=('a', 'b'), labels='kind', notes=('read from the file: ...',))
+    """
+    # Other samples, without classes, may still have a column of labels.
+    matches = _find_entry(list(columns), labels, LABELS)
+    if labelled and len(matches) != 1:
+        raise _label_error(columns, matches, file, labels)
+    label = matches[0] if matches else None
+    others = {name: cells for name, cells in columns.items() if name != label}
+    notes: list[str] = []
+    if features is not None:
+        chosen = _match_columns(others, features, file, label)
+        suspects: set[str] = set()
+    else:
+        lists = [name for name, cells in others.items() if cells == "lists"]
+        known = [name for name in lists if name.casefold() in FEATURES]
+        chosen = [FEATURES[0]] if FEATURES[0] in known else known or lists
+        if len(chosen) > 1:
+            raise InputError(
+                expected=f"one column of lists in {file}",
+                found=f"columns {list_names(chosen)}",
+                fix=f"choose one: {_options(chosen[0])}",
+            )
+        what = chosen[0] if chosen else ""
+        if not chosen and others:
+            chosen = list(others)
+            what = f"{len(chosen)} columns, {chosen[0]} to {chosen[-1]}"
+        if what != FEATURES[0]:
+            notes = [_note((what, *([label] if labelled and label else [])))]
+        suspects = {name for name in chosen if len(chosen) > 1 and _identifies(name, counts_rows)}
+    if not chosen:
+        found = f"columns {list_names(columns)}"
+        raise InputError(
+            expected=f"columns of features in {file}", found=found, fix="save them as columns"
+        )
+    several = len(chosen) > 1
+    wrong = [n for n in chosen if columns[n] == "other" or (several and columns[n] == "lists")]
+    unfit = [name for name in chosen if name in suspects or name in wrong]
+    if unfit:
+        first = unfit[0]
+        what = "a column that identifies the rows"
+        if first in wrong:
+            what = example(first) or "other content"
+        left = ",".join(f"!{name.replace(',', '?')}" for name in unfit)
+        before = "" if features is None or features in columns else f"{features},"
+        fix = f"leave it out: {_options(before + left)}"
+        if len(unfit) == len(chosen):
+            fix = "write numbers, or one fixed-size list for each sample; or choose by --features"
+        raise InputError(
+            expected=f"numbers in the columns of features of {file}",
+            found=f"{what} in the column {first!r}",
+            fix=fix,
+        )
+    return Choice(tuple(chosen), label if labelled else None, tuple(notes))
+
+
+def _identifies(name: str, counts_rows: Callable[[str], bool]) -> bool:
+    """Return whether a column identifies the rows, by its name or its numbers."""
+    plain = name.casefold()
+    named = plain in _IDENTIFIERS or plain.startswith("unnamed: ") or plain.endswith("_id")
+    return named or counts_rows(name)
+
+
+def _match_columns(
+    columns: Mapping[str, Cells], wanted: str, file: str, label: str | None
+) -> list[str]:
+    """Return the columns that names and patterns choose, in the order of the table."""
+    if wanted in columns:
+        return [wanted]
+    parts = [part.strip() for part in wanted.split(",") if part.strip()]
+    without = [part[1:] for part in parts if part.startswith("!")]
+    within = [part for part in parts if not part.startswith("!")]
+    for part in within + without:
+        if not any(_matches(name, part) for name in columns):
+            found = f"columns {list_names(columns)}"
+            if part == label:
+                found = "the column of the labels"
+            raise InputError(
+                expected=f"columns that match {part!r} in {file}",
+                found=found,
+                fix="correct --features",
+            )
+    return [
+        name
+        for name in columns
+        if (not within or any(_matches(name, part) for part in within))
+        and not any(_matches(name, part) for part in without)
+    ]
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return name == pattern or fnmatchcase(name, pattern)
+
+
+def _label_error(
+    columns: Mapping[str, Cells], matches: Sequence[str], file: str, labels: str | None
+) -> InputError:
+    """Return the error for a table whose labels are not found, with a column to choose."""
+    others = [name for name, cells in columns.items() if cells == "other"]
+    names = [name for name in others if not _identifies(name, lambda _: False)]
+    numbers = [n for n, cells in columns.items() if cells == "numbers" and n not in FEATURES]
+    likely = matches or names or numbers
+    wanted = "'label'" if labels is None else repr(labels)
+    found = f"columns {list_names(columns)}"
+    if len(matches) > 1:
+        found = f"several: {list_names(matches)}"
+    return InputError(
+        expected=f"the column of labels, {wanted}, in {file}",
+        found=found,
+        fix=f"choose it, for example {_options(labels=likely[-1])}"
+        if likely
+        else "save the labels too",
+    )
+
+
+def _options(features: str | None = None, labels: str | None = None) -> str:
+    """Return the options that choose features and labels, as on the command line."""
+    words = []
+    if features is not None:
+        words += ["--features", shlex.quote(features)]
+    if labels is not None:
+        words += ["--labels", shlex.quote(labels)]
+    python = ", ".join(f"{word[2:]}=" for word in words[::2])
+    return f"{' '.join(words)} (in Python {python})"
+
+
+def _note(taken: Sequence[str]) -> str:
+    labels = f", labels: {taken[1]}" if len(taken) > 1 else ""
+    return f"read from the file: features: {taken[0]}{labels}"
+
+
+def list_names(names: Collection[Any]) -> str:
+    """Return names of entries or columns as text; long names and long lists are cut."""
+    short = Repr()
+    short.maxother = 60
+    shown = [
+        name[:60] if isinstance(name, str) else short.repr(name)
+        for name in islice(names, _MOST_NAMES_SHOWN)
+    ]
+    more = len(names) - len(shown)
+    return ", ".join(sorted(shown)) + (f" and {more:,} more" if more else "") or "none"

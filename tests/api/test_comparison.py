@@ -1,0 +1,120 @@
+"""`ncscope.compare`: which measurements stand side by side, and in which files."""
+
+import json
+
+import numpy as np
+import pytest
+
+import ncscope
+from ncscope.errors import InputError
+
+RNG = np.random.default_rng(0)
+LABELS = np.arange(120) % 3
+NOISE = RNG.normal(size=(120, 4))
+CENTRES = 3 * RNG.normal(size=(3, 4))
+
+
+def measure(signal, **options):
+    return ncscope.measure(NOISE + signal * CENTRES[LABELS], LABELS, baseline=False, **options)
+
+
+def make_history(steps, speed=1.0, splits=("train",), **options):
+    history = ncscope.History()
+    for step in steps:
+        for split in splits:
+            history.add(measure(0.1 + speed * step, **options), step=step, split=split)
+    return history
+
+
+SHORT, LONG = make_history([0, 2, 4]), make_history(range(9), 0.5, ("train", "test"))
+
+
+@pytest.mark.parametrize(
+    ("steps", "compared", "sentence"),
+    [
+        (([0, 2, 4], [0, 1, 2, 3, 4]), (4, 4), ""),
+        (([0, 2, 4], range(9)), (4, 4), "Runs end at epochs 4 to 8: compared at epoch 4"),
+        (([0, 3, 7], [0, 2, 6, 8]), (0, 0), "Runs end at epochs 7 to 8: compared at epoch 0"),
+        (([1, 3, 7], [2, 6, 8]), (7, 6), "Runs end at epochs 7 to 8: compared at epoch 7"),
+        (([0, 1], [2, 3]), (1, 3), "Runs have no epoch in common: each is shown at its last"),
+    ],
+)
+def test_runs_are_compared_at_the_last_step_that_all_have(steps, compared, sentence, tmp_path):
+    one, two = (make_history(each) for each in steps)
+    both = ncscope.compare(one, two, names=["one", "two"])
+    assert [row["step"] for row in both.rows()] == [f"epoch {step}" for step in compared]
+    for row, step in zip(both.rows(), compared, strict=True):
+        assert row["nc1"] == measure(0.1 + step)["nc1"]
+    page = both.save(tmp_path / "both.html").read_text()
+    assert (sentence in page) if sentence else "Runs end" not in page
+    assert f"one, epoch {compared[0]}" in page
+    assert f"two, epoch {compared[1]}" in page
+
+
+def test_splits_are_columns_of_their_own():
+    names = [row["name"] for row in ncscope.compare(SHORT, LONG, names=["s", "l"]).rows()]
+    assert names == ["s", "l, train", "l, test"]
+
+
+def test_nothing_is_called_better_without_an_interval_beyond_the_other_s(tmp_path):
+    def best(*reports):
+        page = ncscope.compare(*reports, names=list("ab")).save(tmp_path / "x.html").read_text()
+        return page.count('class="number best"')
+
+    without = best(measure(1.0), measure(2.0))
+    alike = best(measure(1.0, uncertainty=True), measure(1.01, uncertainty=True))
+    apart = best(measure(1.0, uncertainty=True), measure(9.0, uncertainty=True))
+    assert without == alike == 0 < apart
+
+
+def test_every_file_is_of_its_kind(tmp_path):
+    both = ncscope.compare(SHORT, LONG, names=["short", "long"])
+    begins = {"csv": b"name,step,", "tex": b"% \\use", "svg": b"<?xml", "png": b"\x89PNG"}
+    begins |= {"pdf": b"%PDF", "html": b"<!doctype html>"}
+    for suffix, begin in begins.items():
+        content = both.save(tmp_path / f"x.{suffix}").read_bytes()
+        assert content[: len(begin)].lower() == begin.lower(), suffix
+    with pytest.raises(InputError, match=r"ending in \.html, \.csv"):
+        both.save(tmp_path / "x.json")
+
+
+def test_a_data_frame_has_the_rows(tmp_path):
+    frame = ncscope.compare(measure(1.0), measure(2.0)).to_dataframe()
+    assert list(frame["name"]) == ["source 1", "source 2"]
+    assert list(frame["nc1"]) == [measure(1.0)["nc1"], measure(2.0)["nc1"]]
+
+
+def test_files_are_sources_too(tmp_path):
+    report = measure(1.0).save(tmp_path / "mine.json")
+    history = SHORT.save(tmp_path / "theirs.json")
+    both = ncscope.compare(report, history, LONG)
+    assert [row["name"] for row in both.rows()] == [
+        "mine",
+        "theirs",
+        "source 3, train",
+        "source 3, test",
+    ]
+
+
+def test_a_figure_has_a_line_for_each_run_and_split():
+    figure = ncscope.compare(SHORT, LONG, names=["short", "long"]).plot(["nc1", "cdnv"])
+    assert [len(axes.lines) for axes in figure.axes] == [3, 3]
+
+
+def test_what_cannot_be_compared_is_refused(tmp_path):
+    report = measure(1.0)
+    steps = ncscope.History(unit="step")
+    steps.add(report, step=0)
+    (tmp_path / "x.json").write_text(json.dumps({"a": 1}))
+    for call, message in (
+        (lambda: ncscope.compare(), "found nothing"),
+        (lambda: ncscope.compare([report, report]), "found list; pass each"),
+        (lambda: ncscope.compare(report, report, names=["a", "a"]), "2 different names"),
+        (lambda: ncscope.compare(report, ncscope.History()), "an empty one"),
+        (lambda: ncscope.compare(report, report).plot(), "reports alone; save the table"),
+        (lambda: ncscope.compare(SHORT, steps).plot(), "units epoch and step"),
+        (lambda: ncscope.compare(SHORT).plot("ncx"), "'ncx'"),
+        (lambda: ncscope.compare(tmp_path / "x.json"), "a report that ncscope wrote"),
+    ):
+        with pytest.raises(InputError, match=message):
+            call()

@@ -1,0 +1,146 @@
+"""`History.plot("nc")`: NC1 to NC4 for a paper, from a history or over the layers of a report."""
+
+import io
+
+import pytest
+import torch
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from torch import nn
+
+import ncscope
+from ncscope.errors import InputError
+
+NC = {
+    "NC1": "nc1",
+    "NC2": "nc2_etf",
+    "NC3": "nc3_self_duality",
+    "NC4": "nc4_disagreement",
+}
+FEATURES = torch.randn(60, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+LABELS = torch.arange(60) % 3
+WEIGHT = torch.randn(3, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+@pytest.fixture(scope="module")
+def history():
+    history = ncscope.History()
+    for run in (1, 2):
+        for epoch in range(4):
+            for split, rows in (("train", slice(0, 40)), ("test", slice(40, 60))):
+                features = FEATURES[rows] + run * epoch * WEIGHT[LABELS[rows]]
+                report = ncscope.measure(features, LABELS[rows], WEIGHT, baseline=False)
+                history.add(report, step=epoch, split=split, run=f"seed {run}")
+    return history
+
+
+def draw(history, metrics="nc", **options):
+    figure = history.plot(metrics, **options)
+    figure.canvas.draw()
+    return figure
+
+
+def test_every_run_and_split_is_a_line_of_its_values(history):
+    figure = draw(history)
+    for axes, (title, key) in zip(figure.axes, NC.items(), strict=True):
+        assert axes.get_title(loc="left") == title
+        assert axes.get_ylabel()
+        assert len(axes.lines) == 4
+        for line in axes.lines:
+            run, split = str(line.get_label()).split(", ")
+            part = history.run(run).split(split)
+            assert list(line.get_xdata()) == [0, 1, 2, 3]
+            drawn, measured = list(line.get_ydata()), list(part[key])
+            positive = [value > 0 for value in measured]
+            assert [y for y, p in zip(drawn, positive, strict=True) if p] == [
+                y for y, p in zip(measured, positive, strict=True) if p
+            ]
+        looks = {(to_rgb(line.get_color()), line.is_dashed()) for line in axes.lines}
+        assert len(looks) == 4
+
+
+def test_fonts_of_its_files_are_no_type_3(history):
+    file = io.BytesIO()
+    history.plot("nc").savefig(file, format="pdf")
+    assert b"/Type3" not in file.getvalue()
+    assert b"/FontFile2" in file.getvalue()
+
+
+def test_it_is_drawn_on_axes_of_one_s_own(history):
+    figure = Figure()
+    axes = figure.subplots(1, 4)
+    assert history.plot("nc", axes=axes) is figure
+    assert all(len(each.lines) == 4 for each in axes)
+    alone = Figure().subplots()
+    history.plot("vci", axes=alone)
+    assert len(alone.lines) == 4
+
+
+def test_a_list_of_keys_has_a_panel_each(history):
+    figure = draw(history, ["vci", "accuracy", "cdnv"])
+    assert [len(axes.lines) for axes in figure.axes] == [4, 4, 4]
+
+
+def test_letters_are_legible_in_a_column_of_85_millimetres(history):
+    figure = draw(history)
+    shrink = min(1, 8.5 / 2.54 / figure.get_figwidth())
+    texts = figure.findobj(lambda artist: hasattr(artist, "get_fontsize") and artist.get_text())
+    assert min(text.get_fontsize() for text in texts) * shrink >= 5.5
+
+
+@pytest.fixture(scope="module")
+def report():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3))
+    groups = ["nc1", "nc2"]
+    return ncscope.measure_model(
+        model.double(), [(FEATURES, LABELS)], layers=["1", "3"], layer_groups=groups, progress=False
+    )
+
+
+def test_a_report_is_drawn_over_its_layers(report):
+    figure = draw(report)
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["NC1", "NC2"]
+    for axes, key in zip(figure.axes, ("nc1", "nc2_etf"), strict=True):
+        (line,) = axes.lines
+        assert list(line.get_ydata()) == [layer[key] for layer in report.layers.values()]
+        assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1", "3"]
+
+
+def test_what_cannot_be_drawn_is_refused(history, report):
+    single = ncscope.measure(FEATURES, LABELS)
+    for call, message in (
+        (lambda: history.plot(["nc1", "ncx"]), "'ncx'; choose from nc"),
+        (lambda: history.plot("nc", axes=Figure().subplots(1, 3)), "4 axes, one for each of NC1"),
+        (lambda: history.plot([]), "none to draw"),
+        (lambda: single.plot("nc"), "one layer; measure a model with layers"),
+        (lambda: report.plot(["seli_means_x"]), "'seli_means_x'"),
+        (lambda: ncscope.History().plot("nc"), "an empty one"),
+    ):
+        with pytest.raises(InputError, match=message):
+            call()
+
+
+def test_tables_hold_the_metrics_asked_for(history, report, tmp_path):
+    keys = ["nc1", "vci"]
+    lines = report.save(tmp_path / "r.csv", metrics=keys).read_text().splitlines()
+    assert lines[0] == "layer,nc1,vci"
+    wanted = [[name, each["nc1"], each["vci"]] for name, each in report.layers.items()]
+    assert [
+        [name, *map(float, rest)] for name, *rest in (x.split(",") for x in lines[1:])
+    ] == wanted
+    text = report.save(tmp_path / "r.tex", metrics=["nc1", "nc3_self_duality"]).read_text()
+    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
+    assert [row.partition(" &")[0] for row in rows] == ["", "1", "3"]
+    assert rows[1].endswith(r"& -- \\")  # the head reads layer 3 alone
+    lines = history.save(tmp_path / "h.csv", metrics="nc").read_text().splitlines()
+    assert lines[0] == "run,split,step,layer," + ",".join(NC.values())
+    assert len(lines) == 1 + 16
+    rows = history.save(tmp_path / "h.tex", metrics=keys).read_text().splitlines()
+    assert sum("seed" in row for row in rows) == 4
+    assert history.save(tmp_path / "h.svg", metrics=keys).stat().st_size > 1000
+    for each in (history, report):
+        with pytest.raises(InputError, match="a choice; leave metrics out"):
+            each.save(tmp_path / "x.html", metrics=keys)
+        with pytest.raises(InputError, match="'ncx'"):
+            each.save(tmp_path / "x.csv", metrics=["ncx"])
