@@ -4,7 +4,6 @@ import os
 import re
 import tomllib
 
-import pytest
 import yaml
 
 import ncscope
