@@ -2,7 +2,6 @@
 
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
 
@@ -19,16 +18,14 @@ PURE = (
 )
 
 
-def modules() -> list[Path]:
-    folders = (ROOT / "src" / "ncscope" / package for package in SAME_EVERYWHERE)
-    return [file for folder in folders for file in sorted(folder.rglob("*.py"))]
-
-
-@pytest.mark.parametrize("file", modules(), ids=lambda file: f"{file.parent.name}-{file.stem}")
-def test_imports_are_of_the_bare_package(file: Path) -> None:
-    for name in imports(file):
+@pytest.mark.parametrize("package", SAME_EVERYWHERE)
+def test_imports_are_of_the_bare_package(package: str) -> None:
+    files = sorted((ROOT / "src" / "ncscope" / package).rglob("*.py"))
+    found = [(file, name) for file in files for name in imports(file)]
+    assert found
+    for file, name in found:
         first, *rest = name.split(".")
         if first == "ncscope":
-            assert rest[0] in PURE, name
+            assert rest[0] in PURE, (file, name)
         else:
-            assert first in BARE | sys.stdlib_module_names, name
+            assert first in BARE | sys.stdlib_module_names, (file, name)

@@ -65,6 +65,7 @@ def test_the_sample_of_a_seed_is_the_same_and_its_keys_are_different(monkeypatch
     assert larger > set(keys)
 
 
+@pytest.mark.slow
 def test_mutants_called_equivalent_are_in_the_code(monkeypatch):
     monkeypatch.chdir(ROOT)
     equivalent = json.loads(mutants.EQUIVALENT.read_text()).keys()

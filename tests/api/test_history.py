@@ -5,6 +5,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from tests.test_files import at_most
 ODD = "<b>_a&b</b>"
 
 
+@cache
 def reports(depth: int = 2) -> list[ModelReport]:
     """Three reports of an untrained network on samples that are less and less spread."""
     torch.manual_seed(0)
@@ -236,7 +238,9 @@ def test_a_measurement_stands_in_a_file_once(history: History, tmp_path: Path) -
         History.load(tmp_path / "run.json")
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".html", ".tex", ".json", ".svg"])
+@pytest.mark.parametrize(
+    "suffix", [".csv", ".html", ".tex", ".json", pytest.param(".svg", marks=pytest.mark.slow)]
+)
 def test_any_names_are_saved(suffix: str, tmp_path: Path) -> None:
     """Names of files that are no UTF-8 come with surrogates, which no file can hold."""
     report = ncscope.measure([[0.0], [1.0], [4.0], [5.0]], [0, 0, 1, 1])
@@ -254,7 +258,9 @@ def test_any_names_are_saved(suffix: str, tmp_path: Path) -> None:
         assert History.load(tmp_path / "a.json").measurements[0].run == "=run\\udcff"
 
 
-@pytest.mark.parametrize("suffix", [".json", ".csv", ".html", ".svg"])
+@pytest.mark.parametrize(
+    "suffix", [".json", ".csv", ".html", pytest.param(".svg", marks=pytest.mark.slow)]
+)
 def test_a_full_disk_is_an_input_error(history: History, suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"run{suffix}"
     path.write_text("old")

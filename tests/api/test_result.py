@@ -20,16 +20,12 @@ from ncscope.files import write_text
 from ncscope.measurement.records import LayerRecord
 
 from ..metrics.degenerate import DEGENERATE
+from ..pace import others_slow
 from ..reference.instances import INSTANCES, Instance
 
 SIGNATURES = {".html": b"<!doctype html>", ".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
-# Written as a png is: where the format does not matter, beyond the default suite.
-BY_PACE = (
-    ".html",
-    ".png",
-    pytest.param(".svg", marks=pytest.mark.slow),
-    pytest.param(".pdf", marks=pytest.mark.slow),
-)
+BY_PACE = others_slow(SIGNATURES, ".html")
+"""Figures are beyond the default suite where the format does not matter."""
 
 
 def make_report(instance: Instance) -> ncscope.Report:
@@ -205,7 +201,7 @@ def test_saves_json(report: ncscope.Report, tmp_path: Path) -> None:
     assert report.save(str(path)) == path
 
 
-@pytest.mark.parametrize("suffix", SIGNATURES)
+@pytest.mark.parametrize("suffix", others_slow(SIGNATURES, ".html", ".png", ".svg"))
 def test_saves_pages_and_figures(report: ncscope.Report, suffix: str, tmp_path: Path) -> None:
     assert_saved(report, suffix, tmp_path)
 

@@ -131,7 +131,11 @@ def ddp(model: nn.Module) -> nn.Module:
 
 @pytest.mark.parametrize(
     ("wrapped", "prefix"),
-    [(ddp, "module."), (nn.DataParallel, "module."), (torch.compile, "_orig_mod.")],
+    [
+        (ddp, "module."),
+        pytest.param(nn.DataParallel, "module.", marks=pytest.mark.slow),
+        (torch.compile, "_orig_mod."),
+    ],
 )
 def test_wrapped_models(wrapped: Callable[[nn.Module], nn.Module], prefix: str, run, plain) -> None:
     model = network()
@@ -172,7 +176,7 @@ class Lit(lightning.LightningModule):
 
 
 @pytest.mark.filterwarnings("ignore::")
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("compiled", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_lightning(compiled: bool, run, plain) -> None:
     data = TensorDataset(torch.randn(4, 1, 8, 8), torch.arange(4))
     model = Lit(argparse.Namespace(lr=0.1), Path("runs"), compiled)

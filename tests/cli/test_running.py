@@ -60,32 +60,40 @@ def test_the_list_of_commands_fits_the_screen(capsys) -> None:
     assert "..." not in capsys.readouterr().out.partition("Commands:")[2]
 
 
-def complete_words(*words: str) -> list[str]:
-    asked = {
+def question_of_the_shell(*words: str) -> dict[str, str]:
+    return {
         "_NCSCOPE_COMPLETE": "complete_bash",
         "COMP_WORDS": " ".join(words),
         "COMP_CWORD": str(len(words) - 1),
     }
-    done = subprocess.run(
-        [NCSCOPE], env=os.environ | asked, capture_output=True, text=True, check=True
-    )
-    return done.stdout.split()
 
 
-def test_the_shell_completes_experiments() -> None:
-    assert complete_words("ncscope", "reproduce", "pfc/") == [
-        "pfc/mufm",
-        "pfc/demo",
-        "pfc/training",
-    ]
-    assert complete_words("ncscope", "train", "tran") == ["transfer/zoo"]
+@pytest.mark.parametrize(
+    ("words", "known"),
+    [
+        ("reproduce pfc/", ["pfc/mufm", "pfc/demo", "pfc/training"]),
+        ("train tran", ["transfer/zoo"]),
+        ("re", ["report", "reproduce"]),
+        ("simulate cen", ["central-path"]),
+        ("measure-model --spl", ["--split"]),
+    ],
+)
+def test_the_shell_completes_experiments_commands_models_and_options(
+    words: str, known: list[str], monkeypatch, capsys
+) -> None:
+    for name, value in question_of_the_shell("ncscope", *words.split()).items():
+        monkeypatch.setenv(name, value)
+    run()
+    assert capsys.readouterr().out.split() == known
 
 
 @pytest.mark.slow
-def test_the_shell_completes_commands_models_and_options() -> None:
-    assert complete_words("ncscope", "re") == ["report", "reproduce"]
-    assert complete_words("ncscope", "simulate", "cen") == ["central-path"]
-    assert complete_words("ncscope", "measure-model", "--spl") == ["--split"]
+def test_the_installed_command_completes() -> None:
+    asked = question_of_the_shell("ncscope", "reproduce", "pfc/")
+    done = subprocess.run(
+        [NCSCOPE], env=os.environ | asked, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["pfc/mufm", "pfc/demo", "pfc/training"]
 
 
 def test_doctor_finds_what_is_there_and_says_how_to_get_the_rest(capsys, tmp_path) -> None:

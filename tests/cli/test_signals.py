@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.interrupting import heeds_control_c
+from tests.pace import others_slow
 
 # The lines of the installed script, and a signal as a module begins to load.
 AT_IMPORT = """
@@ -41,14 +42,18 @@ def start(program: str, *words: object, folder: Path) -> "subprocess.Popen[str]"
 
 @pytest.mark.parametrize(
     ("module", "number", "said"),
-    [
-        ("ncscope.cli.running", signal.SIGINT, ""),
-        ("typer", signal.SIGINT, ""),
+    others_slow(
+        [
+            ("ncscope.cli.running", signal.SIGINT, ""),
+            ("typer", signal.SIGINT, ""),
+            ("typer", signal.SIGTERM, ""),
+            ("ncscope.cli.measure", signal.SIGINT, ""),
+            ("numpy", signal.SIGINT, "error: interrupted\n"),  # the command itself loads that
+            ("numpy", signal.SIGTERM, ""),
+        ],
         ("typer", signal.SIGTERM, ""),
-        ("ncscope.cli.measure", signal.SIGINT, ""),
-        ("numpy", signal.SIGINT, "error: interrupted\n"),  # the command itself loads that
-        ("numpy", signal.SIGTERM, ""),
-    ],
+        ("numpy", signal.SIGINT, "error: interrupted\n"),
+    ),
 )
 def test_a_signal_while_modules_load_ends_the_command_without_a_traceback(
     module: str, number: signal.Signals, said: str, tmp_path: Path
@@ -71,7 +76,10 @@ ABORTING = AT_IMPORT.replace(
 
 
 @pytest.mark.parametrize(
-    ("number", "said"), [(signal.SIGINT, "error: interrupted\n"), (signal.SIGTERM, "")]
+    ("number", "said"),
+    others_slow(
+        [(signal.SIGINT, "error: interrupted\n"), (signal.SIGTERM, "")], (signal.SIGTERM, "")
+    ),
 )
 def test_no_exception_is_raised_in_the_middle_of_torch(
     number: signal.Signals, said: str, tmp_path: Path

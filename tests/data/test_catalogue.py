@@ -17,6 +17,7 @@ from ncscope.data.images import ImageData
 from ncscope.errors import InputError
 from tests.data.downstream_on_disk import DOWNSTREAM_WRITERS
 from tests.data.on_disk import WRITERS
+from tests.pace import others_slow
 
 MADE = {
     "digits": (10, (1, 8, 8), 1437, 360),
@@ -59,8 +60,8 @@ def stacked(images) -> torch.Tensor:
     return torch.stack([images[i][0] for i in range(len(images))])
 
 
-LONG = {"patterns-32", "patterns-32-100"}
-"""Sets that take three seconds to make."""
+LONG = {"patterns-32", "patterns-32-100", "transfer-many-32", "gratings-colour-32"}
+"""Sets that take seconds to make."""
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,7 @@ def test_generated_sets_are_standardised_by_their_training_pixels(name):
     torch.testing.assert_close(pixels.std((0, 2, 3)), torch.ones(len(pixels[0])), atol=1e-4, rtol=0)
 
 
-@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("name", others_slow(MADE, "warped-digits", "patterns"))
 def test_the_seed_makes_the_set(name):
     one, again, other = (load(name, seed=seed).test for seed in (3, 3, 4))
     assert torch.equal(one[0][0], again[0][0])

@@ -26,9 +26,9 @@ def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def with_code_by_pace() -> Iterator[object]:
-    """The pages with code: those that one reads first, and the others beyond the default suite."""
+    """The pages with code: the one that is read first, and the others beyond the default suite."""
     for page in filter(with_code, PAGES):
-        first = name_of(page) in ("README.md", "docs/tutorials/measure-my-model.md")
+        first = name_of(page) == "README.md"
         yield pytest.param(page, marks=() if first else pytest.mark.slow)
 
 
@@ -37,12 +37,12 @@ def test_code_of_page_runs(page: Path):
     run_page(page)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_fence_is_a_block_that_the_suite_sees(page: Path):
-    fences = page.read_text().count("```")
-    found = list(blocks(page))
-    assert fences == 2 * len(found), "fence indented or not closed"
-    assert {block.language for block in found} <= LANGUAGES
+def test_every_fence_is_a_block_that_the_suite_sees():
+    for page in PAGES:
+        fences = page.read_text().count("```")
+        found = list(blocks(page))
+        assert fences == 2 * len(found), f"fence of {page} indented or not closed"
+        assert {block.language for block in found} <= LANGUAGES, page
 
 
 def test_a_wrong_value_is_seen():

@@ -3,9 +3,7 @@
 import os
 import re
 import tomllib
-from pathlib import Path
 
-import pytest
 import yaml
 
 import ncscope
@@ -80,8 +78,8 @@ def test_sections_of_the_site_have_at_most_seven_entries():
     check(yaml.safe_load(f"nav:{nav}")["nav"], "nav")
 
 
-@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: str(path.relative_to(ROOT)))
-def test_relative_links_lead_somewhere(path: Path):
-    text = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.M | re.S)
-    links = re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", text)
-    assert [link for link in links if not (path.parent / link).exists()] == []
+def test_relative_links_lead_somewhere():
+    for path in WRITTEN:
+        text = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.M | re.S)
+        links = re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", text)
+        assert [link for link in links if not (path.parent / link).exists()] == [], path

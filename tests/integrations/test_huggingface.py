@@ -23,6 +23,8 @@ from transformers.utils import logging
 import ncscope
 from ncscope.integrations.huggingface import NeuralCollapseTrainerCallback
 
+from ..pace import others_slow
+
 SIZE = {
     "hidden_size": 8,
     "num_hidden_layers": 2,
@@ -117,7 +119,7 @@ def counted(model: nn.Module) -> list[int]:
     return passes
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", others_slow(KINDS, "sequences"))
 @pytest.mark.usefixtures("capsys")
 def test_evaluations_are_measured(kind, tmp_path):
     make, data, collate, layer = KINDS[kind]

@@ -24,6 +24,7 @@ from ncscope.integrations.huggingface import NeuralCollapseTrainerCallback
 from ncscope.integrations.recording import MeasurementWarning
 from ncscope.measurement.naming import HEADLINE
 
+from ..pace import others_slow
 from .patterns import states
 from .test_huggingface import images, language, padded, sentences, vision
 
@@ -148,13 +149,7 @@ PATTERNS: dict[str, dict[str, Any]] = {
 }
 
 
-SLOW = ("adapters", "gradient checkpointing", "mixed precision", "compiled")
-
-
-@pytest.mark.parametrize(
-    "pattern",
-    [pytest.param(each, marks=pytest.mark.slow if each in SLOW else ()) for each in PATTERNS],
-)
+@pytest.mark.parametrize("pattern", others_slow(PATTERNS, "sequences", "steps of a stream"))
 def test_patterns_of_training_scripts_run_as_without_the_callback(pattern, tmp_path):
     callback = NeuralCollapseTrainerCallback()
     trainer = assert_unharmed(tmp_path, callback, **PATTERNS[pattern])

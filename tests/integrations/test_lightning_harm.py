@@ -18,6 +18,7 @@ from ncscope.integrations.lightning import NeuralCollapseCallback, can_be_read_a
 from ncscope.integrations.recording import MeasurementWarning
 from ncscope.measurement.naming import HEADLINE, LAYER_HEADLINE
 
+from ..pace import others_slow
 from .patterns import DATA, INPUTS, LABELS, Apart, Stream, Whole, fit, states
 
 pytestmark = [
@@ -179,21 +180,11 @@ PATTERNS: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
 }
 
 
-SLOW = (
-    "loaders combined",
-    "manual optimisation",
-    "mixed precision, one child",
-    "compiled",
-    "compiled child",
-    "two inputs",
-    "no sanity check",
-    "within an epoch",
-)
-
-
 @pytest.mark.parametrize(
     "pattern",
-    [pytest.param(each, marks=pytest.mark.slow if each in SLOW else ()) for each in PATTERNS],
+    others_slow(
+        PATTERNS, "backbone and head apart", "several loaders", "mixed precision", "iterable"
+    ),
 )
 def test_patterns_of_training_scripts_run_as_without_the_callback(pattern, tmp_path):
     make, options, settings = PATTERNS[pattern]
@@ -436,7 +427,9 @@ class NoHead(Apart):
         return features @ nn.functional.normalize(self.head.weight).T
 
 
-@pytest.mark.parametrize("when", ["sanity check", "first epoch", "training"])
+@pytest.mark.parametrize(
+    "when", others_slow(["sanity check", "first epoch", "training"], "sanity check", "training")
+)
 def test_an_error_of_measuring_ends_no_run(when, tmp_path):
     cases = {
         "sanity check": ({}, {}),

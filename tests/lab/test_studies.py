@@ -17,6 +17,7 @@ from ncscope.lab.runs.settings import overridden
 from ncscope.lab.studies import load_run, page_sections, reproduce, simulate
 from ncscope.lab.training.settings import Training
 from tests.lab.papers import halving
+from tests.pace import others_slow
 
 
 def written(folders, page):
@@ -76,7 +77,7 @@ def whole(tmp_path_factory):
         return reproduce("halving", out=tmp_path_factory.mktemp("whole"))
 
 
-@pytest.mark.parametrize("row", range(9))
+@pytest.mark.parametrize("row", others_slow(range(9), 0, 2, 4, 8))
 def test_a_run_stopped_at_any_row_resumes_to_the_same_files(row, whole, tmp_path):
     def stop(part, done, total):
         if done > row:
@@ -215,7 +216,9 @@ def test_a_fresh_run_takes_nothing_from_what_lies_in_its_folder(tmp_path):
     assert run.rows[0]["value"] == 2
 
 
-@pytest.mark.parametrize("name", ["config.yaml", "metrics.jsonl", "finished.json"])
+@pytest.mark.parametrize(
+    "name", others_slow(["config.yaml", "metrics.jsonl", "finished.json"], "metrics.jsonl")
+)
 def test_a_damaged_file_is_one_sentence(name, tmp_path):
     reproduce("halving", out=tmp_path)
     (tmp_path / name).write_text("{[")

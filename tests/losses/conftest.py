@@ -3,6 +3,6 @@ import pytest
 from tests.losses.batches import BATCHES, Batch
 
 
-@pytest.fixture(params=BATCHES.values(), ids=BATCHES.keys())
+@pytest.fixture(params=BATCHES)
 def batch(request: pytest.FixtureRequest) -> Batch:
-    return request.param
+    return BATCHES[request.param]

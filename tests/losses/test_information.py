@@ -19,6 +19,7 @@ from ncscope.losses import (
 from ncscope.math.frames import orthogonal_frame, simplex_etf
 from tests.losses import brute_force
 from tests.losses.batches import BATCHES, Batch
+from tests.pace import others_slow
 
 PAIRS = {
     mutual_information: brute_force.mutual_information,
@@ -60,6 +61,11 @@ def test_gradcheck(loss, batch: Batch):
 
 
 @on_heads
+@pytest.mark.parametrize(
+    "batch",
+    others_slow(BATCHES, "fewer heads than samples", "one class in the batch"),
+    indirect=True,
+)
 @pytest.mark.usefixtures("unchecked_signatures")  # hundreds of calls of the same sizes
 def test_gradcheck_on_heads(loss, batch: Batch):
     assert gradcheck(lambda f, w: loss(f, batch.labels, w), leaves(batch))

@@ -16,6 +16,7 @@ from ncscope.metrics.registry import METRICS
 from ncscope.models.networks.residual import ResidualNet
 
 from ..closeness import assert_agree
+from ..pace import others_slow
 from ..ranks import joined_ranks
 from .test_tokens import K, Language, texts
 
@@ -205,7 +206,7 @@ SHARES = {
 }
 
 
-@pytest.mark.parametrize("shares", SHARES)
+@pytest.mark.parametrize("shares", others_slow(SHARES, "no ood in the first"))
 def test_processes_measure_what_one_does(shares: str, tmp_path: Path) -> None:
     inside, beside = SHARES[shares]
     second_pass = "recompute" if shares == "no ood in the first" else "store"

@@ -76,8 +76,8 @@ def assert_same(found: list[dict[str, float]], expected: dict[str, float]) -> No
     [
         (slice(60), slice(0)),
         (slice(0), slice(60)),
-        (slice(7), slice(7, 60), slice(0)),
-        (slice(0), slice(1), slice(0), slice(1, 60)),
+        pytest.param((slice(7), slice(7, 60), slice(0)), marks=pytest.mark.slow),
+        pytest.param((slice(0), slice(1), slice(0), slice(1, 60)), marks=pytest.mark.slow),
     ],
     ids=["last empty", "first empty", "three", "four, two empty"],
 )
@@ -425,7 +425,7 @@ def measure_beside_the_absent(folder: Path, how: str, rank: int) -> None:
     (folder / f"{rank}.txt").write_text(f"{time.monotonic() - start} {text}")
 
 
-@pytest.mark.parametrize("how", ["is missing", "hangs"])
+@pytest.mark.parametrize("how", ["is missing", pytest.param("hangs", marks=pytest.mark.slow)])
 def test_processes_wait_for_one_that_does_not_come_as_long_as_the_group_does(
     how: str, tmp_path: Path
 ) -> None:

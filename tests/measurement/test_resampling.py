@@ -23,6 +23,7 @@ from ncscope.stats.jackknife import Dealer, jackknife
 from ncscope.stats.options import Prior, Redraw
 from ncscope.stats.processes import Processes
 
+from ..pace import others_slow
 from .test_ranks import on_ranks
 
 N, K, D = 300, 4, 6
@@ -33,6 +34,7 @@ FEATURES = (
 )
 WEIGHT = torch.eye(K, D, dtype=torch.float64)
 ALL = ("nc1", "nc2", "nc3", "nc4", "mse", "information")
+WAYS = ((0, True), (400, True), (0, "random_sizes"))
 
 
 def close(found: Any, expected: Any) -> None:
@@ -55,9 +57,10 @@ def test_nothing_is_resampled_unless_asked() -> None:
 
 def test_with_random_labels_the_values_are_at_chance() -> None:
     labels = LABELS[torch.randperm(N, generator=torch.Generator().manual_seed(5))]
-    errors = ncscope.measure(FEATURES, labels, WEIGHT, uncertainty=True).standard_errors
-    report = ncscope.measure(FEATURES, labels, WEIGHT, baseline=True)
-    told_apart = ncscope.measure(FEATURES, LABELS, WEIGHT, baseline=True)
+    options: dict[str, Any] = {"groups": ["nc4"], "baseline": True}
+    report = ncscope.measure(FEATURES, labels, WEIGHT, uncertainty=True, **options)
+    errors = report.standard_errors
+    told_apart = ncscope.measure(FEATURES, LABELS, WEIGHT, **options)
     for key in ("accuracy", "ncc_accuracy"):
         assert abs(report[key] - report.baseline[key]) < 5 * errors[key], key
         assert abs(told_apart[key] - told_apart.baseline[key]) > 8 * errors[key], key
@@ -76,17 +79,23 @@ def test_the_sizes_of_the_classes_are_kept() -> None:
 
 
 def test_small_samples_have_a_chance_level_of_their_own_accord() -> None:
-    assert ncscope.measure(FEATURES, LABELS, baseline=None).baseline
+    groups = ["pfc"]
+    assert ncscope.measure(FEATURES, LABELS, groups=groups, baseline=None).baseline
     long = torch.zeros(AUTOMATIC // D // 2 + 1, D)
     long[: len(long) // 2, 0] = 1
     labels = (torch.arange(2 * len(long)) % 2).sort().values
-    groups = ["pfc"]
     report = ncscope.measure(torch.cat([long, long]), labels, groups=groups, baseline=None)
     assert not report.baseline
 
 
-@pytest.mark.parametrize("prior", ["empirical", "uniform"])
-@pytest.mark.parametrize(("exponent", "redraw"), [(0, True), (400, True), (0, "random_sizes")])
+@pytest.mark.parametrize(
+    ("prior", "exponent", "redraw"),
+    others_slow(
+        [(p, *way) for p in ("empirical", "uniform") for way in WAYS],
+        ("empirical", 400, True),
+        ("uniform", 0, "random_sizes"),
+    ),
+)
 def test_errors_are_those_of_measuring_each_replicate(
     prior: Prior, exponent: int, redraw: Redraw
 ) -> None:
@@ -131,10 +140,17 @@ def test_a_stream_has_what_its_features_have(memory: int) -> None:
         network(FEATURES[order])
     hook.remove()
     options: dict[str, Any] = {"baseline": True, "uncertainty": True}
+    groups = ("nc1", "nc4")
     report = ncscope.measure_model(
-        network, loader(), layer_groups=("nc1", "nc4"), memory=memory, progress=False, **options
+        network,
+        loader(),
+        groups=groups,
+        layer_groups=groups,
+        memory=memory,
+        progress=False,
+        **options,
     ).layers["blocks.0"]
-    expected = ncscope.measure(seen[0], LABELS[order], groups=("nc1", "nc4"), **options)
+    expected = ncscope.measure(seen[0], LABELS[order], groups=groups, **options)
     close(report.baseline, expected.baseline)
     close(report.standard_errors, expected.standard_errors)
     close(report.bias_corrected, expected.bias_corrected)
@@ -234,11 +250,11 @@ def test_one_process_may_measure_features_alone(tmp_path: Path) -> None:
     def program(rank: int) -> Any:
         if rank:
             return None
-        options: dict[str, Any] = {"baseline": True, "uncertainty": True}
-        return dict(ncscope.measure(FEATURES, LABELS, **options).standard_errors)
+        return dict(ncscope.measure(FEATURES, LABELS, baseline=True, **options).standard_errors)
 
+    options: dict[str, Any] = {"groups": ["nc1", "nc4"], "uncertainty": True}
     found = on_ranks(2, tmp_path, program)
-    close(found[0], ncscope.measure(FEATURES, LABELS, uncertainty=True).standard_errors)
+    close(found[0], ncscope.measure(FEATURES, LABELS, **options).standard_errors)
 
 
 class _Failing:
@@ -301,5 +317,5 @@ def test_reports_say_which_other_samples_the_errors_are_of(redraw: Redraw, sizes
     assert (held in " ".join(report.notes)) == (sizes == "held")
     areas = "of energy_auroc" in " ".join(report.notes) or "energy_auroc are of" in page
     assert areas == (sizes == "held")
-    unlabelled = ncscope.measure(FEATURES, uncertainty=redraw)
+    unlabelled = ncscope.measure(FEATURES, groups=["rankme"], uncertainty=redraw)
     assert "class sizes" not in unlabelled.page("errors")

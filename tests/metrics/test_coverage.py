@@ -26,6 +26,13 @@ NEVER = {
 """Metrics of the classifier alone, of class sizes, and of the quality of a fit."""
 
 DRAWS = 400
+DRAWS_IN_CI, LEAST, MOST = 200, 0.915, 0.985
+"""Half the draws, between closer ends than 90 and 99 %.
+
+Of 400 draws between those, 12 % miss a coverage of 0.88, and 14 % one of 0.995; of these, 7 and
+8 %.
+A coverage of 0.85 is missed by 0.4 % in place of 0.2 %.
+"""
 
 
 @dataclass(frozen=True)
@@ -65,10 +72,10 @@ DESIGNS = {
 @pytest.mark.parametrize("name", IN_CI)
 def test_intervals_cover_as_often_as_they_say(name: str) -> None:
     """The other designs take minutes each: ``python -m tests.metrics.test_coverage``."""
-    rates = coverage(DESIGNS[name])
+    rates = coverage(DESIGNS[name], DRAWS_IN_CI)
     rows = {row.key for row in METRICS.values() if row.group in DESIGNS[name].groups} - NEVER
     assert len(rates) >= len(rows) / (4 if "ood" in DESIGNS[name].groups else 2)
-    assert {key: rate for key, rate in rates.items() if not 0.90 <= rate <= 0.99} == {}
+    assert {key: rate for key, rate in rates.items() if not LEAST <= rate <= MOST} == {}
 
 
 def coverage(design: Design, draws: int = DRAWS) -> dict[str, float]:

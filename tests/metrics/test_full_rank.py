@@ -7,17 +7,15 @@ import ncscope
 from ncscope.math import symmetric
 
 from ..closeness import assert_agree, mismatches
+from ..pace import others_slow
 from ..reference.collapse import reference_metrics
 from ..reference.instances import INSTANCES
 from .collapse import COLLAPSE
 
-QUICK = ("more_classes_than_dims", "near_collapse", "weight_decay")
-MARKED = [
-    name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in INSTANCES
-]
 
-
-@pytest.mark.parametrize("name", MARKED)
+@pytest.mark.parametrize(
+    "name", others_slow(INSTANCES, "more_classes_than_dims", "near_collapse", "weight_decay")
+)
 def test_every_side_by_the_factor_equals_the_reference(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -30,7 +28,7 @@ def test_every_side_by_the_factor_equals_the_reference(
 
 
 @pytest.mark.parametrize("k", [10, pytest.param(400, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("collapse", [1.0, 1e-4])
+@pytest.mark.parametrize("collapse", others_slow([1.0, 1e-4], 1e-4))
 def test_a_wide_layer_by_both_ways(
     k: int, collapse: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -206,7 +206,9 @@ def test_a_batch_estimate_is_the_brute_force_of_each_batch():
     assert found[1].mir == pytest.approx(expected[0], rel=1e-9)
 
 
-@pytest.mark.parametrize("moment_bytes", [2**30, 0], ids=["moments", "stored rows"])
+@pytest.mark.parametrize(
+    "moment_bytes", [2**30, pytest.param(0, marks=pytest.mark.slow)], ids=["moments", "stored rows"]
+)
 def test_quadrature_covers_the_exact_value(monkeypatch, moment_bytes):
     features, labels, weight = gaussian(1500, 24, 20, 0.5, 5)
     rows, y, heads = torch.tensor(features), torch.tensor(labels), torch.tensor(weight)

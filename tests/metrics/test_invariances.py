@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ncscope
@@ -185,6 +185,7 @@ def duplicated(problem: Problem) -> Instance:
     return replace(base, features=features, labels=labels)
 
 
+@settings(max_examples=12)
 @given(problems())
 def test_everything_under_relabelling_reordering_rotation_and_duplication(problem: Problem) -> None:
     before = snapped(measured(problem.instance))

@@ -19,7 +19,7 @@ from ..reference.instances import INSTANCES, Instance, rotation, simplex_etf
 from ..reference.ood import ood_for, reference_ood
 
 OOD = {key for key, row in METRICS.items() if row.group == "ood"}
-QUICK = ("imbalanced", "more_classes_than_dims", "near_collapse", "absent_class")
+QUICK = ("more_classes_than_dims", "absent_class")
 
 
 def measured(instance: Instance, ood: object, **options: object) -> ncscope.Report:

@@ -90,7 +90,7 @@ PADDED = {
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("pool", [None, True])
+@pytest.mark.parametrize("pool", [pytest.param(None, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("name", PADDED)
 def test_more_padding_changes_nothing(name: str, pool: bool | None) -> None:
     make, short, long = PADDED[name]

@@ -57,7 +57,7 @@ def measured(model: nn.Module, x: Inputs, **options: object) -> ncscope.ModelRep
     return ncscope.measure_model(model, [(x, labels)], progress=False, **options)
 
 
-@pytest.mark.parametrize("pool", [False, True])
+@pytest.mark.parametrize("pool", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", PATTERNS)
 def test_sequence_first_layers_measure_what_batch_first_ones_do(kind: str, pool: bool) -> None:
     """Also where there are as many tokens as samples."""

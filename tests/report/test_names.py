@@ -26,6 +26,7 @@ from ncscope.report.page import render_history_page, render_model_page
 from ncscope.report.tables import Summary, build_model_table, build_run_table, build_summary_table
 from ncscope.report.wording import format_figure_text
 from tests.lab.observed import observed
+from tests.pace import others_slow
 
 NAMES = (
     "\x1b[31mred",
@@ -35,6 +36,7 @@ NAMES = (
     "$x_1$ of $\\frac$",
     "[/] [red] :warning: " + "x" * 300,
 )
+ODD = (*NAMES, "$$", "cost $\\x$", "_hidden", "x" * 5000)
 RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -137,7 +139,7 @@ def test_a_long_name_is_cut_in_the_middle() -> None:
     assert format_figure_text("$" * 41, 60) == r"\$" * 41
 
 
-@pytest.mark.parametrize("name", [*NAMES, "$$", "cost $\\x$", "_hidden", "x" * 5000])
+@pytest.mark.parametrize("name", others_slow(ODD, *NAMES[3:5], "cost $\\x$", "_hidden"))
 def test_units_runs_and_splits_are_no_formulas(name: str, odd: list[Measurement]) -> None:
     named = [replace(each, run=name, split=name) for each in odd]
     figure = plot_metric(named, "nc1_quotient", name)

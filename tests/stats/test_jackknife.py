@@ -21,6 +21,7 @@ from ncscope.stats.jackknife import (
 )
 from ncscope.stats.moments import ClassMoments
 
+from ..pace import others_slow
 from .states import with_means
 
 
@@ -65,7 +66,7 @@ def replicated(values: np.ndarray, function: Callable[[Any], Any]) -> list[float
     return [function(np.repeat(values, row)) for row in counts]
 
 
-@pytest.mark.parametrize("size", [22, 28, 50, 60, 101])
+@pytest.mark.parametrize("size", others_slow([22, 28, 50, 60, 101], 22, 101))
 def test_error_and_bias_are_right_on_average_for_any_class_size(size: int) -> None:
     """Over the orders of the same values; of a mean and a variance both are known."""
     rng = np.random.default_rng(0)

@@ -23,7 +23,7 @@ def drawn(size: int, seed: int, batch: int) -> list[int]:
     return [int(label) for _, labels in found for label in labels]
 
 
-@pytest.mark.parametrize("batch", [7, 40])
+@pytest.mark.parametrize("batch", [7, pytest.param(40, marks=pytest.mark.slow)])
 def test_every_sample_is_as_likely(batch: int) -> None:
     runs, size = 300, 10
     counts = torch.zeros(N)

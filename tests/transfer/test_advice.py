@@ -7,6 +7,7 @@ from rich.console import Console
 from ncscope.report import transfer
 from ncscope.transfer import rank_checkpoints
 from ncscope.transfer.advice import CONDITIONS, Advice, list_conditions, read_evidence
+from tests.pace import others_slow
 
 
 @pytest.mark.parametrize(
@@ -34,7 +35,7 @@ def test_the_order_is_by_the_first_of_the_conditions(samples, first):
     assert found.order[0] == "explained_entropy"
 
 
-@pytest.mark.parametrize(("classes", "dim"), [(3, 8), (24, 8), (24, 40)])
+@pytest.mark.parametrize(("classes", "dim"), others_slow([(3, 8), (24, 8), (24, 40)], (24, 8)))
 def test_a_ranking_shows_the_advice_for_its_own_size(classes, dim):
     labels = torch.arange(12 * classes) % classes
     draws = torch.Generator().manual_seed(0)

@@ -17,6 +17,7 @@ def folder(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_the_run_folder_is_complete(folder):
     names = {file.name for file in folder.iterdir()}
     expected = {"config.yaml", "metrics.jsonl", "history.json", "claims.json", "report.html"}

@@ -35,73 +35,75 @@ def resolved(name: str) -> object:
     raise LookupError(name)
 
 
-@pytest.mark.parametrize("item", ALL, ids=named)
-def test_places_of_an_item_exist(item: Item):
-    assert set(item.metrics) <= set(METRICS)
-    assert set(item.statements) <= {one.id for one in STATEMENTS}
-    assert set(item.experiments) <= set(EXPERIMENTS)
-    for name in item.code:
-        assert name.startswith("ncscope.")
-        assert not any(part.startswith("_") for part in name.split("."))
-        resolved(name)
+each_paper = pytest.mark.parametrize("paper", TAGS)
 
 
-@pytest.mark.parametrize("item", ALL, ids=named)
-def test_statements_and_experiments_of_an_item_are_of_its_paper(item: Item):
-    for name in (*item.statements, *item.experiments):
-        assert name.partition("/")[0] == item.paper.lower()
+@each_paper
+def test_places_of_items_exist(paper: str):
+    for item in ITEMS[paper]:
+        assert set(item.metrics) <= set(METRICS), item
+        assert set(item.statements) <= {one.id for one in STATEMENTS}, item
+        assert set(item.experiments) <= set(EXPERIMENTS), item
+        for name in item.code:
+            assert name.startswith("ncscope."), item
+            assert not any(part.startswith("_") for part in name.split(".")), item
+            resolved(name)
+
+
+@each_paper
+def test_statements_and_experiments_of_items_are_of_their_paper(paper: str):
+    for item in ITEMS[paper]:
+        named_in = (*item.statements, *item.experiments)
+        assert {name.partition("/")[0] for name in named_in} <= {paper.lower()}, item
 
 
 def test_papers_are_those_with_verdicts():
     assert set(TAGS) == set(PAPERS) - {"ours"}
 
 
-@pytest.mark.parametrize("paper", TAGS)
+@each_paper
 def test_labels_are_unique_and_of_the_paper(paper: str):
     labels = [item.label for item in ITEMS[paper]]
     assert len(set(labels)) == len(labels)
     assert {item.paper for item in ITEMS[paper]} == {paper}
 
 
-@pytest.mark.parametrize("item", ALL, ids=named)
-def test_a_label_is_read_as_itself(item: Item):
-    if item.label.startswith("remark"):
-        assert item in items_of(named(item))
-    else:
-        assert labels_of(named(item)) == [item.label]
-        assert items_of(named(item)) == [item]
+@each_paper
+def test_labels_are_read_as_themselves(paper: str):
+    for item in ITEMS[paper]:
+        if item.label.startswith("remark"):
+            assert item in items_of(named(item))
+        else:
+            assert labels_of(named(item)) == [item.label]
+            assert items_of(named(item)) == [item]
 
 
-@pytest.mark.parametrize("item", ALL, ids=named)
-def test_content_is_one_plain_sentence(item: Item):
-    assert item.content.endswith(".")
-    assert item.content[0].isupper() or item.content[0] == "("
-    assert len(item.content) <= 110
-    assert not item.note.endswith(".")
+@each_paper
+def test_contents_are_one_plain_sentence(paper: str):
+    for item in ITEMS[paper]:
+        assert item.content.endswith("."), item
+        assert item.content[0].isupper() or item.content[0] == "(", item
+        assert len(item.content) <= 110, item
+        assert not item.note.endswith("."), item
 
 
-@pytest.mark.parametrize("name", THEIRS)
-def test_a_statement_is_an_item(name: str):
-    assert any(name in item.statements for item in ALL)
+def test_statements_and_experiments_belong_to_items():
+    assert set(THEIRS) <= {name for item in ALL for name in item.statements}
+    assert set(EXPERIMENTS) <= {name for item in ALL for name in item.experiments}
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_an_experiment_belongs_to_an_item(name: str):
-    assert any(name in item.experiments for item in ALL)
+@each_paper
+def test_metrics_that_a_paper_defines_are_its_items(paper: str):
+    defined = {key for key, row in METRICS.items() if re.search(rf"\b{paper}\b", row.source)}
+    assert defined <= {key for item in ITEMS[paper] for key in item.metrics}
 
 
-@pytest.mark.parametrize("key", METRICS)
-def test_a_metric_is_an_item_of_every_paper_that_defines_it(key: str):
-    for paper in re.findall(rf"\b({'|'.join(TAGS)})\b", METRICS[key].source):
-        assert any(key in item.metrics for item in ITEMS[paper]), paper
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_figures_and_tables_of_a_recipe_list_the_recipe(name: str):
-    recipe = experiment(name)
-    wanted = {label for label in labels_of(recipe.source) if label.startswith(("figure", "table"))}
-    listed = {item.label for item in items_of(recipe.source) if name in item.experiments}
-    assert wanted <= listed
+def test_figures_and_tables_of_recipes_list_the_recipe():
+    for name in EXPERIMENTS:
+        source = experiment(name).source
+        wanted = {label for label in labels_of(source) if label.startswith(("figure", "table"))}
+        listed = {item.label for item in items_of(source) if name in item.experiments}
+        assert wanted <= listed, name
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from ncscope.lab.training.objectives import objective
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import prepared
 from tests.data.on_disk import WRITERS
+from tests.pace import others_slow
 
 SMALLEST = ("pfc-mnist", "pfc-fashion-mnist", "vgg11", "resnet18", "densenet40")
 
@@ -32,13 +33,15 @@ def trainings() -> Iterator[tuple[str, Training]]:
 CASES = dict(trainings())
 
 
-def marked(name: str) -> object:
-    training = CASES[name]
-    quick = training.network in SMALLEST and training.data in ("mnist", "fashion-mnist", "cifar10")
-    return pytest.param(name, marks=() if quick else pytest.mark.slow)
+QUICK = {
+    training.network: name
+    for name, training in CASES.items()
+    if training.network in SMALLEST and training.data in ("mnist", "fashion-mnist", "cifar10")
+}
+"""A case of each of the smallest networks."""
 
 
-@pytest.mark.parametrize("name", [marked(name) for name in CASES])
+@pytest.mark.parametrize("name", others_slow(CASES, *QUICK.values()))
 def test_one_step_on_real_files(name, tmp_path, monkeypatch) -> None:
     training = CASES[name]
     WRITERS[training.data](tmp_path, monkeypatch)

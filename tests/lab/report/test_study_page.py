@@ -18,6 +18,7 @@ def page_of_a_run(tmp_path, monkeypatch):
     return reproduce("halving", out=tmp_path).page
 
 
+@pytest.mark.slow
 def test_the_page_shows_its_figures_and_asks_the_network_for_nothing(page_of_a_run, browser):
     page = browser.new_page()
     said, asked = [], []

@@ -17,6 +17,7 @@ from ncscope.lab.observations import Results
 from ncscope.lab.runs.recipe import Recipe
 from ncscope.lab.studies import load_run, reproduce
 from tests.lab import measuring
+from tests.pace import others_slow
 
 FILES = ("config.yaml", "metrics.jsonl", "history.json", "finished.json", "claims.json",
          "report.html")  # fmt: skip
@@ -169,7 +170,14 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.usefixtures("unchecked_signatures")
-@pytest.mark.parametrize("name", DAMAGES)
+@pytest.mark.parametrize(
+    "name",
+    others_slow(
+        DAMAGES,
+        *("nothing left", "not UTF-8", "a list", "deep nesting", "a later version"),
+        *("no measurements", "a measurement that is none", "a spectrum that is none"),
+    ),
+)
 def test_a_damaged_history_is_one_sentence_and_made_again_once_removed(
     name: str, folder: Path, whole: Path
 ) -> None:

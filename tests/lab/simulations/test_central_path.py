@@ -53,6 +53,7 @@ def test_the_loss_is_that_of_the_singular_values(rows: Results) -> None:
             assert float(row["mse_loss"]) == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_the_seed_decides_and_the_same_one_gives_the_same(rows: Results) -> None:
     again = [row for row in rows if row.part == "descent in 16 steps"]
     part = STUDY.parts(TINY)[2]

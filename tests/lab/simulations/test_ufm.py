@@ -41,13 +41,18 @@ def whole() -> tuple[Any, Results]:
 
 STUDIES = [
     (ufm.STUDY, {"bias": "none"}, 5),
-    (ufm.STUDY, {"bias": "none", "dim": 2}, 4),
+    pytest.param(ufm.STUDY, {"bias": "none", "dim": 2}, 4, marks=pytest.mark.slow),
     (ufm.STUDY, {"bias": "free"}, 6),
-    (ufm.STUDY, {"bias": "free", "dim": 2}, 6),
+    pytest.param(ufm.STUDY, {"bias": "free", "dim": 2}, 6, marks=pytest.mark.slow),
     (ufm.STUDY, {"bias": "regularised", "bias_decay": 3.0, "rate": 0.4, "steps": 700}, 6),
     (ufm.STUDY, {"weight_decay": 0.4, "feature_decay": 0.4}, 2),
     (ufm_cross_entropy.STUDY, {}, 6),
-    (ufm_cross_entropy.STUDY, {"weight_decay": 0.4, "feature_decay": 0.4}, 2),
+    pytest.param(
+        ufm_cross_entropy.STUDY,
+        {"weight_decay": 0.4, "feature_decay": 0.4},
+        2,
+        marks=pytest.mark.slow,
+    ),
     (ufm_cross_entropy.STUDY, {"num_classes": 4, "dim": 2}, 1),
 ]
 
@@ -104,9 +109,9 @@ def test_undefined_metrics_do_not_hold(whole: tuple[Any, Results]) -> None:
     ("study", "given", "left_out", "claims"),
     [
         (ufm.STUDY, {"per_class": 1, "rate": 0.3}, "nc1", 4),
-        (ufm.STUDY, {"num_classes": 2}, "nc2_etf", 5),
+        pytest.param(ufm.STUDY, {"num_classes": 2}, "nc2_etf", 5, marks=pytest.mark.slow),
         (ufm.STUDY, {"num_classes": 2, "per_class": 1, "bias": "free", "rate": 0.2}, "nc2_etf", 4),
-        (ufm_cross_entropy.STUDY, {"per_class": 1}, "nc1", 5),
+        pytest.param(ufm_cross_entropy.STUDY, {"per_class": 1}, "nc1", 5, marks=pytest.mark.slow),
         (ufm_cross_entropy.STUDY, {"num_classes": 2}, "nc2_etf", 5),
     ],
 )

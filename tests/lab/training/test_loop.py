@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from ncscope.lab.training.learner import Learner
 from ncscope.lab.training.loop import EpochEnd, log_spaced_epochs, supervised, train
 from ncscope.lab.training.optimisation import Optimisation, learner
+from tests.pace import others_slow
 
 SAMPLES, BATCH, EPOCHS = 50, 16, 6
 RATE = 0.5
@@ -141,7 +142,7 @@ class Stopped(Exception):  # noqa: N818
     """Where a run was cut."""
 
 
-@pytest.mark.parametrize("cut", range(EPOCHS))
+@pytest.mark.parametrize("cut", others_slow(range(EPOCHS), 0, EPOCHS - 1))
 def test_a_run_cut_between_steps_goes_on_to_the_same_end(cut: int) -> None:
     whole = Resumable()
     expected = whole.ends()

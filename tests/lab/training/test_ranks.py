@@ -134,6 +134,7 @@ def test_what_stops_the_first_process_stops_all(tmp_path: Path) -> None:
     assert second.startswith("expected the first process to keep checkpoints")
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_one_machine_does_not_see_stops_all(tmp_path: Path) -> None:
     def act(rank: int) -> None:
         resources = Resources(checkpoints=tmp_path / f"machine-{rank}", devices=2)
@@ -148,7 +149,7 @@ def test_a_checkpoint_that_one_machine_does_not_see_stops_all(tmp_path: Path) ->
         assert said.startswith("expected the same checkpoint on every machine")
 
 
-@pytest.mark.parametrize("content", [b"", b"damaged"])
+@pytest.mark.parametrize("content", [pytest.param(b"", marks=pytest.mark.slow), b"damaged"])
 def test_a_checkpoint_that_is_damaged_on_one_machine_stops_all(
     content: bytes, tmp_path: Path
 ) -> None:

@@ -44,6 +44,7 @@ from ncscope.report.tables import Summary
 from ncscope.transfer.advice import CONDITIONS, FEW, FEW_OF_MANY, MANY, MORE_CLASSES, TUNED, USUAL
 from ncscope.transfer.records import BASELINES, SCORES, Score
 from tests.lab.zoo.made_cells import cells_on
+from tests.pace import others_slow
 
 pytestmark = pytest.mark.usefixtures("unchecked_signatures_of_module")
 
@@ -186,7 +187,13 @@ def test_the_claim_rests_on_the_gains_over_the_best_published_score(perfect):
 
 
 @pytest.mark.parametrize(
-    "change", [as_the_best, nearly_as_the_best, as_noise, as_past_results, never_defined]
+    "change",
+    others_slow(
+        [as_the_best, nearly_as_the_best, as_noise, as_past_results, never_defined],
+        as_the_best,
+        as_past_results,
+        never_defined,
+    ),
 )
 def test_an_index_that_is_no_better_is_said_to_be_no_better(change):
     claims = claims_on(judged(change))
@@ -229,6 +236,7 @@ def test_what_past_results_tell_is_no_gain_of_the_index():
     assert [claim.verdict for claim in residual] == ["undecided"] * 2
 
 
+@pytest.mark.slow
 def test_past_results_that_are_the_truth_are_better_than_published_scores():
     def past(values: dict[str, float], draws: Draws) -> None:
         exact(values, draws)
@@ -267,7 +275,7 @@ CUT: Mapping[str, Callable[[list[Cell]], list[Cell]]] = {
 }
 
 
-@pytest.mark.parametrize("cut", CUT)
+@pytest.mark.parametrize("cut", others_slow(CUT, "no cells", "all images only"))
 def test_claims_tables_and_figures_come_out_of_whatever_was_measured(cut):
     verdicts = Verdicts(ZOO, CUT[cut](report_half(ZOO, synthetic(exact))))
     claims = claims_on(verdicts)
@@ -279,7 +287,9 @@ def test_claims_tables_and_figures_come_out_of_whatever_was_measured(cut):
         drawing.figure.draw_without_rendering()
 
 
-@pytest.mark.parametrize("change", [without_the_index, without_published, never_defined])
+@pytest.mark.parametrize(
+    "change", others_slow([without_the_index, without_published, never_defined], without_the_index)
+)
 def test_tables_and_figures_come_out_without_a_score(change):
     verdicts = judged(change)
     tables = tables_of(verdicts)
@@ -290,7 +300,7 @@ def test_tables_and_figures_come_out_without_a_score(change):
         drawing.figure.draw_without_rendering()
 
 
-@pytest.mark.parametrize("change", [exact, nearly_as_the_best])
+@pytest.mark.parametrize("change", others_slow([exact, nearly_as_the_best], exact))
 def test_the_seed_of_the_bootstrap_changes_its_ends_and_no_verdict(change):
     cells = report_half(ZOO, synthetic(change))
     first, again, other = (claims_on(Verdicts(ZOO, cells, seed=seed)) for seed in (0, 0, 1))

@@ -33,6 +33,7 @@ def test_plain_channels_are_not_compressed() -> None:
     assert model(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
 
 
+@pytest.mark.slow
 def test_large_images_get_torchvisions_network() -> None:
     ours = build("densenet201", 7, image_size=224)
     theirs = torchvision.models.densenet201(weights=None, num_classes=7)

@@ -7,6 +7,7 @@ from torch import nn
 from ncscope.models.networks.catalogue import build
 from ncscope.models.networks.residual_conv import ConvResidualNet
 from ncscope.models.taps import Taps
+from tests.pace import others_slow
 
 # Data's channels and side; channels, side and blocks of each stage.
 TABLE_ONE = {
@@ -17,7 +18,7 @@ TABLE_ONE = {
 }
 
 
-@pytest.mark.parametrize("name", TABLE_ONE)
+@pytest.mark.parametrize("name", others_slow(TABLE_ONE, "pfc-fashion-mnist", "pfc-cifar10"))
 def test_dimensions_are_those_of_table_one(name: str) -> None:
     channels, side, stages = TABLE_ONE[name]
     model = build(name, 10, in_channels=channels, image_size=side)

@@ -8,7 +8,7 @@ from torch import nn
 from ncscope.models.networks.resnet import resnet
 
 
-@pytest.mark.parametrize("depth", [18, 50])
+@pytest.mark.parametrize("depth", [18, pytest.param(50, marks=pytest.mark.slow)])
 def test_large_images_get_torchvisions_network(depth: int) -> None:
     ours = resnet(7, 3, 224, depth=depth)
     theirs = getattr(torchvision.models, f"resnet{depth}")(weights=None, num_classes=7)

@@ -6,6 +6,7 @@ import torch
 from ncscope.errors import InputError
 from ncscope.transfer import STRENGTHS, choose_probe, fit_logistic, logistic_path, top1_accuracy
 from ncscope.transfer.probes.logistic import PrincipalAxes
+from tests.pace import others_slow
 from tests.transfer.newton import least_objective
 from tests.transfer.samples import blobs
 
@@ -21,7 +22,7 @@ def beside_noise(scale):
     return features, labels
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e7, 3e7, 1e12, 1e16, 1e100])
+@pytest.mark.parametrize("scale", others_slow([1.0, 1e7, 3e7, 1e12, 1e16, 1e100], 1.0, 3e7, 1e100))
 def test_the_column_that_tells_is_seen_beside_noise_of_any_scale(scale):
     features, labels = beside_noise(scale)
     fit = fit_logistic(features, labels, 0.01)
@@ -31,7 +32,10 @@ def test_the_column_that_tells_is_seen_beside_noise_of_any_scale(scale):
     assert max(choose_probe(*halves, strengths=STRENGTHS[::12]).validation.values()) == 1
 
 
-@pytest.mark.parametrize(("count", "orders"), [(12, 3), (120, 10)])  # 12 < 20 features
+@pytest.mark.parametrize(
+    ("count", "orders"),
+    [(12, 3), pytest.param(120, 10, marks=pytest.mark.slow)],  # 12 < 20 features
+)
 def test_scales_far_apart_leave_the_objective_its_minimum(count, orders):
     features, labels = blobs(count, 20, 3, seed=1)
     wild = features * torch.logspace(-orders, orders, 20, dtype=torch.float64)

@@ -30,6 +30,7 @@ def ends_of(results: Results, run: str) -> Observation:
     return [row for row in results if row.split == f"test, {run} run"][-1]
 
 
+@pytest.mark.slow
 def test_the_ends_of_the_way_are_the_two_runs(results: Results) -> None:
     path = between(results, results[0].part)
     assert [row["omega"] for row in path] == [0.0, 0.5, 1.0]
@@ -56,12 +57,15 @@ def test_stopped_in_the_second_run_it_goes_on_to_the_same_results(tmp_path: Path
     assert recorded(part.run(resources)) == recorded(part.run(Resources()))
 
 
-def test_claims_and_figures_come_out_of_a_short_run_and_of_none(results: Results) -> None:
-    for found in (results, Results()):
-        claims = RECIPE.claims(short(), found)
-        assert all(claim.evidence for claim in claims)
-        (drawing,) = RECIPE.drawings(short(), found)
-        assert len(drawing.figure.axes) == 3
+@pytest.mark.slow
+def test_claims_and_figures_come_out_of_a_short_run(results: Results) -> None:
+    claims_and_figures(short(), results, panels=3)
+
+
+def claims_and_figures(config: InfoConnectivity, results: Results, panels: int) -> None:
+    assert all(claim.evidence for claim in RECIPE.claims(config, results))
+    (drawing,) = RECIPE.drawings(config, results)
+    assert len(drawing.figure.axes) == panels
 
 
 def path(part: str, depth: float, lift: float = 0.0, training: float = 1.0) -> list[Observation]:
@@ -105,6 +109,11 @@ def verdicts(results: Results) -> dict[str, str]:
 
 def lost(results: Results) -> list[str]:
     return [text for text, verdict in verdicts(results).items() if verdict != "held"]
+
+
+def test_claims_and_figures_come_out_of_made_results_and_of_none() -> None:
+    for found in (made_up(TOLD), Results()):
+        claims_and_figures(SMALL, found, panels=9)  # three a learning rate
 
 
 def test_what_the_paper_sees_holds() -> None:

@@ -86,6 +86,7 @@ def test_the_loss_of_what_is_known_well_does_not_round_to_nothing() -> None:
     assert float(logits.grad[0, 0]) < 0
 
 
+@pytest.mark.slow
 def test_a_run_stopped_anywhere_goes_on_to_the_same_results(tmp_path: Path) -> None:
     whole = recorded(Resources(), seed=2)
     resources = Resources(checkpoints=tmp_path, checkpoint_interval=0.0)

@@ -56,6 +56,7 @@ def test_nothing_pruned_is_the_dense_network_beside_itself(results: Results) -> 
         assert untouched[key] == dense[key]
 
 
+@pytest.mark.slow
 def test_each_sparsity_is_compared_before_and_after_fine_tuning(results: Results) -> None:
     found = [row for row in results if "stage" in row]
     stages = (UNTRAINED, PRUNED, TUNED)
@@ -104,11 +105,17 @@ def test_stopped_while_fine_tuning_it_goes_on_to_the_same_results(tmp_path: Path
     assert recorded(part.run(resources)) == recorded(part.run(Resources()))
 
 
-def test_claims_and_figures_come_out_of_a_short_run_and_of_none(results: Results) -> None:
-    for found in (results, Results()):
-        assert all(claim.evidence for claim in RECIPE.claims(short(), found))
-        (drawing,) = RECIPE.drawings(short(), found)
-        assert len(drawing.figure.axes) == 3
+def test_claims_and_figures_come_out_of_made_results_and_of_none() -> None:
+    for found in (made_up(), Results()):
+        assert all(claim.evidence for claim in RECIPE.claims(SMALL, found))
+        assert {len(drawing.figure.axes) for drawing in RECIPE.drawings(SMALL, found)} == {3}
+
+
+@pytest.mark.slow
+def test_claims_and_figures_come_out_of_a_short_run(results: Results) -> None:
+    assert all(claim.evidence for claim in RECIPE.claims(short(), results))
+    (drawing,) = RECIPE.drawings(short(), results)
+    assert len(drawing.figure.axes) == 3
 
 
 Changes = Mapping[str, Mapping[str, float]]

@@ -12,12 +12,13 @@ from ncscope.lab.papers.info.runs import paper_training
 from ncscope.metrics.information import collapse_mir
 from tests.lab.observed import results_of, with_each
 from tests.lab.papers.info.brief import CLASSES, brief, made, unmeasured
+from tests.pace import others_slow
 
 MODULES = (training, label_smoothing, supervised)
 SMALL = {module: module.RECIPE.scales["small"] for module in MODULES}
 
 
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("module", others_slow(MODULES, training))
 def test_claims_and_figures_come_out_of_a_short_run_and_of_none(module: Any) -> None:
     config = SMALL[module]
     name, first = next(iter(config.runs.items()))

@@ -100,6 +100,7 @@ def test_it_runs_and_the_parts_are_those_of_the_loss() -> None:
     assert len(RECIPE.drawings(config, found)) == 2
 
 
+@pytest.mark.slow
 def test_the_decay_of_the_loss_is_that_of_training() -> None:
     def loss(decay: float) -> float:
         how = Optimisation(epochs=1, weight_decay=decay)

@@ -108,6 +108,7 @@ def test_figures_10_and_12() -> None:
     assert ends == pytest.approx([0.1, 3])
 
 
+@pytest.mark.slow
 def test_it_runs() -> None:
     config = tiny(small(*BOTH))
     found = results_of(*RECIPE.parts(config))

@@ -21,9 +21,11 @@ from ncscope.lab.papers.mse.training import (
 )
 from ncscope.models.networks.catalogue import build
 from tests.lab.papers.mse.histories import small
+from tests.pace import others_slow
 
 PAPER = paper_runs(BOTH, ("nc1",))
 NETWORKS = sorted({(one.data, one.network) for one in PAPER.values()})
+ONE_OF_EACH = {network: (data, network) for data, network in NETWORKS}.values()
 
 
 def test_the_papers_networks_and_settings() -> None:
@@ -41,7 +43,7 @@ def test_the_papers_networks_and_settings() -> None:
         assert (how.optimiser, how.schedule, how.milestones) == ("sgd", "steps", (1 / 3, 2 / 3))
 
 
-@pytest.mark.parametrize(("data", "network"), NETWORKS)
+@pytest.mark.parametrize(("data", "network"), others_slow(NETWORKS, *ONE_OF_EACH))
 def test_the_papers_networks_build(data: str, network: str) -> None:
     one = next(x for x in PAPER.values() if (x.data, x.network) == (data, network))
     size = one.image_size or CATALOGUE[data].native

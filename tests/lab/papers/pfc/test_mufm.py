@@ -8,7 +8,7 @@ from ncscope.lab.papers.pfc.mufm import RECIPE, PFCConfig
 from ncscope.lab.runs.resources import Resources
 from tests.lab.observed import gathered, with_each
 
-TINY = PFCConfig(steps=200, every=100, transports=(0.0005, 0.02), seeds=2)
+TINY = PFCConfig(steps=20, every=10, transports=(0.0005, 0.02), seeds=2)
 
 
 @pytest.fixture(scope="module")

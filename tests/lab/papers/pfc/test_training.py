@@ -13,6 +13,7 @@ from ncscope.models.layers import match_layers
 from ncscope.models.networks.catalogue import NAMES, build
 from tests.lab.observed import results_of
 from tests.lab.papers.pfc.courses import LAYERS, SMALL, TOLD, made
+from tests.pace import others_slow
 
 FIRST = "digits, seed 3"
 TESTED = SMALL.with_decay
@@ -180,6 +181,7 @@ def test_figures_have_a_row_a_network_and_a_panel_a_metric() -> None:
     assert [len(axes.get_lines()) for axes in drawn["fig-3"].axes] == [2] * 6
 
 
+@pytest.mark.slow
 def test_paths_and_order_are_drawn_over_training() -> None:
     drawn = {d.name: d.figure for d in RECIPE.drawings(SMALL, made())}
     first, *_ = drawn["order"].axes
@@ -221,7 +223,11 @@ def test_the_paper_s_scale_is_the_paper_s() -> None:
 
 @pytest.mark.parametrize(
     ("name", "count"),
-    [("mnist", 11), ("fashion-mnist", 5), ("cifar10", 5), ("stl10", 6), ("cifar100", 5)],
+    others_slow(
+        [("mnist", 11), ("fashion-mnist", 5), ("cifar10", 5), ("stl10", 6), ("cifar100", 5)],
+        ("mnist", 11),
+        ("cifar10", 5),
+    ),
 )
 def test_the_paper_s_layers_are_h0_and_the_last_stage_s_blocks(name: str, count: int) -> None:
     run = RECIPE.scales["paper"].runs[f"{name}, seed 0"]

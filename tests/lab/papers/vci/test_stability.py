@@ -89,6 +89,7 @@ def test_the_table_has_the_largest_changes_of_each_group() -> None:
     assert table.lines == {"a": ["4", "0.1"] * 2, "b": ["nan"] * 4}
 
 
+@pytest.mark.slow
 def test_untrained_features_explode_too() -> None:
     """So the explosion says nothing about training, and no claim of a recipe rests on it."""
     bench = prepared(RECIPE.scales["small"].runs["step decay, seed 5"], Resources())

@@ -21,7 +21,7 @@ def brief() -> VCIRuns:
     """One run of the small scale, cut to two epochs."""
     training = SMALL.runs["step decay, seed 5"]
     short = training.optimisation.model_copy(update={"epochs": 2, "warmup_epochs": 1})
-    update = {"optimisation": short, "every": 1, "balanced": 600}
+    update = {"optimisation": short, "every": 1, "balanced": 200}
     return VCIRuns(runs={"step decay, seed 5": training.model_copy(update=update)})
 
 
@@ -31,6 +31,7 @@ def results() -> Results:
     return results_of(part)
 
 
+@pytest.mark.slow
 def test_a_short_run_yields_what_claims_and_figures_need(results: Results) -> None:
     claims = RECIPE.claims(brief(), results)
     assert len(claims) == 3 + 2 + 2
@@ -41,6 +42,7 @@ def test_a_short_run_yields_what_claims_and_figures_need(results: Results) -> No
     assert sorted(measured) == sorted(splits + sweeps)
 
 
+@pytest.mark.slow
 def test_spectra_are_those_of_the_last_measurement(results: Results) -> None:
     last = [row for row in results if row.split == "train"][-1]
     (at_end,) = [m for m in results.measurements if (m.split, m.step) == ("train", 2)]
@@ -101,6 +103,7 @@ def test_one_group_turns_one_claim(groups, split, key, course, claim: str) -> No
     assert turned.startswith(claim)
 
 
+@pytest.mark.slow
 def test_section_4_3_is_shown_and_not_judged(results: Results) -> None:
     eigenvalues, sweeps = RECIPE.tables(brief(), results)
     (compared, *unevenness) = eigenvalues.lines["step decay"]
@@ -111,13 +114,19 @@ def test_section_4_3_is_shown_and_not_judged(results: Results) -> None:
     assert "VCI, section 4.3" not in {claim.source for claim in RECIPE.claims(brief(), results)}
 
 
-def test_figures_have_the_paper_s_panels(results: Results) -> None:
+OWN = {"shares": 1, "stability": 2}
+
+
+def test_figures_have_the_paper_s_panels() -> None:
     whole = with_sweeps(made(RUNS), RUNS)
     panels = {d.name: len(d.figure.axes) for d in RECIPE.drawings(SMALL, whole)}
-    own = {"shares": 1, "stability": 2}
-    assert panels == {"fig-1": 12, "fig-2": 6, "fig-3": 4, "fig-6": 3, "fig-8": 9} | own
+    assert panels == {"fig-1": 12, "fig-2": 6, "fig-3": 4, "fig-6": 3, "fig-8": 9} | OWN
+
+
+@pytest.mark.slow
+def test_figures_of_a_short_run_have_the_panels_of_its_group(results: Results) -> None:
     short = {d.name: len(d.figure.axes) for d in RECIPE.drawings(brief(), results)}
-    assert short == {"fig-1": 2, "fig-2": 1, "fig-3": 4, "fig-6": 1, "fig-8": 3} | own
+    assert short == {"fig-1": 2, "fig-2": 1, "fig-3": 4, "fig-6": 1, "fig-8": 3} | OWN
 
 
 def test_the_paper_s_scale_is_the_paper_s() -> None:

@@ -93,14 +93,16 @@ LOST_BY_VCI = [
     ("part", "split", "key", "value", "lost"),
     [
         ("temperature 0.1", "train", "fuzziness", -99.0, ["Fuzziness rises with MLOG over the"]),
-        ("temperature 0.1", "train", "nc1_quotient", -99.0, ["Squared distance rises with MLOG"]),
+        pytest.param(
+            *("temperature 0.1", "train", "nc1_quotient", -99.0),
+            ["Squared distance rises with MLOG"],
+            marks=pytest.mark.slow,
+        ),
         ("cosine penalty 10", "train", "nc1_quotient", -9.0, ["Squared distance rises with"]),
-        (
-            "cosine penalty 2.5",
-            "train",
-            "cosine_within",
-            9.0,
+        pytest.param(
+            *("cosine penalty 2.5", "train", "cosine_within", 9.0),
             ["Cosine distance rises with MLOG", "The cosine distance rises with the cosine pen"],
+            marks=pytest.mark.slow,
         ),
         (
             "cosine penalty 7.5",

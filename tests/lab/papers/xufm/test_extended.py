@@ -8,7 +8,7 @@ from ncscope.lab.papers.xufm.extended import DEVIATIONS, RECIPE, XUFMExtendedCon
 from ncscope.lab.runs.resources import Resources
 from tests.lab.observed import gathered
 
-CONFIG = XUFMExtendedConfig(steps=40, every=20, starts=2, per_class=(20, 40, 80), seeds=3)
+CONFIG = XUFMExtendedConfig(steps=4, every=2, starts=2, per_class=(10, 20, 40), seeds=3)
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +21,7 @@ def results() -> Results:
     return together(found)
 
 
+@pytest.mark.slow
 def test_every_setting_has_a_part_for_each_start(results: Results) -> None:
     names = [
         part_name(k, activation, seed)
@@ -34,6 +35,7 @@ def test_every_setting_has_a_part_for_each_start(results: Results) -> None:
     assert len(small) == 2 * 10 + len(others)
 
 
+@pytest.mark.slow
 def test_claims_are_of_both_settings_and_see_that_nothing_converged(results: Results) -> None:
     claims = RECIPE.claims(CONFIG, results)
     assert len(claims) == 2 * 14 + 5 + 2
@@ -44,11 +46,13 @@ def test_claims_are_of_both_settings_and_see_that_nothing_converged(results: Res
     assert not any(claim.held for claim in of_descents)
 
 
+@pytest.mark.slow
 def test_every_claim_has_an_exact_owner(results: Results) -> None:
     for claim in RECIPE.claims(CONFIG, results):
         assert claim.source == "ours" or claim.source.startswith("XUFM, "), claim
 
 
+@pytest.mark.slow
 def test_starts_are_the_papers(results: Results) -> None:
     assert DEVIATIONS == {(6, "relu"): (0.1, 0.1, 0.2)}
     starts = {row.part: row for row in results if row.step == 0 and row.layer == "H1"}
@@ -56,6 +60,7 @@ def test_starts_are_the_papers(results: Results) -> None:
     assert relu > linear + 0.1
 
 
+@pytest.mark.slow
 def test_figures_are_those_of_the_paper(results: Results) -> None:
     drawings = RECIPE.drawings(CONFIG, results)
     assert [drawing.name for drawing in drawings] == [

@@ -44,6 +44,7 @@ def results(brief: XUFMNetwork) -> Results:
     return results_of(*RECIPE.parts(brief))
 
 
+@pytest.mark.slow
 def test_a_short_run_yields_what_claims_and_figures_need(
     brief: XUFMNetwork, results: Results
 ) -> None:
@@ -205,6 +206,7 @@ def test_models_that_are_alike_decide_nothing() -> None:
     ] * 2
 
 
+@pytest.mark.slow
 def test_figures_have_a_row_a_loss_and_a_panel_a_metric(results: Results) -> None:
     drawn = {d.name: d.figure for d in RECIPE.drawings(SMALL, made())}
     assert {n: len(f.axes) for n, f in drawn.items()} == {"fig-5": 8, "models": 8}

@@ -26,6 +26,7 @@ from ncscope.lab.training.semi_supervised.settings import FewLabels
 from ncscope.lab.training.semi_supervised.unlabelled import UNKNOWN
 from tests.lab.observed import gathered
 from tests.lab.training.semi_supervised.runs import short
+from tests.pace import others_slow
 
 ROOT = Path(__file__).parents[4]
 INFORMED = short(mutual_information=0.5)
@@ -71,7 +72,9 @@ def whole() -> tuple[dict[str, Tensor], Results]:
 
 
 @pytest.mark.parametrize(
-    "settings", [INFORMED, FIXED, COUNTED], ids=["freematch with MI", "fixmatch", "flexmatch"]
+    "settings",
+    [INFORMED, pytest.param(FIXED, marks=pytest.mark.slow), COUNTED],
+    ids=["freematch with MI", "fixmatch", "flexmatch"],
 )
 def test_true_labels_of_unlabelled_images_never_reach_training(settings, whole) -> None:
     plain, rows = whole if settings is INFORMED else trained(prepared(settings))
@@ -135,13 +138,9 @@ NEW = {
 }
 """Settings under which a network that has hardly learnt trusts some pseudo-labels."""
 
-QUICK = ("mean-teacher", "softmatch")
-"""Methods of the default suite: one with a second network, one with a state of its own."""
 
-
-@pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in NEW]
-)
+# One with a state of its own.
+@pytest.mark.parametrize("name", others_slow(NEW, "softmatch"))
 def test_each_method_trains_and_goes_on_exactly(name: str, tmp_path: Path) -> None:
     settings = short(name, **NEW[name])
     plain = trained(prepared(settings))
@@ -191,6 +190,7 @@ def test_pseudo_labels_are_measured_on_images_as_they_are_in_the_pool() -> None:
         measured_images(prepared(short(measured=2_000)))
 
 
+@pytest.mark.slow
 def test_supervised_runs_ignore_unlabelled_images() -> None:
     plain, rows = trained(prepared(short("supervised")))
     run = prepared(short("supervised"))
