@@ -243,7 +243,10 @@ REFUSED = {
     "words later": ([FIRST, (X, words(Y))], "found '0'; pass class_names="),
     "words of NumPy": ([(X, np.array(words(Y)))], "found '0'; pass class_names="),
     "ragged": ([(X, [[1], [2, 3]])], "labels with rows of one length, found list of list;"),
-    "ragged later": ([FIRST, (X, [[1], [2, 3]])], "labels with rows of one length, found list of list;"),
+    "ragged later": (
+        [FIRST, (X, [[1], [2, 3]])],
+        "labels with rows of one length, found list of list;",
+    ),
     "complex labels later": ([FIRST, (X, Y + 1j)], "found dtype torch.complex64"),
     "scores later": ([FIRST, (X, Y / 7)], "found label 0.14"),
     "a column": ([(X, Y[:, None])], r"labels\[:, 0\]"),
