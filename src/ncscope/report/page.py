@@ -1,5 +1,7 @@
 """Self-contained interactive pages: of a history, and of a single measurement."""
 
+import base64
+import gzip
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -286,12 +288,22 @@ def render_page(**sections: Any) -> str:
         charts = {
             "data": Markup(write_json(payload)),
             "scripts": [_read_asset(name) for name in _SCRIPTS],
-            "plotly": Markup(get_plotlyjs()),
+            "plotly": _pack_plotly(),
             "pfc": next(iter(payload["runs"].values()))["pfc"],
         }
     sections["defined"] = collect_rows(sections.get("details", ()))
     sections["class_columns"] = collect_columns(sections.get("classes", ()))
     return render_template("page.html.j2", **{**_EMPTY_SECTIONS, **charts, **sections})
+
+
+@cache
+def _pack_plotly() -> Markup:
+    """Return the chart library as base64 of gzip, which the page unpacks: 1.9 MB in place of 4.6.
+
+    Without the time of packing, which gzip would record: the same report is the same page.
+    """
+    packed = gzip.compress(get_plotlyjs().encode(), mtime=0)
+    return Markup(base64.b64encode(packed).decode())
 
 
 def _render_fragment(**sections: Any) -> str:
