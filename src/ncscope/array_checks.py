@@ -5,7 +5,7 @@ Every public function checks here what it is given; inside, tensors travel that 
 
 import math
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Number
@@ -415,6 +415,8 @@ def _as_array(value: Any, name: str) -> np.ndarray[Any, np.dtype[Any]]:
     """
     columns = _columns(value)
     if columns is not None:
+        if name == "features":
+            _refuse_identifiers(value)
         array = None if hasattr(value, "to_pylist") else value.to_numpy()
         # One type for all columns is objects if one of them lacks numbers or may lack values.
         if array is None or array.dtype.kind not in "biufc":
@@ -434,6 +436,46 @@ def _as_array(value: Any, name: str) -> np.ndarray[Any, np.dtype[Any]]:
         if all(part and isinstance(part[0], list | tuple) for part in value):  # batches
             return np.asarray(_join_parts([np.asarray(part) for part in value], name))
         raise _length_error(name, lengths[0], lengths[other], other) from None
+
+
+_IDENTIFIERS = ("id", "idx", "index", "row", "__index_level_0__")
+
+
+def identifies_rows(name: str, counts_rows: Callable[[], bool]) -> bool:
+    """Return whether a column identifies the rows, and is no feature.
+
+    Args:
+        name: Name of the column.
+        counts_rows: Function that says whether its numbers are those of the rows.
+    """
+    plain = str(name).casefold()
+    named = plain in _IDENTIFIERS or plain.startswith("unnamed: ") or plain.endswith("_id")
+    return named or counts_rows()
+
+
+def _refuse_identifiers(frame: Any) -> None:
+    """Refuse a data frame of features that has a column which identifies the rows.
+
+    Raises:
+        InputError: If there is one among several columns; the message names it.
+    """
+
+    def counts_rows(column: Any) -> bool:
+        numbers = np.asarray(column)
+        if numbers.dtype.kind not in "iu" or len(numbers) < 3 or numbers[0] not in (0, 1):
+            return False
+        return bool((numbers == np.arange(len(numbers)) + numbers[0]).all())
+
+    columns = list(_columns(frame) or ())
+    for name, column in columns if len(columns) > 1 else ():
+        if identifies_rows(name, lambda column=column: counts_rows(column)):
+            pandas = hasattr(frame, "iloc")
+            drop = f"features.drop({'columns=' * pandas}[{name!r}])"
+            raise InputError(
+                expected="features in the columns of the data frame",
+                found=f"one that identifies the rows, {name!r}",
+                fix=f"leave it out: {drop}; if it is a feature, pass features.to_numpy()",
+            )
 
 
 def _columns(value: Any) -> Iterable[tuple[str, Any]] | None:

@@ -357,10 +357,11 @@ def number_names(
         return labels, ()
     # NumPy writes a missing value as a text, when it makes an array of texts.
     texts = isinstance(labels, np.ndarray) and labels.dtype.kind == "U"
+    no_names = ("", "nan", "<NA>") if texts else ("",)
     missing = [
         row
         for row, value in enumerate(values)
-        if is_missing(value) or (texts and value in ("nan", "<NA>"))
+        if is_missing(value) or (isinstance(value, str) and value in no_names)
     ]
     if missing:
         as_text = values[missing[0]]

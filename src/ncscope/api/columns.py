@@ -7,6 +7,7 @@ from itertools import islice
 from reprlib import Repr
 from typing import Any, Literal, NamedTuple
 
+from ncscope.array_checks import identifies_rows
 from ncscope.errors import InputError
 
 FEATURES = ("features", "embeddings", "embedding", "x")
@@ -17,7 +18,6 @@ Cells = Literal["numbers", "lists", "other"]
 """What a column of a table holds: a number, a list of numbers, or something else in each row."""
 
 _MOST_NAMES_SHOWN = 20
-_IDENTIFIERS = ("id", "idx", "index", "row", "__index_level_0__")
 
 
 class Choice(NamedTuple):
@@ -146,7 +146,9 @@ def choose_columns(
     notes: list[str] = []
     if features is not None:
         chosen = _match_columns(others, features, file, label)
-        suspects: set[str] = set()
+        what = _say_columns(chosen)
+        # Columns that are left over were not chosen by their names.
+        is_rest = all(part.strip().startswith("!") for part in features.split(","))
     else:
         lists = [name for name, cells in others.items() if cells == "lists"]
         known = [name for name in lists if name.casefold() in FEATURES]
@@ -158,12 +160,19 @@ def choose_columns(
                 fix=f"choose one: {_options(chosen[0])}",
             )
         what = chosen[0] if chosen else ""
+        is_rest = not chosen
         if not chosen and others:
             chosen = list(others)
-            what = f"{len(chosen)} columns, {chosen[0]} to {chosen[-1]}"
-        if what != FEATURES[0]:
-            notes = [_note((what, *([label] if labelled and label else [])))]
-        suspects = {name for name in chosen if len(chosen) > 1 and _identifies(name, counts_rows)}
+            what = _say_columns(chosen)
+    if what != FEATURES[0]:
+        notes = [_note((what, *([label] if labelled and label else [])))]
+    suspects = {
+        name
+        for name in chosen
+        if is_rest
+        and len(chosen) > 1
+        and identifies_rows(name, lambda name=name: counts_rows(name))
+    }
     if not chosen:
         found = f"columns {list_names(columns)}"
         raise InputError(
@@ -190,11 +199,10 @@ def choose_columns(
     return Choice(tuple(chosen), label if labelled else None, tuple(notes))
 
 
-def _identifies(name: str, counts_rows: Callable[[str], bool]) -> bool:
-    """Return whether a column identifies the rows, by its name or its numbers."""
-    plain = name.casefold()
-    named = plain in _IDENTIFIERS or plain.startswith("unnamed: ") or plain.endswith("_id")
-    return named or counts_rows(name)
+def _say_columns(names: Sequence[str]) -> str:
+    if len(names) < 2:
+        return names[0] if names else ""
+    return f"{len(names)} columns, {names[0]} to {names[-1]}"
 
 
 def _match_columns(
@@ -233,7 +241,7 @@ def _label_error(
 ) -> InputError:
     """Return the error for a table whose labels are not found, with a column to choose."""
     others = [name for name, cells in columns.items() if cells == "other"]
-    names = [name for name in others if not _identifies(name, lambda _: False)]
+    names = [name for name in others if not identifies_rows(name, lambda: False)]
     numbers = [n for n, cells in columns.items() if cells == "numbers" and n not in FEATURES]
     likely = matches or names or numbers
     wanted = "'label'" if labels is None else repr(labels)

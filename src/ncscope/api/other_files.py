@@ -85,16 +85,15 @@ def path_of(file: TensorFile) -> str:
 
 
 def written_beside(file: TensorFile, suffix: str) -> str:
-    """Return a path beside a file with another suffix, which is not that of the file.
+    """Return a path beside a file that is hardly the path of another file of the user's.
 
     Args:
         file: File to convert.
-        suffix: Suffix of the new file.
+        suffix: Suffix of the new file, or the end of its name and the suffix.
     """
     path = PurePath(path_of(file))
     stem = path.name.partition(".")[0] or path.name
-    new = path.with_name(stem + suffix)
-    return str(path.with_name(f"{stem}-converted{suffix}") if new == path else new)
+    return str(path.with_name(f"{stem}-converted{suffix}" if suffix[0] == "." else stem + suffix))
 
 
 def describe_other_kind(file: TensorFile) -> OtherKind | None:
@@ -160,8 +159,13 @@ def _explain(name: str, remedy: str) -> Callable[[TensorFile], OtherKind]:
     return lambda file: OtherKind(name, re.sub(r"\bIN\b", lambda _: quote(path_of(file)), remedy))
 
 
-# A mapping of arrays, or a pair of features and labels, as entries of an .npz file.
-_SAVE = 'numpy.savez(OUT, **(d if isinstance(d, dict) else dict(zip(("features", "labels"), d))))'
+# A mapping of arrays, or a pair of features and labels, as entries of an .npz file. Lists of
+# batches are joined: of matrices, and of vectors that are named as labels.
+_SAVE = (
+    'd = d if isinstance(d, dict) else dict(zip(("features", "labels"), d, strict=True)); '
+    "numpy.savez(OUT, **{k: numpy.concatenate(v) if isinstance(v, list) and "
+    'numpy.ndim(v[0]) > (k[0] not in "lty") else v for k, v in d.items()})'
+)
 
 _mat = _convert(
     "a MATLAB file",
@@ -177,7 +181,9 @@ _mat_hdf5 = _convert(
     ".npz",
 )
 pandas_hdf5 = _convert(
-    "an HDF5 file of pandas", "import pandas; pandas.read_hdf(IN).to_parquet(OUT)", ".parquet"
+    "an HDF5 file of pandas",
+    "import pandas; pandas.read_hdf(IN).to_parquet(OUT, index=False)",
+    ".parquet",
 )
 _excel = _convert(
     "an Excel workbook",
@@ -349,7 +355,7 @@ def _describe_pickle(file: TensorFile) -> OtherKind:
     module = read.partition(".")[0]
     first = next((n for n in names if not n.startswith(("copyreg.", "_codecs.", "joblib."))), "")
     if first.startswith("pandas."):
-        code = "import pandas; pandas.read_pickle(IN).to_parquet(OUT)"
+        code = "import pandas; pandas.read_pickle(IN).to_parquet(OUT, index=False)"
         kind = _convert("a pickle of pandas", code, ".parquet")(file)
     elif first and not first.startswith(_PLAIN_CLASSES):
         return OtherKind(
@@ -394,13 +400,13 @@ def _describe_json(file: TensorFile, start: bytes) -> OtherKind | None:
     if lines or (start.lstrip()[:1] == b"{" and PurePath(file.name).suffix == ".jsonl"):
         return _convert(
             "a file of JSON lines",
-            "import pandas; pandas.read_json(IN, lines=True).to_parquet(OUT)",
+            "import pandas; pandas.read_json(IN, lines=True).to_parquet(OUT, index=False)",
             ".parquet",
         )(file)
     if start.lstrip()[:1] == b"[":
         return _convert(
             "a file of JSON",
-            "import pandas; pandas.read_json(IN).to_parquet(OUT)",
+            "import pandas; pandas.read_json(IN).to_parquet(OUT, index=False)",
             ".parquet",
         )(file)
     if PurePath(file.name).suffix != ".json" and b'"' not in start:

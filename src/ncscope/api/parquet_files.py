@@ -235,7 +235,8 @@ def _refuse_missing(
         first //= max(1, len(values) // rows)
     code = (
         f"import pandas; pandas.read_parquet({quote(path_of(file))}).dropna("
-        f"subset=[{quote(column)}]).to_parquet({quote(written_beside(file, '.parquet'))})"
+        f"subset=[{quote(column)}]).to_parquet({quote(written_beside(file, '.parquet'))}, "
+        "index=False)"
     )
     raise InputError(
         expected=f"a value in every row of the column {column!r} of {file.name}",
