@@ -182,9 +182,7 @@ PATTERNS: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize(
     "pattern",
-    others_slow(
-        PATTERNS, "backbone and head apart", "several loaders", "mixed precision", "iterable"
-    ),
+    others_slow(PATTERNS, "several loaders", "mixed precision", "iterable"),
 )
 def test_patterns_of_training_scripts_run_as_without_the_callback(pattern, tmp_path):
     make, options, settings = PATTERNS[pattern]

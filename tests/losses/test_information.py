@@ -54,6 +54,15 @@ def test_value_in_different_dimensions(loss):
 
 
 @pairs
+@pytest.mark.parametrize(
+    "batch",
+    others_slow(
+        BATCHES,
+        *("more dimensions than samples", "fewer heads than samples", "features on one line"),
+        *("duplicated rows", "one class in the batch"),
+    ),
+    indirect=True,
+)
 @pytest.mark.usefixtures("unchecked_signatures")  # hundreds of calls of the same sizes
 def test_gradcheck(loss, batch: Batch):
     features, heads = batch.features.clone(), batch.heads.clone()
