@@ -623,7 +623,9 @@ def test_a_comparison_draws_every_run_and_all_in_one(
         "one <b>", "two", "all runs by epoch, last layer", "single"
     ]  # fmt: skip
     heads = page.locator(".compared").first.locator("thead th").all_inner_texts()[2:]
-    assert heads == ["one <b>, train", "one <b>, test", "two, train", "two, test", "single"]
+    names = ["one <b>, train", "one <b>, test", "two, train", "two, test", "single"]
+    assert [head.partition(", epoch ")[0] for head in heads] == names
+    assert [", epoch " in head for head in heads] == [True] * 4 + [False]
     facts = page.locator(".compared").last
     assert facts.locator("tr.same th").all_inner_texts()[:1] != ["model"]
     assert facts.locator("tr", has_text="model").get_attribute("class") is None
