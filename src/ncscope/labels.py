@@ -175,6 +175,30 @@ def check_names(class_names: Sequence[str] | None) -> tuple[str, ...]:
     return names
 
 
+def check_reference_names(names: Sequence[str], of_reference: Sequence[str]) -> None:
+    """Refuse a reference whose classes have other names: means are matched by the class index.
+
+    One of the two may have more classes, after those of the other.
+
+    Args:
+        names: Names of the classes that are measured; empty if unknown.
+        of_reference: Names of the classes of the reference; empty if unknown.
+
+    Raises:
+        InputError: If a class has another name in the reference.
+    """
+    both = zip(names, of_reference, strict=False)
+    found = next((f"{a!r} for its class {b!r}" for a, b in both if a != b), None)
+    if found is not None:
+        order = ", ".join(map(repr, of_reference[:5])) + ", ..." * (len(of_reference) > 5)
+        raise InputError(
+            expected="classes that are numbered as those of the reference",
+            found=found,
+            fix=f"number the labels as the reference does ({order}), with class_names= of that "
+            "order, and new classes last",
+        )
+
+
 def find_names(*parts: Any) -> tuple[str, ...]:
     """Return the names that the labels of several parts have together; none if they are numbers.
 

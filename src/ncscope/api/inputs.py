@@ -12,7 +12,13 @@ from torch import Tensor
 
 from ncscope.array_checks import as_tensor, check_features, check_range, refuse_marks
 from ncscope.errors import InputError
-from ncscope.labels import IgnoreIndex, count_labels, read_labels
+from ncscope.labels import (
+    IgnoreIndex,
+    check_reference_names,
+    count_labels,
+    find_names,
+    read_labels,
+)
 from ncscope.measurement.ood import check_ood_features
 
 _MOST_CLASSES_UNSAID = 100_000
@@ -42,6 +48,7 @@ def check_samples(
     ignore_index: IgnoreIndex = None,
     class_names: Sequence[str] | None = None,
     has_ignore_index: bool = False,
+    reference_names: Sequence[str] = (),
 ) -> Samples:
     """Check the inputs of `measure` and return them as tensors, without the samples to leave out.
 
@@ -54,17 +61,22 @@ def check_samples(
         ignore_index: Label of samples to leave out, or several.
         class_names: Names of the classes, in the order of the rows of the weight.
         has_ignore_index: True if the user's function has the option ``ignore_index``.
+        reference_names: Names of the classes of the reference, which number labels that are names
+            unless ``class_names`` does; empty for none.
 
     Raises:
         InputError: If an input does not fit; the message names it.
     """
     rows = _check_rows(features, "pass at least one sample of two classes")
+    declared = class_names
+    if class_names is None and reference_names and find_names(labels):
+        declared = reference_names
     try:
         read = read_labels(
             labels,
             len(rows),
             ignore_index=ignore_index,
-            class_names=class_names,
+            class_names=declared,
             dim=rows.shape[1],
             or_targets=True,
         )
@@ -106,6 +118,7 @@ def check_samples(
     check_range(classes, count, of_classifier=head is not None, has_ignore_index=has_ignore_index)
     classifier = check_classifier(head, bias, count, rows.shape[1], rows.device)
     check_name_count(read.names, count)
+    check_reference_names(read.names, reference_names)
     if head is not None and class_names is None:
         refuse_numerals(read.names)
     return Samples(rows, classes, count, *classifier, read.names, read.notes)
