@@ -194,6 +194,17 @@ def test_a_second_input_is_not_taken_for_labels() -> None:
     assert_agree(found, dict(measured([(X / (Y + 1)[:, None], Y)])))
 
 
+@pytest.mark.parametrize("to_entry", [torch.clone, Tensor.tolist])
+def test_a_third_entry_that_may_be_the_labels_is_refused(to_entry: Any) -> None:
+    domains, labels = torch.arange(N) % 2, torch.randperm(N)
+    batch = (X, domains, to_entry(labels))  # all labels differ, as indices would
+    network = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, N))
+    with pytest.raises(InputError, match="the second or the third may be the labels"):
+        measured([batch], network)
+    with pytest.raises(InputError, match="found tuple of 3"):
+        measured([(X, domains, (labels % 5).tolist())], network)
+
+
 def test_several_views_are_refused_and_the_advice_measures_each() -> None:
     other = X + 0.1
     pairs = [((x, x + 0.1), y) for x, y in SAMPLES]

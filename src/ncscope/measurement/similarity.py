@@ -102,7 +102,7 @@ def layer_similarity(
         classes = HeadClasses(of_data=find_data_names(loader), is_option=False)
         source = as_batches(loader)
         length = count_batches(source)
-        first, batches = peek(source, models[0])
+        first, batches, _ = peek(source, models[0])
         runs = [
             _Run.of(stack, model, side, first, pool, classes)
             for model, side in zip(models, sides, strict=True)

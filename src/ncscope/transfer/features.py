@@ -137,7 +137,7 @@ def _read_batches(
     classes = HeadClasses(of_data=find_data_names(loader), is_option=False)
     with evaluation_mode(model), restore_buffers(model):
         # Inside `evaluation_mode`, because a loader that starts draws a seed from torch.
-        first, batches = peek(as_batches(loader), model)
+        first, batches, _ = peek(as_batches(loader), model)
         if not has_head:
             for batch in batches:
                 inputs, labels = prepare_batch(batch, model, classes)
