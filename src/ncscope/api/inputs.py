@@ -3,6 +3,7 @@
 What one array must be by itself is checked in `ncscope.array_checks`.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any, NamedTuple
@@ -86,7 +87,7 @@ def check_samples(
             raise
         fix = "if each matrix is one sample, pass its mean: [part.mean(0) for part in features]"
         raise InputError(expected=error.expected, found=error.found, fix=fix) from error
-    rows, classes = read.select(rows), read.labels.to(rows.device)
+    rows, classes, notes = read.select(rows), read.labels.to(rows.device), read.notes
     head = None if weight is None else as_tensor(weight, "weight")
     if num_classes is None and head is None and read.names:
         num_classes = len(read.names)
@@ -121,7 +122,8 @@ def check_samples(
     check_reference_names(read.names, reference_names)
     if head is not None and class_names is None:
         refuse_numerals(read.names)
-    return Samples(rows, classes, count, *classifier, read.names, read.notes)
+        notes += note_order(read.names)
+    return Samples(rows, classes, count, *classifier, read.names, notes)
 
 
 def check_name_count(names: Sequence[str], count: int) -> None:
@@ -143,23 +145,42 @@ def check_name_count(names: Sequence[str], count: int) -> None:
 
 
 def refuse_numerals(names: Sequence[str]) -> None:
-    """Refuse names that are numerals whose alphabetical order is not that of the numbers.
+    """Refuse names with numbers whose alphabetical order is not that of the numbers.
 
-    A file of text gives such labels: "10" comes before "2". The rows of a weight could be in either
-    order.
+    A file of text gives such labels: "10" comes before "2", and "class_10" before "class_2". The
+    rows of a weight could be in either order.
 
     Args:
         names: Names in the order in which they were found.
 
     Raises:
-        InputError: If all names are numerals and the two orders differ.
+        InputError: If the names are in alphabetical order, and that of the numbers differs.
     """
-    if all(name.isdecimal() for name in names) and list(names) != sorted(names, key=int):
+    in_order = list(names) == sorted(names)  # other orders are those of categories
+    if in_order and list(names) != sorted(names, key=_by_number):
         raise InputError(
             expected="the order of the weight's rows beside labels that are texts of numbers",
             found=", ".join(map(repr, names[:3])),
             fix="pass integers as labels, or class_names in the order of the weight's rows",
         )
+
+
+def _by_number(name: str) -> list[Any]:
+    """Return a key by which names are sorted as people count: "class_2" before "class_10"."""
+    parts = re.split(r"((?:^\s*[-+])?\d+)", name)
+    return [int(part) if at % 2 else part.strip() for at, part in enumerate(parts)]
+
+
+def note_order(names: Sequence[str]) -> tuple[str, ...]:
+    """Return a sentence on the order in which names stand for the rows of a weight.
+
+    Args:
+        names: Names that the labels have, in the order of the class indices; empty for none.
+    """
+    if not names:
+        return ()
+    order = ", ".join(names[:5]) + ", ..." * (len(names) > 5)
+    return (f"rows of the weight taken for the classes in this order: {order}",)
 
 
 def check_unlabelled(features: Any) -> Tensor:
