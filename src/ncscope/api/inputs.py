@@ -15,6 +15,7 @@ from ncscope.array_checks import as_tensor, check_features, check_range, refuse_
 from ncscope.errors import InputError
 from ncscope.labels import (
     IgnoreIndex,
+    check_batch_sizes,
     check_reference_names,
     count_labels,
     find_names,
@@ -69,6 +70,7 @@ def check_samples(
         InputError: If an input does not fit; the message names it.
     """
     rows = _check_rows(features, "pass at least one sample of two classes")
+    check_batch_sizes(features, labels)
     declared = class_names
     if class_names is None and reference_names and find_names(labels):
         declared = reference_names
@@ -89,9 +91,15 @@ def check_samples(
         raise InputError(expected=error.expected, found=error.found, fix=fix) from error
     rows, classes, notes = read.select(rows), read.labels.to(rows.device), read.notes
     head = None if weight is None else as_tensor(weight, "weight")
+    largest = max(int(classes.max()) + 1, 1)
     if num_classes is None and head is None and read.names:
         num_classes = len(read.names)
-    largest = max(int(classes.max()) + 1, 1)
+        if largest > num_classes:
+            fix = "name all classes in class_names, in the order of their numbers from 0"
+            if has_ignore_index:
+                fix += "; or leave samples out with ignore_index"
+            found = f"{num_classes} name{'s' * (num_classes > 1)}, and label {largest - 1}"
+            raise InputError(expected="a name for each class", found=found, fix=fix)
     one_row = head is not None and head.shape == (1, rows.shape[1])
     if one_row and largest > 2 and num_classes in (None, 2):
         two = len(classes.unique()) <= 2
