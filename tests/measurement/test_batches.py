@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset
 
 import ncscope
 from ncscope import InputError
@@ -332,3 +332,18 @@ def test_features_and_labels_are_matched_batch_by_batch() -> None:
         head_features(model(), shifted)
     with pytest.raises(InputError, match="3 batches without samples"):
         head_features(model(), [EMPTY] * 3)
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_the_generator_of_a_loader_stays_as_it_was(batched: bool) -> None:
+    drawn, data = torch.Generator().manual_seed(0), TensorDataset(X, Y)
+    sampler = RandomSampler(data, generator=drawn)
+    loader = DataLoader(data, batch_sampler=BatchSampler(sampler, 8, False))
+    if not batched:
+        loader = DataLoader(data, 8, shuffle=True, generator=drawn)
+    before = drawn.get_state()
+    measured(loader)
+    ncscope.measure_model(model(), [(X, Y)], ood=loader, progress=False)
+    ncscope.compare_layers(model(), loader, progress=False)
+    head_features(model(), loader)
+    assert torch.equal(drawn.get_state(), before)

@@ -59,6 +59,7 @@ from ncscope.metrics.evaluate import find_needs
 from ncscope.models.evaluation_mode import (
     evaluation_mode,
     restore_buffers,
+    restore_generators,
     restore_random_states,
 )
 from ncscope.models.forward import (
@@ -138,6 +139,7 @@ def measure_layers(
             ood_source = None if ood is None else as_batches(ood, options.split_batch)
         length = count_batches(source)
         with (
+            restore_generators(loader, ood),
             evaluation_mode(model),
             restore_buffers(model),
             open_samples(options, batches=length) as kept,
