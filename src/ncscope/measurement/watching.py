@@ -252,7 +252,7 @@ class Watch:
 
     @property
     def has_own_samples(self) -> bool:
-        """Whether this process has added samples since the last call of `measure`."""
+        """True if this process has added samples since the last call of `measure`."""
         return self._measurement is not None
 
     @property
