@@ -181,7 +181,7 @@ BATCHES = {
 
 @pytest.mark.parametrize("form", BATCHES)
 def test_batches_of_labels_are_joined(form):
-    report = ncscope.measure([FEATURES[:10], FEATURES[10:]], BATCHES[form])
+    report = ncscope.measure([FEATURES[:9], FEATURES[9:]], BATCHES[form])
     assert dict(report) == dict(ncscope.measure(FEATURES, CLASSES))
     named = form in ("names", "lists of names", "series", "categories")
     assert report.class_names == (tuple(NAMES) if named else ())
@@ -232,8 +232,20 @@ LACKING = {
 @pytest.mark.parametrize("form", LACKING)
 def test_lacking_labels_are_counted(form):
     count, first = (10, 2) if form == "category" else (1, 29)
-    with pytest.raises(InputError, match=rf"{count} of 30 missing.*, the first at row {first}"):
-        ncscope.measure(FEATURES, LACKING[form])
+    labels = LACKING[form]
+    message = rf"{count} of 30 missing.*, the first at row {first}"
+    with pytest.raises(InputError, match=message) as caught:
+        ncscope.measure(FEATURES, labels)
+    scope = {"np": np, "pandas": pd, "features": FEATURES, "labels": labels}
+    keep, advice = caught.value.fix.removeprefix("drop these samples: ").split("; pass ")
+    exec(keep, scope)
+    features, kept = eval(advice, scope)
+    assert len(features) == 30 - count
+    there = WORDS != "emu" if form == "category" else np.arange(30) < 29
+    expected = ncscope.measure(FEATURES[there], WORDS[there])
+    if form == "category":
+        kept = np.asarray(kept)
+    assert dict(ncscope.measure(features, kept)) == dict(expected)
 
 
 @pytest.mark.parametrize(
@@ -249,6 +261,19 @@ def test_lacking_labels_are_counted(form):
 def test_what_does_not_fit_is_refused(options, message):
     with pytest.raises(InputError, match=message):
         ncscope.measure(FEATURES, WORDS, **options)
+
+
+@pytest.mark.parametrize(
+    ("labels", "names", "message"),
+    [
+        (CLASSES, ["a", "b"], "found 2 names, and label 2; name all classes in class_names"),
+        (CLASSES, "abc", "found 1 name, and label 2"),
+        ([CLASSES[:20], CLASSES[20:]], None, "20 labels for 10 rows in batch 0"),
+    ],
+)
+def test_names_and_batches_that_do_not_fit_are_refused(labels, names, message):
+    with pytest.raises(InputError, match=message):
+        ncscope.measure([FEATURES[:10], FEATURES[10:]], labels, class_names=names)
 
 
 def test_nothing_left_is_refused():

@@ -95,7 +95,8 @@ def check_labels(
                 found=f"{len(missing)} of {samples} missing (NaN), the first at row {missing[0]}",
                 fix="mark them by -1, as labels.nan_to_num(-1) does, and pass ignore_index=-1"
                 if of_batch
-                else f"drop these samples, in features and labels: keep = {array} == {array}",
+                else f"drop these samples: keep = {array} == {array}; "
+                f"pass features[keep], {array}[keep]",
             )
         broken = torch.nonzero(~torch.isfinite(labels) | (labels != labels.round()))
         if len(broken):

@@ -167,12 +167,38 @@ def check_names(class_names: Sequence[str] | None) -> tuple[str, ...]:
     Raises:
         InputError: If a name occurs twice.
     """
+    if isinstance(class_names, str):  # else names of one letter
+        class_names = (class_names,)
     names = () if class_names is None else tuple(class_names)
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         fix = "name every class once"
         raise InputError(expected="different class names", found=f"{twice!r} twice", fix=fix)
     return names
+
+
+def check_reference_names(names: Sequence[str], of_reference: Sequence[str]) -> None:
+    """Refuse a reference whose classes have other names: means are matched by the class index.
+
+    One of the two may have more classes, after those of the other.
+
+    Args:
+        names: Names of the classes that are measured; empty if unknown.
+        of_reference: Names of the classes of the reference; empty if unknown.
+
+    Raises:
+        InputError: If a class has another name in the reference.
+    """
+    both = zip(names, of_reference, strict=False)
+    found = next((f"{a!r} for its class {b!r}" for a, b in both if a != b), None)
+    if found is not None:
+        order = ", ".join(map(repr, of_reference[:5])) + ", ..." * (len(of_reference) > 5)
+        raise InputError(
+            expected="classes that are numbered as those of the reference",
+            found=found,
+            fix=f"number the labels as the reference does ({order}), with class_names= of that "
+            "order, and new classes last",
+        )
 
 
 def find_names(*parts: Any) -> tuple[str, ...]:
@@ -250,6 +276,29 @@ def split_batches(labels: Any, samples: int, name: str = "labels") -> Sequence[A
         fix = f"pass the {name} of the same batches"
         raise InputError(expected=f"{name} of all samples", found=found, fix=fix)
     return None
+
+
+def check_batch_sizes(features: Any, labels: Any) -> None:
+    """Refuse batches of labels of other sizes than those of the features.
+
+    Args:
+        features: Features in any form; only a list of matrices is a list of batches.
+        labels: Labels in any form.
+
+    Raises:
+        InputError: If there are as many batches, of other sizes.
+    """
+    if not all(isinstance(given, list | tuple) and given for given in (features, labels)):
+        return
+    if not all(map(_is_vector, labels)) or not all(_ndim(part) == 2 for part in features):
+        return
+    for at, (part, given) in enumerate(zip(features, labels, strict=False)):
+        if len(features) == len(labels) and len(part) != len(given):
+            raise InputError(
+                expected="batches of labels of the sizes of those of the features",
+                found=f"{len(given)} labels for {len(part)} rows in batch {at}",
+                fix="pass the labels of the same batches, in the same order",
+            )
 
 
 def _is_vector(value: Any) -> bool:
@@ -365,15 +414,17 @@ def number_names(
     ]
     if missing:
         as_text = values[missing[0]]
-        plain = isinstance(labels, list) or hasattr(labels, "__array__")
+        # Only NumPy and pandas compare by element, and take what to keep as an index.
+        plain = isinstance(labels, np.ndarray) or hasattr(labels, "isna")
         array = "labels" if plain else "np.asarray(labels, object)"
-        keep = f"labels != {as_text!r}" if isinstance(as_text, str) else f"pandas.notna({array})"
+        keep = f"{array} != {as_text!r}" if isinstance(as_text, str) else f"pandas.notna({array})"
+        keep += f"; pass features[keep], {array}[keep]"
         raise InputError(
             expected="a label for each sample",
             found=f"{len(missing)} of {len(values)} missing, the first at row {missing[0]}",
             fix="leave these samples out of the loader"
             if if_unknown
-            else f"drop these samples, in features and labels: keep = {keep}",
+            else f"drop these samples: keep = {keep}",
         )
     if classes is not None:
         categories = tuple(classes)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset
 
 import ncscope
 from ncscope import InputError
@@ -194,6 +194,17 @@ def test_a_second_input_is_not_taken_for_labels() -> None:
     assert_agree(found, dict(measured([(X / (Y + 1)[:, None], Y)])))
 
 
+@pytest.mark.parametrize("to_entry", [torch.clone, Tensor.tolist])
+def test_a_third_entry_that_may_be_the_labels_is_refused(to_entry: Any) -> None:
+    domains, labels = torch.arange(N) % 2, torch.randperm(N)
+    batch = (X, domains, to_entry(labels))  # all labels differ, as indices would
+    network = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, N))
+    with pytest.raises(InputError, match="the second or the third may be the labels"):
+        measured([batch], network)
+    with pytest.raises(InputError, match="found tuple of 3"):
+        measured([(X, domains, (labels % 5).tolist())], network)
+
+
 def test_several_views_are_refused_and_the_advice_measures_each() -> None:
     other = X + 0.1
     pairs = [((x, x + 0.1), y) for x, y in SAMPLES]
@@ -321,3 +332,18 @@ def test_features_and_labels_are_matched_batch_by_batch() -> None:
         head_features(model(), shifted)
     with pytest.raises(InputError, match="3 batches without samples"):
         head_features(model(), [EMPTY] * 3)
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_the_generator_of_a_loader_stays_as_it_was(batched: bool) -> None:
+    drawn, data = torch.Generator().manual_seed(0), TensorDataset(X, Y)
+    sampler = RandomSampler(data, generator=drawn)
+    loader = DataLoader(data, batch_sampler=BatchSampler(sampler, 8, False))
+    if not batched:
+        loader = DataLoader(data, 8, shuffle=True, generator=drawn)
+    before = drawn.get_state()
+    measured(loader)
+    ncscope.measure_model(model(), [(X, Y)], ood=loader, progress=False)
+    ncscope.compare_layers(model(), loader, progress=False)
+    head_features(model(), loader)
+    assert torch.equal(drawn.get_state(), before)

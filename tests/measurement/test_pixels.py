@@ -129,6 +129,16 @@ def test_enlarged_logits_are_refused_and_the_advice_gives_the_number(enlarge):
         measured(model, LOADER, head="head")
 
 
+@pytest.mark.parametrize("labels", [LABELS, LABELS[:, ::2, ::2]])
+def test_transposed_labels_are_refused_and_the_advice_gives_the_number(labels):
+    batches = list(zip(IMAGES.split(4), labels.mT.split(4), strict=True))
+    with pytest.raises(InputError, match="transpose") as error:
+        measured(Segments(), batches)
+    options = eval(f"dict({error.value.fix.partition(': ')[2]})")
+    report = measured(Segments(), batches, **options)
+    assert_agree(report, by_hand(Segments(), LABELS[:, ::2, ::2]))
+
+
 def test_labels_of_another_resolution_are_refused_and_the_advice_gives_the_number():
     for labels in (LABELS, functional.pad(LABELS, (0, 1))):
         batches = list(zip(IMAGES.split(4), labels.split(4), strict=True))

@@ -3,6 +3,7 @@
 What one array must be by itself is checked in `ncscope.array_checks`.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any, NamedTuple
@@ -12,7 +13,14 @@ from torch import Tensor
 
 from ncscope.array_checks import as_tensor, check_features, check_range, refuse_marks
 from ncscope.errors import InputError
-from ncscope.labels import IgnoreIndex, count_labels, read_labels
+from ncscope.labels import (
+    IgnoreIndex,
+    check_batch_sizes,
+    check_reference_names,
+    count_labels,
+    find_names,
+    read_labels,
+)
 from ncscope.measurement.ood import check_ood_features
 
 _MOST_CLASSES_UNSAID = 100_000
@@ -42,6 +50,7 @@ def check_samples(
     ignore_index: IgnoreIndex = None,
     class_names: Sequence[str] | None = None,
     has_ignore_index: bool = False,
+    reference_names: Sequence[str] = (),
 ) -> Samples:
     """Check the inputs of `measure` and return them as tensors, without the samples to leave out.
 
@@ -54,17 +63,23 @@ def check_samples(
         ignore_index: Label of samples to leave out, or several.
         class_names: Names of the classes, in the order of the rows of the weight.
         has_ignore_index: True if the user's function has the option ``ignore_index``.
+        reference_names: Names of the classes of the reference, which number labels that are names
+            unless ``class_names`` does; empty for none.
 
     Raises:
         InputError: If an input does not fit; the message names it.
     """
     rows = _check_rows(features, "pass at least one sample of two classes")
+    check_batch_sizes(features, labels)
+    declared = class_names
+    if class_names is None and reference_names and find_names(labels):
+        declared = reference_names
     try:
         read = read_labels(
             labels,
             len(rows),
             ignore_index=ignore_index,
-            class_names=class_names,
+            class_names=declared,
             dim=rows.shape[1],
             or_targets=True,
         )
@@ -74,11 +89,17 @@ def check_samples(
             raise
         fix = "if each matrix is one sample, pass its mean: [part.mean(0) for part in features]"
         raise InputError(expected=error.expected, found=error.found, fix=fix) from error
-    rows, classes = read.select(rows), read.labels.to(rows.device)
+    rows, classes, notes = read.select(rows), read.labels.to(rows.device), read.notes
     head = None if weight is None else as_tensor(weight, "weight")
+    largest = max(int(classes.max()) + 1, 1)
     if num_classes is None and head is None and read.names:
         num_classes = len(read.names)
-    largest = max(int(classes.max()) + 1, 1)
+        if largest > num_classes:
+            fix = "name all classes in class_names, in the order of their numbers from 0"
+            if has_ignore_index:
+                fix += "; or leave samples out with ignore_index"
+            found = f"{num_classes} name{'s' * (num_classes > 1)}, and label {largest - 1}"
+            raise InputError(expected="a name for each class", found=found, fix=fix)
     one_row = head is not None and head.shape == (1, rows.shape[1])
     if one_row and largest > 2 and num_classes in (None, 2):
         two = len(classes.unique()) <= 2
@@ -106,9 +127,11 @@ def check_samples(
     check_range(classes, count, of_classifier=head is not None, has_ignore_index=has_ignore_index)
     classifier = check_classifier(head, bias, count, rows.shape[1], rows.device)
     check_name_count(read.names, count)
+    check_reference_names(read.names, reference_names)
     if head is not None and class_names is None:
         refuse_numerals(read.names)
-    return Samples(rows, classes, count, *classifier, read.names, read.notes)
+        notes += note_order(read.names)
+    return Samples(rows, classes, count, *classifier, read.names, notes)
 
 
 def check_name_count(names: Sequence[str], count: int) -> None:
@@ -130,23 +153,42 @@ def check_name_count(names: Sequence[str], count: int) -> None:
 
 
 def refuse_numerals(names: Sequence[str]) -> None:
-    """Refuse names that are numerals whose alphabetical order is not that of the numbers.
+    """Refuse names with numbers whose alphabetical order is not that of the numbers.
 
-    A file of text gives such labels: "10" comes before "2". The rows of a weight could be in either
-    order.
+    A file of text gives such labels: "10" comes before "2", and "class_10" before "class_2". The
+    rows of a weight could be in either order.
 
     Args:
         names: Names in the order in which they were found.
 
     Raises:
-        InputError: If all names are numerals and the two orders differ.
+        InputError: If the names are in alphabetical order, and that of the numbers differs.
     """
-    if all(name.isdecimal() for name in names) and list(names) != sorted(names, key=int):
+    in_order = list(names) == sorted(names)  # other orders are those of categories
+    if in_order and list(names) != sorted(names, key=_by_number):
         raise InputError(
             expected="the order of the weight's rows beside labels that are texts of numbers",
             found=", ".join(map(repr, names[:3])),
             fix="pass integers as labels, or class_names in the order of the weight's rows",
         )
+
+
+def _by_number(name: str) -> list[Any]:
+    """Return a key by which names are sorted as people count: "class_2" before "class_10"."""
+    parts = re.split(r"((?:^\s*[-+])?\d+)", name)
+    return [int(part) if at % 2 else part.strip() for at, part in enumerate(parts)]
+
+
+def note_order(names: Sequence[str]) -> tuple[str, ...]:
+    """Return a sentence on the order in which names stand for the rows of a weight.
+
+    Args:
+        names: Names that the labels have, in the order of the class indices; empty for none.
+    """
+    if not names:
+        return ()
+    order = ", ".join(names[:5]) + ", ..." * (len(names) > 5)
+    return (f"rows of the weight taken for the classes in this order: {order}",)
 
 
 def check_unlabelled(features: Any) -> Tensor:

@@ -75,7 +75,8 @@ def measure(
             ``"per_class"`` makes ``report.per_class`` for any number of
             classes. By default the table is made for up to 1,000; other groups leave it out.
         weight_decay: Decay on weight and bias that the MSE decomposition assumes.
-        reference: Moments or report of the training set; the nearest-mean rule then uses the class
+        reference: Moments or report of the training set, which also numbers labels that are names,
+            unless ``class_names`` does; the nearest-mean rule then uses the class
             means of the training set instead of those of these features, and so do the metrics of
             OOD samples, with the principal directions of the training set.
         baseline: Measure the same features with permuted labels too, in ``report.baseline``: the
@@ -145,6 +146,7 @@ def measure(
         ignore_index=ignore_index,
         class_names=class_names,
         has_ignore_index=True,
+        reference_names=getattr(reference, "class_names", ()),
     )
     record, stats = measure_samples(
         "features",

@@ -9,6 +9,7 @@ from torch.utils.data import Dataset
 
 from ncscope.api.result import ModelReport
 from ncscope.arguments import check_arguments
+from ncscope.labels import check_reference_names
 from ncscope.measurement.evaluation import ModelResult
 from ncscope.measurement.model import measure_layers
 from ncscope.measurement.options import OptionFields, Options, merge_options
@@ -90,11 +91,17 @@ def measure_model(
     options = _options_of_report(options, fields)
     with options.processes.fail_together():
         statistics = statistics_by_layer(reference)
-    return _report_of(measure_layers(model, loader, options, statistics, ood))
+    return _report_of(measure_layers(model, loader, options, statistics, ood), reference)
 
 
-def _report_of(result: ModelResult) -> ModelReport:
-    """Return the report of a measurement, with the names of its classes."""
+def _report_of(result: ModelResult, reference: ModelReport | None) -> ModelReport:
+    """Return the report of a measurement, with the names of its classes.
+
+    Raises:
+        InputError: If the classes of the reference have other names.
+    """
+    if reference is not None:
+        check_reference_names(result.class_names, reference.class_names)
     report = ModelReport(result.record, result.statistics)
     report.class_names = result.class_names
     return report
@@ -122,6 +129,7 @@ class ModelWatch(Watch):
     """Context in which forward passes of a model are measured: see `watch`."""
 
     _latest: ModelReport | None = None
+    _reference_report: ModelReport | None = None
 
     def report(self) -> ModelReport:
         """Measure the forward passes whose labels were given since the last report.
@@ -137,7 +145,7 @@ class ModelWatch(Watch):
                 if fewer than two classes are present; or if the model used several heads.
         """
         if self._latest is None or self._failure is not None or self.has_passes():
-            self._latest = _report_of(self.measure())
+            self._latest = _report_of(self.measure(), self._reference_report)
         return self._latest
 
 
@@ -194,4 +202,6 @@ def watch(
         >>> seen.report().num_samples
         60
     """
-    return ModelWatch(model, _options_of_report(options, fields), statistics_by_layer(reference))
+    context = ModelWatch(model, _options_of_report(options, fields), statistics_by_layer(reference))
+    context._reference_report = reference
+    return context

@@ -16,6 +16,7 @@ from ncscope.api.inputs import (
     check_head,
     check_name_count,
     has_one_row,
+    note_order,
     refuse_numerals,
 )
 from ncscope.api.result import Report
@@ -271,6 +272,7 @@ def measure_shards(
         one_logit=classifier.one_logit,
     )
     record = layer_record("features", sources, groups, by_class=True)
+    notes += note_order(names) if head is not None and class_names is None else ()
     notes += (ONE_LOGIT,) if classifier.one_logit else ()
     if needs.information:
         notes += tuple(note for note in record.notes if note != LEFT_OUT)

@@ -262,9 +262,6 @@ def measure_arrays(
     entries |= classifier | {name: load_array(path) for name, path in arrays.items()}
     outside = None if ood is None else load_features(ood, **columns)
     report = measure_features(**entries, **options, ood=outside)
-    if report.class_names and "weight" in entries:
-        names = ", ".join(report.class_names[:5]) + ", ..." * (len(report.class_names) > 5)
-        notes = (*notes, f"rows of the weight taken for the classes in this order: {names}")
     report = with_notes(report, [head, *sources, ood], notes)
     source = files[0] if files else arrays["features"]
     origin = "standard input" if str(source) == "-" else f"./{source}"

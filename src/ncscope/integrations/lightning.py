@@ -16,7 +16,7 @@ from ncscope.api.history import History
 from ncscope.arguments import Count, Size, check_arguments
 from ncscope.errors import library_error
 from ncscope.integrations.recording import OnError, Recorder, Reference
-from ncscope.measurement.batches import split
+from ncscope.measurement.batches import check_third_entry, split
 from ncscope.measurement.model import measure_layers
 from ncscope.measurement.naming import LogChoice
 from ncscope.measurement.options import OptionFields, Options
@@ -309,7 +309,10 @@ class NeuralCollapseCallback(Callback):
 
     def _add(self, pl_module: LightningModule, batch: Any, split_name: str) -> None:
         watch = self._watches[split_name]
-        watch.labels(split(batch, watch.model, self._recorder.options.split_batch)[1])
+        split_batch, is_first = self._recorder.options.split_batch, not watch.has_own_samples
+        watch.labels(split(batch, watch.model, split_batch)[1])
+        if is_first and watch.head_rows is not None:
+            check_third_entry(batch, watch.head_rows, split_batch)
 
     def _detach(self) -> None:
         for watch in self._watches.values():

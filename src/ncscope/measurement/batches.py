@@ -110,8 +110,10 @@ def _collate(samples: list[Any]) -> Any:
 
 def peek(
     loader: Iterable[Any], model: nn.Module, split_batch: SplitBatch = None
-) -> tuple[Batch, Iterable[Batch]]:
-    """Return the first batch, and an iterable of all batches, each as inputs and labels.
+) -> tuple[Batch, Iterable[Batch], Any]:
+    """Return the first batch and an iterable of all batches, each as inputs and labels.
+
+    The third value is the first batch as the loader yields it.
 
     Batches without samples are skipped.
 
@@ -127,11 +129,13 @@ def peek(
     if not isinstance(loader, Iterable) and not hasattr(loader, "__getitem__"):
         found, fix = type(loader).__name__, "pass a DataLoader or a list of (inputs, labels)"
         raise InputError(expected="an iterable of batches", found=found, fix=fix)
-    batches = (split(batch, model, split_batch) for batch in iter(loader))
+    given = iter(loader)
     skipped = 0
-    for first in batches:
+    for batch in given:
+        first = split(batch, model, split_batch)
         if _has_samples(first):
-            return first, chain([first], filter(_has_samples, batches))
+            others = (split(other, model, split_batch) for other in given)
+            return first, chain([first], filter(_has_samples, others)), batch
         skipped += 1
     found = f"{skipped} batches without samples" if skipped else "an empty loader"
     fix = "pass a loader with at least one sample; a generator can be read only once"
@@ -213,7 +217,44 @@ def _is_indexed(batch: Sequence[Any], model: nn.Module) -> bool:
         return False
     if isinstance(third, Tensor):
         return is_one_a_sample(third) and len(third.unique()) == count
-    return not isinstance(third, np.ndarray)
+    if not isinstance(third, list | tuple) or not all(isinstance(e, int | str) for e in third):
+        return not isinstance(third, np.ndarray)
+    return len(set(third)) == len(third)  # else these may be labels or their names
+
+
+def check_third_entry(batch: Any, rows: int, split_batch: SplitBatch = None) -> None:
+    """Refuse a first batch of three entries whose third could be the labels.
+
+    Numbers that all differ are no labels only if one is too large: samples of many classes may all
+    have different labels, and the second entry may be their domain.
+
+    Args:
+        batch: First batch with samples, as the loader yields it.
+        rows: Number of rows of the model's head.
+        split_batch: Option of the user, as for `split`.
+
+    Raises:
+        InputError: If the third entry is integers that are all below ``rows``.
+
+    Example:
+        >>> x, domains = torch.zeros(2, 4), torch.tensor([0, 1])
+        >>> check_third_entry((x, domains, torch.tensor([0, 7])), rows=3)
+        >>> check_third_entry((x, domains, torch.tensor([0, 2])), rows=3)
+        Traceback (most recent call last):
+        ...
+        ncscope.errors.InputError: expected batches of (inputs, labels), found three entries, of ...
+    """
+    if split_batch is not None or not isinstance(batch, tuple | list) or len(batch) != 3:
+        return
+    third = batch[2]
+    if isinstance(third, list | tuple) and all(isinstance(each, int) for each in third):
+        third = torch.tensor(third)
+    if isinstance(third, Tensor) and bool((third < max(rows, 2)).all()):
+        raise InputError(
+            expected="batches of (inputs, labels)",
+            found="three entries, of which the second or the third may be the labels",
+            fix="pass split_batch=lambda batch: (batch[0], batch[1]), or batch[2] for the third",
+        )
 
 
 def _positional(model: nn.Module) -> list[Parameter] | None:

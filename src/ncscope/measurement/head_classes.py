@@ -125,6 +125,7 @@ def find_data_names(loader: Any, label: str | None = None) -> tuple[str, ...]:
         label: Name of the entry of the labels; None for the usual ones.
 
     Example:
+        >>> import torch
         >>> data = torch.utils.data.TensorDataset(torch.zeros(2, 1), torch.tensor([0, 1]))
         >>> data.classes = ["cat", "dog"]
         >>> find_data_names(torch.utils.data.Subset(data, [1]))

@@ -24,6 +24,7 @@ from ncscope.measurement.batches import (
     Loader,
     as_batches,
     check_next_token,
+    check_third_entry,
     find_module_device,
     ood_batches,
     peek,
@@ -58,6 +59,7 @@ from ncscope.metrics.evaluate import find_needs
 from ncscope.models.evaluation_mode import (
     evaluation_mode,
     restore_buffers,
+    restore_generators,
     restore_random_states,
 )
 from ncscope.models.forward import (
@@ -137,6 +139,7 @@ def measure_layers(
             ood_source = None if ood is None else as_batches(ood, options.split_batch)
         length = count_batches(source)
         with (
+            restore_generators(loader, ood),
             evaluation_mode(model),
             restore_buffers(model),
             open_samples(options, batches=length) as kept,
@@ -157,7 +160,7 @@ def measure_layers(
             unless_alone = suppress(EmptyLoaderError) if processes.several else nullcontext()
             with processes.fail_together(), unless_alone:
                 # Inside `evaluation_mode`, because a loader that starts draws a seed from torch.
-                first, batches = peek(source, model, options.split_batch)
+                first, batches, given = peek(source, model, options.split_batch)
                 inputs, labels = prepare_batch(first, model, measurement.classes)
                 traced = trace(
                     model, inputs, options.layers, options.head, labels=labels, pool=options.pool
@@ -166,7 +169,8 @@ def measure_layers(
                 check_next_token(
                     traced.head, inputs, labels, options.next_token, options.ignore_index
                 )
-                del first, inputs, labels
+                check_third_entry(given, len(traced.head.weight), options.split_batch)
+                del first, given, inputs, labels
                 with traced.taps(model, pool=options.pool) as taps:
                     for batch in with_progress(batches, length, "Measuring", options.progress):
                         inputs, labels = prepare_batch(batch, model, measurement.classes)
@@ -212,7 +216,7 @@ def _rerun_model(
     length = count_batches(loader)
     with traced.taps(model, pool=options.pool) as taps:
         try:
-            _, batches = peek(loader, model, options.split_batch)
+            _, batches, _ = peek(loader, model, options.split_batch)
         except EmptyLoaderError:
             return  # the samples are then counted, and are too few
         for batch in with_progress(batches, length, "Deciding", options.progress):

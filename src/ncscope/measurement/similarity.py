@@ -22,7 +22,7 @@ from ncscope.measurement.batches import (
 )
 from ncscope.measurement.head_classes import HeadClasses, find_data_names
 from ncscope.measurement.sample_stores import count_batches
-from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
+from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers, restore_generators
 from ncscope.models.replicas import data_group
 from ncscope.models.taps import HEAD_INPUT, Taps
 from ncscope.models.tracing import Trace, trace
@@ -94,6 +94,7 @@ def layer_similarity(
         check_measurable(side.model)
     processes = Processes(data_group(sides[0].model) if process_group is None else process_group)
     with processes.fail_together(), ExitStack() as stack:
+        stack.enter_context(restore_generators(loader))
         models = [unwrap(side.model) for side in sides]
         for model in models:
             check_callable(model)
@@ -102,7 +103,7 @@ def layer_similarity(
         classes = HeadClasses(of_data=find_data_names(loader), is_option=False)
         source = as_batches(loader)
         length = count_batches(source)
-        first, batches = peek(source, models[0])
+        first, batches, _ = peek(source, models[0])
         runs = [
             _Run.of(stack, model, side, first, pool, classes)
             for model, side in zip(models, sides, strict=True)

@@ -221,7 +221,7 @@ class Watch:
 
         Every process must call this.
         """
-        return any(self._processes.gather(self._measurement is not None))
+        return any(self._processes.gather(self.has_own_samples))
 
     def measure(self) -> ModelResult:
         """Measure the samples that all processes have added since the last call.
@@ -249,6 +249,16 @@ class Watch:
                 return measurement.result(self._refresh_head())
             finally:
                 self.restart()
+
+    @property
+    def has_own_samples(self) -> bool:
+        """True if this process has added samples since the last call of `measure`."""
+        return self._measurement is not None
+
+    @property
+    def head_rows(self) -> int | None:
+        """Number of rows of the head; None if it has not been found yet."""
+        return None if self._traced is None else len(self._traced.head.weight)
 
     def forget(self) -> None:
         """Drop the samples added since the last call of `measure`."""

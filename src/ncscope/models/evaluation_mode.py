@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +22,8 @@ def evaluation_mode(model: nn.Module) -> Iterator[None]:
     exit, even after an exception, every module gets its training flag back, and the global random
     states of Python, NumPy and torch (CPU, and every CUDA device if CUDA was in use) are restored:
     a loader draws its seed from them, augmentation draws from them, and a run that is measured must
-    train like a run that is not. Generators of the caller are not restored.
+    train like a run that is not. For generators of a loader see
+    `restore_generators`.
 
     Compiled modules run uncompiled, so that hooks in them are called. Torch's transformer layers
     run without their fast path, which removes the padding of samples.
@@ -102,6 +104,36 @@ def restore_random_states() -> Iterator[None]:
         np.random.set_state(numbers)  # noqa: NPY002
         torch.set_rng_state(cpu)
         torch.cuda.set_rng_state_all(cuda)
+
+
+@contextmanager
+def restore_generators(*loaders: Any) -> Iterator[None]:
+    """Restore the states of the generators of loaders and of their samplers.
+
+    A loader that is measured must shuffle its next epoch as if it had not been.
+
+    Args:
+        loaders: Loaders of any kind; only generators of torch are looked for.
+
+    Example:
+        >>> drawn = torch.Generator().manual_seed(0)
+        >>> loader = torch.utils.data.DataLoader(range(9), shuffle=True, generator=drawn)
+        >>> before = drawn.get_state()
+        >>> with restore_generators(loader):
+        ...     _ = list(loader)
+        >>> torch.equal(drawn.get_state(), before)
+        True
+    """
+    parts = list(loaders)
+    for name in ("batch_sampler", "sampler"):  # a sampler of batches may have a sampler
+        parts += [getattr(part, name, None) for part in parts]
+    found = [getattr(part, "generator", None) for part in parts]
+    states = [(each, each.get_state()) for each in found if isinstance(each, torch.Generator)]
+    try:
+        yield
+    finally:
+        for generator, state in states:
+            generator.set_state(state)
 
 
 @contextmanager

@@ -173,16 +173,22 @@ def advise_resolution(given: Sequence[int], pixels: Sequence[int]) -> str:
     Example:
         >>> advise_resolution([8, 8], [4, 4])
         'split_batch=lambda batch: (batch[0], batch[1][..., ::2, ::2])'
+        >>> advise_resolution([6, 8], [8, 6])
+        'split_batch=lambda batch: (batch[0], batch[1].transpose(-1, -2))'
     """
-    steps = {large // small for large, small in zip(given, pixels, strict=True)}
-    step = steps.pop()
-    if steps or step < 1 or [step * each for each in pixels] != list(given):
-        return (
-            "split_batch=lambda batch: (batch[0], torch.nn.functional.interpolate(batch[1][:, None]"
-            f".float(), {tuple(pixels)})[:, 0].long())"
-        )
-    every = ", ".join([f"::{step}"] * len(pixels))
-    return f"split_batch=lambda batch: (batch[0], batch[1][..., {every}])"
+    whole = [(given, "batch[1]")]
+    if len(given) == 2:
+        whole.append((given[::-1], "batch[1].transpose(-1, -2)"))
+    for shape, labels in whole:
+        step = shape[0] // pixels[0]
+        if step < 1 or [step * each for each in pixels] != list(shape):
+            continue
+        every = f"[..., {', '.join([f'::{step}'] * len(pixels))}]" if step > 1 else ""
+        return f"split_batch=lambda batch: (batch[0], {labels}{every})"
+    return (
+        "split_batch=lambda batch: (batch[0], torch.nn.functional.interpolate(batch[1][:, None]"
+        f".float(), {tuple(pixels)})[:, 0].long())"
+    )
 
 
 def _rows(tensor: Tensor) -> Tensor | None:

@@ -11,7 +11,7 @@ from ncscope.array_checks import check_labels
 from ncscope.errors import InputError
 from ncscope.measurement.batches import Loader, as_batches, find_module_device, peek, prepare_batch
 from ncscope.measurement.head_classes import HeadClasses, find_data_names
-from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
+from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers, restore_generators
 from ncscope.models.forward import forward, logits_of
 from ncscope.models.sharding import gather_shards
 from ncscope.models.taps import HEAD_INPUT
@@ -135,9 +135,9 @@ def _read_batches(
     model = unwrap(model)
     find_module_device(model)  # refuses a device without float64
     classes = HeadClasses(of_data=find_data_names(loader), is_option=False)
-    with evaluation_mode(model), restore_buffers(model):
+    with restore_generators(loader), evaluation_mode(model), restore_buffers(model):
         # Inside `evaluation_mode`, because a loader that starts draws a seed from torch.
-        first, batches = peek(as_batches(loader), model)
+        first, batches, _ = peek(as_batches(loader), model)
         if not has_head:
             for batch in batches:
                 inputs, labels = prepare_batch(batch, model, classes)
