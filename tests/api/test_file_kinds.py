@@ -24,6 +24,7 @@ import h5py
 import joblib
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow
 import pyarrow.feather
 import pyarrow.orc
@@ -37,7 +38,8 @@ from safetensors.torch import save_file
 import ncscope
 from ncscope.api.sample_file import join_labels
 from ncscope.api.samples import load_features, load_samples
-from ncscope.api.shard_files import Columns, batches_of
+from ncscope.api.shard_files import Columns, batches_of, expand_patterns
+from ncscope.array_checks import as_tensor
 from ncscope.errors import InputError
 from ncscope.labels import read_labels
 
@@ -679,6 +681,46 @@ def test_names_of_shards_are_numbered_together(tmp_path: Path) -> None:
     assert report.class_names == tuple(NAMES)
     with pytest.raises(InputError, match="2 classes, as many as rows of the weight or num_classes"):
         ncscope.measure_shards(files, labels="species", num_classes=2)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_columns_in_another_order_are_read_by_name(kind: str, tmp_path: Path) -> None:
+    def save(name: str, frame: pd.DataFrame) -> str:
+        path = tmp_path / f"{name}.{kind}"
+        write(path, csv(frame)) if kind == "csv" else frame.to_parquet(path, index=False)
+        return str(path)
+
+    mixed = NAMED[["f2", "species", "f0", "f3", "f1"]]
+    files = [save("a", NAMED[:13]), save("b", mixed[13:])]
+    options = {"labels": "species"}
+    report = ncscope.measure_shards(files, **options)
+    expected = ncscope.measure_shards([save("c", NAMED[:13]), save("d", NAMED[13:])], **options)
+    assert dict(report) == dict(expected)
+    other = save("e", NAMED.rename(columns={"f1": "g1"}))
+    with pytest.raises(InputError, match=r"first file in e\..*found no 'f1' \(4 columns\)"):
+        ncscope.measure_shards([files[0], other], **options)
+    order = [f"f{place}" for place in range(4)]
+    np.testing.assert_array_equal(load_features(files[1], **options, order=order), ROWS[13:])
+
+
+def test_data_frames_in_another_order_are_joined_by_name() -> None:
+    mixed = WIDE[["f2", "f0", "f3", "f1"]]
+    for form in (lambda frame: frame, pl.from_pandas, table_of):
+        parts = [form(WIDE[:13]), form(mixed[13:])]
+        np.testing.assert_array_equal(as_tensor(parts, "features"), ROWS)
+        parts[1] = form(mixed[13:].rename(columns={"f0": "g"}))
+        with pytest.raises(InputError, match="first data frame"):
+            as_tensor(parts, "features")
+
+
+def test_a_file_under_two_paths_is_named_twice(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(Path("a.csv"), csv())
+    for files in (["a.csv", "./a.csv"], ["a.csv", str(tmp_path / "a.csv")]):
+        with pytest.raises(InputError, match="each file once"):
+            ncscope.measure_shards(files)
+        with pytest.raises(InputError, match="every shard once"):
+            expand_patterns(files)
 
 
 def test_no_name_leaves_the_quotes_of_a_command(tmp_path: Path) -> None:

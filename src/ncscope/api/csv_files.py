@@ -84,6 +84,7 @@ def open_csv(
         lambda whole: table.read(choice.features if whole else (), choice.labels),
         size=4 * packed * file.size,
         notes=choice.notes,
+        columns=choice.features,
     )
 
 

@@ -74,12 +74,14 @@ def open_parquet(
     if choice.labels is not None:
         _check_labels(schema.field(choice.labels), file.name)
     dim = len(choice.features)
-    if columns[choice.features[0]] == "lists":
+    of_lists = columns[choice.features[0]] == "lists"
+    if of_lists:
         dim = size[choice.features[0]]
     return SampleFile(
         lambda whole: _read(file, choice.features if whole else (), choice.labels, dim),
         size=8 * dim * rows,
         notes=choice.notes,
+        columns=() if of_lists else choice.features,
     )
 
 

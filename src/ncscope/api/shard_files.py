@@ -4,6 +4,7 @@ Parquet, HDF5, CSV and .npy are read by batches of rows, so that a shard may be 
 memory; a shard of another kind is read whole. Nothing is ever unpickled.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from glob import glob, has_magic
@@ -39,10 +40,13 @@ class Columns:
     Attributes:
         features: Name or pattern of the features, as for `open_samples`.
         labels: Name of the labels.
+        order: Columns of the features of tables, in the order in which they are read; none for
+            that of each table.
     """
 
     features: str | None = None
     labels: str | None = None
+    order: tuple[str, ...] = ()
 
 
 EVERYTHING = Columns()
@@ -93,13 +97,40 @@ def open_shard(shard: Any, columns: Columns) -> SampleFile:
     """
     if isinstance(shard, tuple):
         return _open_pair(*shard)
-    return open_samples(_fetch_file(str(shard)), columns.features, columns.labels)
+    file = open_samples(_fetch_file(str(shard)), columns.features, columns.labels)
+    return file.in_order(columns.order, shard_name(shard))
+
+
+def find_order(shards: Iterable[Any], columns: Columns) -> tuple[str, ...]:
+    """Return the columns of the features of the first table among shards; none without a table.
+
+    Args:
+        shards: Shards of any form.
+        columns: Parts of files that hold features and labels.
+    """
+    kinds = set()
+    for shard in shards:
+        kind = shard_name(shard).rpartition(".")[2]
+        # One file of each kind is opened: there may be very many, far away.
+        if isinstance(shard, str | Path) and kind not in kinds:
+            kinds.add(kind)
+            order = open_shard(shard, columns).columns
+            if order:
+                return order
+    return ()
 
 
 def shard_name(shard: Shard) -> str:
     """Return the name of a shard for messages: of a file its base name, else an empty text."""
     first: Any = shard[0] if isinstance(shard, tuple) and is_file(shard) else shard
     return str(first).rpartition("/")[2] if isinstance(first, str | Path) else ""
+
+
+def resolve_shard(shard: Any) -> str:
+    """Return the one path of a file, which may be written in several ways; or its address."""
+    if isinstance(shard, tuple):
+        return " and ".join(map(resolve_shard, shard))
+    return str(shard) if is_address(str(shard)) else str(Path(shard).resolve())
 
 
 def expand_patterns(patterns: Iterable[str]) -> list[str]:
@@ -118,8 +149,9 @@ def expand_patterns(patterns: Iterable[str]) -> list[str]:
             fix = "check the pattern, and quote it so that the shell leaves it alone"
             raise InputError(expected=f"files that match {pattern}", found="none", fix=fix)
         files += matches
+    times = Counter(map(resolve_shard, files))
     for file in files:
-        if files.count(file) > 1:
+        if times[resolve_shard(file)] > 1:
             fix = "name it once: its samples would count twice"
             raise InputError(expected="every shard once", found=f"{file} twice", fix=fix)
     return files
