@@ -173,9 +173,9 @@ def measure_shards(
         A report, as from `measure`.
 
     Raises:
-        InputError: If a shard cannot be read or is named twice, tables have other columns, no shard has samples, the
-            classifier does not fit, or the second pass has another number of samples than the
-            first.
+        InputError: If a shard cannot be read or is named twice, tables have other columns than
+            the first, no shard has samples, the classifier does not fit, or the second pass has
+            another number of samples than the first.
 
     Example:
         >>> import ncscope
