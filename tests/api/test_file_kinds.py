@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import datasets
 import h5py
 import joblib
 import numpy as np
@@ -28,6 +29,7 @@ import polars as pl
 import pyarrow
 import pyarrow.feather
 import pyarrow.orc
+import pyarrow.parquet as pq
 import pytest
 import scipy.io
 import sklearn.datasets
@@ -79,8 +81,6 @@ def table_of(frame: pd.DataFrame) -> pyarrow.Table:
 
 
 def write_class_label(path: Path) -> None:
-    import datasets
-
     features = datasets.Features(
         {
             "embedding": datasets.Sequence(datasets.Value("float64")),
@@ -681,6 +681,51 @@ def test_names_of_shards_are_numbered_together(tmp_path: Path) -> None:
     assert report.class_names == tuple(NAMES)
     with pytest.raises(InputError, match="2 classes, as many as rows of the weight or num_classes"):
         ncscope.measure_shards(files, labels="species", num_classes=2)
+
+
+@pytest.mark.parametrize("rows", [7, 30])
+def test_a_mark_among_named_numbers_is_left_out(rows: int, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("ncscope.api.parquet_files.MOST_ROWS", rows)
+    marked = CLASSES.copy()
+    marked[[0, 20]] = -1, 255
+    features = datasets.Features(
+        {name: datasets.Value("float64") for name in WIDE}
+        | {"label": datasets.ClassLabel(3, NAMES)}
+    )
+    table = datasets.Dataset.from_pandas(NUMBERED, features=features).data.table
+    # The library itself refuses to make a column with 255; other writers do not.
+    column = table.schema.get_field_index("label")
+    table = table.set_column(column, table.schema.field(column), pyarrow.array(marked))
+    pq.write_table(table, tmp_path / "a.parquet")
+    labels = load_samples(tmp_path / "a.parquet")["labels"]
+    read = read_labels(labels, 30, ignore_index=(-1, 255))
+    kept = (marked >= 0) & (marked < 3)
+    np.testing.assert_array_equal(read.labels, CLASSES[kept])
+    assert read.names == tuple(NAMES)
+    report = ncscope.measure_shards([tmp_path / "a.parquet"], ignore_index=(-1, 255))
+    assert dict(report) == pytest.approx(
+        {k: v for k, v in ncscope.measure(ROWS[kept], CLASSES[kept]).items() if k in report}
+    )
+    with pytest.raises(InputError, match="-1"):
+        ncscope.measure(**load_samples(tmp_path / "a.parquet"))
+
+
+@pytest.mark.parametrize("write_names", ["pyarrow", "polars", "pandas"])
+def test_only_categories_of_pandas_have_an_order(write_names: str, tmp_path: Path) -> None:
+    path, backwards = tmp_path / "a.parquet", WORDS[::-1]
+    frame = WIDE.assign(label=backwards)
+    if write_names == "pyarrow":
+        table = table_of(frame)
+        column = table["label"].dictionary_encode()
+        pq.write_table(table.set_column(4, "label", column), path)
+    elif write_names == "polars":
+        pl.from_pandas(frame).with_columns(pl.col("label").cast(pl.Categorical)).write_parquet(path)
+    else:
+        frame.assign(label=pd.Categorical(backwards, NAMES[::-1])).to_parquet(path)
+    read = read_labels(load_samples(path)["labels"], 30)
+    order = NAMES[::-1] if write_names == "pandas" else sorted(NAMES)
+    assert [read.names[number] for number in read.labels] == list(backwards)
+    assert read.names == tuple(order)
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

@@ -167,6 +167,7 @@ def _read(
             what = f"{rows:,} rows of {file.name}"
             check_memory(8 * dim * rows, what, "write shorter lists")
         names = None if labels is None else _class_names(table.schema_arrow, labels)
+        ordered = labels is not None and _is_categorical(table.schema_arrow, labels)
         for batch in table.iter_batches(rows, columns=columns):
             parts = [batch.column(name) for name in features]
             for name, part in zip(features, parts, strict=True):
@@ -174,7 +175,7 @@ def _read(
             classes = None
             if labels is not None:
                 _refuse_missing(batch.column(labels), labels, file, done)
-                classes = _to_labels(batch.column(labels), names)
+                classes = _to_labels(batch.column(labels), names, ordered)
             matrix = None
             if features and _kind(parts[0].type) == "lists":
                 matrix = _to_matrix(parts[0], features[0], file, done)
@@ -199,24 +200,37 @@ def _to_matrix(column: Any, name: str, file: TensorFile, done: int) -> Any:
     return values.to_numpy(zero_copy_only=False).reshape(len(column), -1)
 
 
-def _to_labels(column: Any, names: tuple[str, ...] | None) -> Any:
+def _to_labels(column: Any, names: tuple[str, ...] | None, ordered: bool) -> Any:
+    """Return labels; names have an order if they are declared, or are categories of pandas."""
     from pyarrow import types
 
     if types.is_dictionary(column.type):
-        if _is_text(column.type.value_type):
+        # Other libraries write a dictionary in the order in which its names occur.
+        if ordered and _is_text(column.type.value_type):
             codes = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
             return Categories(codes, tuple(column.dictionary.to_pylist()))
         column = column.dictionary_decode()
     if _is_text(column.type):
         return np.array(column.to_pylist(), dtype=np.str_)
     numbers = column.to_numpy(zero_copy_only=False)
-    if names and len(numbers) and numbers.min() >= 0 and numbers.max() < len(names):
-        return Categories(numbers, names)
-    return numbers
+    return Categories(numbers, names, has_marks=True) if names else numbers
+
+
+def _is_categorical(schema: Any, labels: str) -> bool:
+    """Return whether pandas wrote a column as categories, whose order is that of the classes."""
+    with suppress(ValueError, KeyError, TypeError, AttributeError):
+        columns = json.loads(schema.metadata[b"pandas"])["columns"]
+        kinds = [each["pandas_type"] for each in columns if each["name"] == labels]
+        return kinds == ["categorical"]
+    return False
 
 
 def _class_names(schema: Any, labels: str) -> tuple[str, ...] | None:
     """Return the names that the library `datasets` wrote for the numbers of a column."""
+    from pyarrow import types
+
+    if not types.is_integer(schema.field(labels).type):
+        return None
     with suppress(ValueError, KeyError, TypeError, AttributeError):
         content = json.loads(schema.metadata[b"huggingface"])
         names = content["info"]["features"][labels]["names"]

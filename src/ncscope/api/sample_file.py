@@ -68,10 +68,12 @@ class Categories:
     Attributes:
         codes: Number of each sample's category.
         categories: Names in the order of the numbers.
+        has_marks: True if numbers without a name are marks of samples to leave out.
     """
 
     codes: np.ndarray[Any, np.dtype[Any]]
     categories: tuple[str, ...]
+    has_marks: bool = False
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -110,7 +112,8 @@ def join_labels(parts: Sequence[Any]) -> Any:
     """Return the labels of several batches as one array, or as categories if they have the same."""
     orders = {part.categories for part in parts if isinstance(part, Categories)}
     if len(orders) == 1 and all(isinstance(part, Categories) for part in parts):
-        return Categories(np.concatenate([part.codes for part in parts]), orders.pop())
+        codes = np.concatenate([part.codes for part in parts])
+        return Categories(codes, orders.pop(), any(part.has_marks for part in parts))
     if not all(map(is_named, parts)):  # numbers, of which those of some batches have names
         parts = [part.codes if isinstance(part, Categories) else part for part in parts]
     return np.concatenate([name_labels(part) for part in parts])
