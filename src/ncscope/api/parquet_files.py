@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from ncscope.memory import check_memory
 from ncscope.tensor_files import TensorFile
 
 _LOOKED_AT = 100
-"""Rows in which a column is looked at that may only number them."""
+"""Rows in which a column is looked at that may be no feature."""
 
 
 def open_parquet(
@@ -41,18 +42,13 @@ def open_parquet(
         schema, rows, size = table.schema_arrow, table.metadata.num_rows, _lengths(table)
         columns = {field.name: _kind(field.type) for field in schema}
 
-        def counts_rows(name: str) -> bool:
-            from pyarrow import types
-
-            if not types.is_integer(schema.field(name).type):
-                return False
+        @cache
+        def first_values(name: str) -> list[Any]:
+            if columns[name] == "lists" or _is_fraction(schema.types[schema.names.index(name)]):
+                return []
             batch = next(table.iter_batches(_LOOKED_AT, columns=[name]), None)
-            if batch is None or len(batch) < 3:
-                return False
-            numbers = batch.column(0).to_pylist()
-            return numbers[0] in (0, 1) and numbers == list(
-                range(numbers[0], numbers[0] + len(numbers))
-            )
+            # A column that occurs twice is refused later.
+            return [] if batch is None or batch.num_columns != 1 else batch.column(0).to_pylist()
 
         choice = choose_columns(
             columns,
@@ -60,7 +56,7 @@ def open_parquet(
             features,
             labels,
             labelled=labelled,
-            counts_rows=counts_rows,
+            first=first_values,
             example=lambda name: str(schema.field(name).type),
         )
     names = [*choice.features, *([] if choice.labels is None else [choice.labels])]
@@ -110,6 +106,12 @@ def _is_number(kind: Any) -> bool:
     from pyarrow import types
 
     return types.is_integer(kind) or types.is_floating(kind)
+
+
+def _is_fraction(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_floating(kind))
 
 
 def _is_text(kind: Any) -> bool:
