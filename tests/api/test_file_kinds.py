@@ -719,6 +719,44 @@ def test_integers_that_repeat_and_coordinates_are_features(tmp_path: Path) -> No
     np.testing.assert_array_equal(rows, np.c_[ROWS, counts])
 
 
+@pytest.mark.parametrize("members", [{}, {"none": -1}])
+def test_a_mark_among_the_names_of_hdf5_is_left_out(members: dict, tmp_path: Path) -> None:
+    numbers = np.where(np.arange(30) == 4, -1, CLASSES)
+    kind = h5py.enum_dtype({name: code for code, name in enumerate(NAMES)} | members, "i1")
+    write_hdf5(tmp_path / "a.h5", features=ROWS)
+    with h5py.File(tmp_path / "a.h5", "a") as file:
+        file.create_dataset("labels", data=numbers, dtype=kind)
+        kind = h5py.enum_dtype({name: 5 + code for code, name in enumerate(NAMES)}, "i1")
+        file.create_dataset("confused", data=CLASSES, dtype=kind)
+    read = read_labels(load_samples(tmp_path / "a.h5")["labels"], 30, ignore_index=-1)
+    assert read.names == tuple(NAMES)
+    np.testing.assert_array_equal(read.labels, np.delete(CLASSES, 4))
+    with pytest.raises(InputError, match="the number 0, which has none"):
+        load_samples(tmp_path / "a.h5", labels="confused")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_names_of_hdf5_in_other_letters_are_read(encoding: str, tmp_path: Path) -> None:
+    names = ["Ameise", "Käfer", "Würmer"]
+    cells = np.array([names[number].encode(encoding) for number in CLASSES])
+    for place, data in enumerate((cells, cells.astype(object))):
+        write_hdf5(tmp_path / f"{place}.h5", features=ROWS, labels=data)
+        read = read_labels(load_samples(tmp_path / f"{place}.h5")["labels"], 30)
+        assert read.names == tuple(names)
+        np.testing.assert_array_equal(read.labels, CLASSES)
+
+
+def test_labels_of_hdf5_that_do_not_fit_into_memory_are_refused(
+    tmp_path: Path, monkeypatch
+) -> None:
+    labels = WORDS.astype("S99999")
+    write_hdf5(tmp_path / "a.h5", features=ROWS, labels=labels)
+    monkeypatch.setattr("ncscope.memory.available_memory", lambda: labels.nbytes // 2)
+    load_features(tmp_path / "a.h5")
+    with pytest.raises(InputError, match=r"30 rows of a\.h5"):
+        load_samples(tmp_path / "a.h5")
+
+
 @pytest.mark.parametrize("rows", [7, 30])
 def test_a_mark_among_named_numbers_is_left_out(rows: int, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("ncscope.api.parquet_files.MOST_ROWS", rows)
