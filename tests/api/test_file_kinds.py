@@ -757,6 +757,39 @@ def test_labels_of_hdf5_that_do_not_fit_into_memory_are_refused(
         load_samples(tmp_path / "a.h5")
 
 
+@pytest.mark.parametrize("place", [0, 4])
+@pytest.mark.parametrize("others", ["fractions", "integers"])
+def test_the_column_of_classes_is_proposed(place: int, others: str, tmp_path: Path) -> None:
+    rows = ROWS if others == "fractions" else (1000 * ROWS).astype(int)
+    table = np.insert(rows.astype(object), place, CLASSES, axis=1)
+    write(tmp_path / "a.csv", csv(pd.DataFrame(table), header=False))
+    with pytest.raises(InputError, match=rf"for example --labels {place} "):
+        load_samples(tmp_path / "a.csv")
+
+
+def test_no_column_of_fractions_is_proposed(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", csv(WIDE))
+    with pytest.raises(InputError, match="save the labels too"):
+        load_samples(tmp_path / "a.csv")
+
+
+ENTRIES: dict[str, tuple[dict[str, Any], str]] = {
+    "a known name": ({"ids": CLASSES, "h": ROWS, "y": CLASSES}, "--features h --labels y "),
+    "a word": ({"ids": CLASSES, "h": ROWS, "y_train": CLASSES}, "--features h --labels y_train "),
+    "known features": ({"a": ROWS, "x": ROWS, "t": CLASSES}, "--features x --labels t "),
+    "no number": ({"id": CLASSES, "h": ROWS, "t": CLASSES}, "--features h --labels t "),
+    "in doubt": ({"s": CLASSES, "h": ROWS, "t": CLASSES}, "--features h --labels ENTRY "),
+}
+
+
+@pytest.mark.parametrize("case", ENTRIES)
+def test_the_entry_of_the_labels_is_proposed(case: str, tmp_path: Path) -> None:
+    entries, said = ENTRIES[case]
+    np.savez(tmp_path / "a.npz", **entries)
+    with pytest.raises(InputError, match=said):
+        load_samples(tmp_path / "a.npz")
+
+
 @pytest.mark.parametrize("rows", [7, 30])
 def test_a_mark_among_named_numbers_is_left_out(rows: int, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("ncscope.api.parquet_files.MOST_ROWS", rows)

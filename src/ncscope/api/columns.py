@@ -1,5 +1,6 @@
 """Choice of the entries or columns that are features and labels: by name, pattern or custom."""
 
+import re
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -103,11 +104,18 @@ def _propose_entries(
     matrices = [name for name, shape in shapes.items() if len(shape) == 2 and shape[1] > 1]
     if not labelled:
         return f"choose one: {_options(matrices[0])}" if matrices else "save them under this name"
-    for matrix in matrices:
-        for name, shape in shapes.items():
-            flat = len(shape) == 1 or (len(shape) == 2 and shape[1] == 1)
-            if flat and shape[0] == shapes[matrix][0]:
-                return f"choose them, for example {_options(matrix, name)}"
+    for matrix in sorted(matrices, key=lambda name: name not in found[0]):
+        rows = shapes[matrix][0]
+        flat = [name for name, shape in shapes.items() if [*shape] in ([rows], [rows, 1])]
+        # Another entry, such as numbers of the samples, may fit too.
+        known = [name for name in flat if name in found[1]]
+        words = [n for n in flat if {*re.split(r"[^a-z]+", n.casefold())} & {*LABELS}]
+        rest = [name for name in flat if not identifies_rows(name, lambda: False)]
+        for likely in (known, words, rest):
+            if len(likely) == 1:
+                return f"choose them, for example {_options(matrix, likely[0])}"
+        if flat:
+            return f"choose them: {_options(matrix, 'ENTRY')}, with the entry of the labels"
     if found[0] and not found[1]:
         return "save the labels too, or the features alone as .npy for spectra without labels"
     return "save the arrays under these names"
@@ -147,7 +155,7 @@ def choose_columns(
     # Other samples, without classes, may still have a column of labels.
     matches = _find_entry(list(columns), labels, LABELS)
     if labelled and len(matches) != 1:
-        raise _label_error(columns, matches, file, labels)
+        raise _label_error(columns, matches, file, labels, first)
     label = matches[0] if matches else None
     others = {name: cells for name, cells in columns.items() if name != label}
     notes: list[str] = []
@@ -279,13 +287,22 @@ def _matches(name: str, pattern: str) -> bool:
 
 
 def _label_error(
-    columns: Mapping[str, Cells], matches: Sequence[str], file: str, labels: str | None
+    columns: Mapping[str, Cells],
+    matches: Sequence[str],
+    file: str,
+    labels: str | None,
+    first: Callable[[str], Sequence[Any]],
 ) -> InputError:
     """Return the error for a table whose labels are not found, with a column to choose."""
     others = [name for name, cells in columns.items() if cells == "other"]
     names = [name for name in others if not identifies_rows(name, lambda: False)]
     numbers = [n for n, cells in columns.items() if cells == "numbers" and n not in FEATURES]
-    likely = matches or names or numbers
+    # Labels are in the last column or in the first, and most of them occur several times.
+    ends = [*numbers[:1], *numbers[-1:]]
+    few = [
+        name for name in names or ends if 1 < len({*first(name)}) <= max(2, len(first(name)) // 4)
+    ]
+    likely = matches or few or names or [name for name in ends if first(name)]
     wanted = "'label'" if labels is None else repr(labels)
     found = f"columns {list_names(columns)}"
     if len(matches) > 1:
