@@ -863,6 +863,16 @@ def test_data_frames_in_another_order_are_joined_by_name() -> None:
             as_tensor(parts, "features")
 
 
+def test_data_frames_in_another_order_are_not_mixed() -> None:
+    mixed = WIDE[["f2", "f0", "f3", "f1"]]
+    both = [ncscope.measure(WIDE, CLASSES, ood=frame) for frame in (WIDE[:9], mixed[:9])]
+    assert dict(both[1]) == pytest.approx(dict(both[0]), nan_ok=True)
+    batches = [(WIDE[:13], CLASSES[:13]), (mixed[13:], CLASSES[13:])]
+    for shards in ([batches], [[batch] for batch in batches]):
+        with pytest.raises(InputError, match="columns of the first data frame"):
+            ncscope.measure_shards(shards)
+
+
 def test_a_file_under_two_paths_is_named_twice(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     write(Path("a.csv"), csv())
