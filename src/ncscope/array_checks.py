@@ -346,7 +346,7 @@ def _to_readable(value: Any, name: str) -> Any:
     if hasattr(value, "column_name") and hasattr(value, "source"):  # a column of datasets
         value = value[:]
     if isinstance(value, list | tuple) and any(map(_is_array, value)):
-        value = _join_parts(value, name)
+        value = _join_parts(in_one_order(value, name), name)
     if isinstance(value, Tensor) or hasattr(value, "__cuda_array_interface__"):
         return value
     # np.asarray would give what is under the mask as if it were data.
@@ -381,6 +381,39 @@ def _is_array(value: Any) -> bool:
 
 
 _NO_ARRAYS = (int, float, complex, str, bytes, list, tuple, np.generic)
+
+
+def in_one_order(parts: Sequence[Any], name: str) -> Sequence[Any]:
+    """Return data frames with their columns in the order of the first; other parts as they are.
+
+    Args:
+        parts: Data frames, and arrays of any other kind.
+        name: Name of the value, for messages.
+
+    Raises:
+        InputError: If data frames have other columns.
+    """
+    first: list[Any] = []
+    ordered = []
+    for index, part in enumerate(parts):
+        columns = list(name_columns(part))
+        if columns and first and columns != first and name != "labels":
+            if len(columns) != len(first) or {*columns} != {*first}:
+                raise InputError(
+                    expected=f"the columns of the first data frame of {name} in all",
+                    found=f"{columns[:5]} in data frame {index}, {first[:5]} in the first",
+                    fix="choose the same columns of all data frames",
+                )
+            part = part[first] if hasattr(part, "iloc") else part.select(first)
+        first = first or columns
+        ordered.append(part)
+    return ordered
+
+
+def name_columns(value: Any) -> tuple[Any, ...]:
+    """Return the names of the columns of a data frame; none of an array."""
+    frame = None if isinstance(value, np.ndarray | Tensor) else _columns(value)
+    return () if frame is None else tuple(label for label, _ in frame)
 
 
 def _join_parts(parts: Sequence[Any], name: str) -> Any:

@@ -395,7 +395,12 @@ def number_names(
     pandas = getattr(labels, "cat", labels)
     if hasattr(pandas, "categories") and hasattr(pandas, "codes"):
         categories = tuple(map(str, pandas.categories))
-        values = [None if code < 0 else categories[code] for code in np.asarray(pandas.codes)]
+        # For pandas -1 is a missing value. In a file it is a mark of samples without a class.
+        marks = getattr(pandas, "has_marks", False)
+        values = [
+            categories[code] if 0 <= code < len(categories) else code if marks else None
+            for code in np.asarray(pandas.codes).tolist()
+        ]
     elif type(getattr(labels, "dtype", None)).__name__ == "Enum":
         categories = tuple(labels.dtype.categories)
     source = getattr(labels, "source", None)  # of a column of datasets, whose numbers have names

@@ -20,13 +20,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import datasets
 import h5py
 import joblib
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow
 import pyarrow.feather
 import pyarrow.orc
+import pyarrow.parquet as pq
 import pytest
 import scipy.io
 import sklearn.datasets
@@ -37,7 +40,8 @@ from safetensors.torch import save_file
 import ncscope
 from ncscope.api.sample_file import join_labels
 from ncscope.api.samples import load_features, load_samples
-from ncscope.api.shard_files import Columns, batches_of
+from ncscope.api.shard_files import Columns, batches_of, expand_patterns
+from ncscope.array_checks import as_tensor
 from ncscope.errors import InputError
 from ncscope.labels import read_labels
 
@@ -77,8 +81,6 @@ def table_of(frame: pd.DataFrame) -> pyarrow.Table:
 
 
 def write_class_label(path: Path) -> None:
-    import datasets
-
     features = datasets.Features(
         {
             "embedding": datasets.Sequence(datasets.Value("float64")),
@@ -456,7 +458,7 @@ MODELS: dict[str, tuple[str, Callable[[Path], Any], str]] = {
     "excel": (
         "a.xlsx",
         lambda p: write_zip(p, {"[Content_Types].xml": b"", "xl/workbook.xml": b""}),
-        r"an Excel workbook .* pandas\.read_excel\(.*a\.xlsx.*a\.csv",
+        r"an Excel workbook .* pandas\.read_excel\(.*a\.xlsx.*a-converted\.csv",
     ),
     "older excel": (
         "a.xls",
@@ -679,6 +681,206 @@ def test_names_of_shards_are_numbered_together(tmp_path: Path) -> None:
     assert report.class_names == tuple(NAMES)
     with pytest.raises(InputError, match="2 classes, as many as rows of the weight or num_classes"):
         ncscope.measure_shards(files, labels="species", num_classes=2)
+
+
+NO_FEATURES: dict[str, tuple[str, Any, str]] = {
+    "numbers of the names": ("code", 7 - CLASSES, "a column that repeats the labels"),
+    "target": ("Target", CLASSES % 2, "a column named like labels"),
+    "class": ("class", CLASSES % 2, "a column named like labels"),
+    "identifier": (
+        "PatientID",
+        842302 + 17 * CLASSES + 1000 * np.arange(30),
+        "identifies the rows",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("case", NO_FEATURES)
+def test_a_column_that_is_hardly_a_feature_must_be_named(
+    case: str, kind: str, tmp_path: Path
+) -> None:
+    name, values, said = NO_FEATURES[case]
+    frame, path = NAMED.assign(**{name: values}), tmp_path / f"a.{kind}"
+    write(path, csv(frame)) if kind == "csv" else frame.to_parquet(path, index=False)
+    with pytest.raises(InputError, match=f"{said}.* in the column '{name}'") as caught:
+        load_samples(path, **SPECIES)
+    left_out = shlex.split(caught.value.fix.partition("--features ")[2])[0]
+    check(load_samples(path, **SPECIES, features=left_out), named=True)
+    every = load_samples(path, **SPECIES, features="*")["features"]
+    np.testing.assert_array_equal(every, np.c_[ROWS, values])
+
+
+def test_integers_that_repeat_and_coordinates_are_features(tmp_path: Path) -> None:
+    counts = np.random.default_rng(1).integers(0, 9, (30, 2))
+    frame = NAMED.assign(x=counts[:, 0], y=counts[:, 1])
+    write(tmp_path / "a.csv", csv(frame))
+    rows = load_samples(tmp_path / "a.csv", **SPECIES)["features"]
+    np.testing.assert_array_equal(rows, np.c_[ROWS, counts])
+
+
+@pytest.mark.parametrize("members", [{}, {"none": -1}])
+def test_a_mark_among_the_names_of_hdf5_is_left_out(members: dict, tmp_path: Path) -> None:
+    numbers = np.where(np.arange(30) == 4, -1, CLASSES)
+    kind = h5py.enum_dtype({name: code for code, name in enumerate(NAMES)} | members, "i1")
+    write_hdf5(tmp_path / "a.h5", features=ROWS)
+    with h5py.File(tmp_path / "a.h5", "a") as file:
+        file.create_dataset("labels", data=numbers, dtype=kind)
+        kind = h5py.enum_dtype({name: 5 + code for code, name in enumerate(NAMES)}, "i1")
+        file.create_dataset("confused", data=CLASSES, dtype=kind)
+    read = read_labels(load_samples(tmp_path / "a.h5")["labels"], 30, ignore_index=-1)
+    assert read.names == tuple(NAMES)
+    np.testing.assert_array_equal(read.labels, np.delete(CLASSES, 4))
+    with pytest.raises(InputError, match="the number 0, which has none"):
+        load_samples(tmp_path / "a.h5", labels="confused")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_names_of_hdf5_in_other_letters_are_read(encoding: str, tmp_path: Path) -> None:
+    names = ["Ameise", "Käfer", "Würmer"]
+    cells = np.array([names[number].encode(encoding) for number in CLASSES])
+    for place, data in enumerate((cells, cells.astype(object))):
+        write_hdf5(tmp_path / f"{place}.h5", features=ROWS, labels=data)
+        read = read_labels(load_samples(tmp_path / f"{place}.h5")["labels"], 30)
+        assert read.names == tuple(names)
+        np.testing.assert_array_equal(read.labels, CLASSES)
+
+
+def test_labels_of_hdf5_that_do_not_fit_into_memory_are_refused(
+    tmp_path: Path, monkeypatch
+) -> None:
+    labels = WORDS.astype("S99999")
+    write_hdf5(tmp_path / "a.h5", features=ROWS, labels=labels)
+    monkeypatch.setattr("ncscope.memory.available_memory", lambda: labels.nbytes // 2)
+    load_features(tmp_path / "a.h5")
+    with pytest.raises(InputError, match=r"30 rows of a\.h5"):
+        load_samples(tmp_path / "a.h5")
+
+
+@pytest.mark.parametrize("place", [0, 4])
+@pytest.mark.parametrize("others", ["fractions", "integers"])
+def test_the_column_of_classes_is_proposed(place: int, others: str, tmp_path: Path) -> None:
+    rows = ROWS if others == "fractions" else (1000 * ROWS).astype(int)
+    table = np.insert(rows.astype(object), place, CLASSES, axis=1)
+    write(tmp_path / "a.csv", csv(pd.DataFrame(table), header=False))
+    with pytest.raises(InputError, match=rf"for example --labels {place} "):
+        load_samples(tmp_path / "a.csv")
+
+
+def test_no_column_of_fractions_is_proposed(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", csv(WIDE))
+    with pytest.raises(InputError, match="save the labels too"):
+        load_samples(tmp_path / "a.csv")
+
+
+ENTRIES: dict[str, tuple[dict[str, Any], str]] = {
+    "a known name": ({"ids": CLASSES, "h": ROWS, "y": CLASSES}, "--features h --labels y "),
+    "a word": ({"ids": CLASSES, "h": ROWS, "y_train": CLASSES}, "--features h --labels y_train "),
+    "known features": ({"a": ROWS, "x": ROWS, "t": CLASSES}, "--features x --labels t "),
+    "no number": ({"id": CLASSES, "h": ROWS, "t": CLASSES}, "--features h --labels t "),
+    "in doubt": ({"s": CLASSES, "h": ROWS, "t": CLASSES}, "--features h --labels ENTRY "),
+}
+
+
+@pytest.mark.parametrize("case", ENTRIES)
+def test_the_entry_of_the_labels_is_proposed(case: str, tmp_path: Path) -> None:
+    entries, said = ENTRIES[case]
+    np.savez(tmp_path / "a.npz", **entries)
+    with pytest.raises(InputError, match=said):
+        load_samples(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("rows", [7, 30])
+def test_a_mark_among_named_numbers_is_left_out(rows: int, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("ncscope.api.parquet_files.MOST_ROWS", rows)
+    marked = CLASSES.copy()
+    marked[[0, 20]] = -1, 255
+    features = datasets.Features(
+        {name: datasets.Value("float64") for name in WIDE}
+        | {"label": datasets.ClassLabel(3, NAMES)}
+    )
+    table = datasets.Dataset.from_pandas(NUMBERED, features=features).data.table
+    # The library itself refuses to make a column with 255; other writers do not.
+    column = table.schema.get_field_index("label")
+    table = table.set_column(column, table.schema.field(column), pyarrow.array(marked))
+    pq.write_table(table, tmp_path / "a.parquet")
+    labels = load_samples(tmp_path / "a.parquet")["labels"]
+    read = read_labels(labels, 30, ignore_index=(-1, 255))
+    kept = (marked >= 0) & (marked < 3)
+    np.testing.assert_array_equal(read.labels, CLASSES[kept])
+    assert read.names == tuple(NAMES)
+    report = ncscope.measure_shards([tmp_path / "a.parquet"], ignore_index=(-1, 255))
+    assert report["nc1"] == pytest.approx(ncscope.measure(ROWS[kept], CLASSES[kept])["nc1"])
+    with pytest.raises(InputError, match="-1"):
+        ncscope.measure(**load_samples(tmp_path / "a.parquet"))
+
+
+@pytest.mark.parametrize("write_names", ["pyarrow", "polars", "pandas"])
+def test_only_categories_of_pandas_have_an_order(write_names: str, tmp_path: Path) -> None:
+    path, backwards = tmp_path / "a.parquet", WORDS[::-1]
+    frame = WIDE.assign(label=backwards)
+    if write_names == "pyarrow":
+        table = table_of(frame)
+        column = table["label"].dictionary_encode()
+        pq.write_table(table.set_column(4, "label", column), path)
+    elif write_names == "polars":
+        pl.from_pandas(frame).with_columns(pl.col("label").cast(pl.Categorical)).write_parquet(path)
+    else:
+        frame.assign(label=pd.Categorical(backwards, NAMES[::-1])).to_parquet(path)
+    read = read_labels(load_samples(path)["labels"], 30)
+    order = NAMES[::-1] if write_names == "pandas" else sorted(NAMES)
+    assert [read.names[number] for number in read.labels] == list(backwards)
+    assert read.names == tuple(order)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_columns_in_another_order_are_read_by_name(kind: str, tmp_path: Path) -> None:
+    def save(name: str, frame: pd.DataFrame) -> str:
+        path = tmp_path / f"{name}.{kind}"
+        write(path, csv(frame)) if kind == "csv" else frame.to_parquet(path, index=False)
+        return str(path)
+
+    mixed = NAMED[["f2", "species", "f0", "f3", "f1"]]
+    files = [save("a", NAMED[:13]), save("b", mixed[13:])]
+    options = {"labels": "species"}
+    report = ncscope.measure_shards(files, **options)
+    expected = ncscope.measure_shards([save("c", NAMED[:13]), save("d", NAMED[13:])], **options)
+    assert dict(report) == dict(expected)
+    other = save("e", NAMED.rename(columns={"f1": "g1"}))
+    with pytest.raises(InputError, match=r"first file in e\..*found no 'f1' \(4 columns\)"):
+        ncscope.measure_shards([files[0], other], **options)
+    order = [f"f{place}" for place in range(4)]
+    np.testing.assert_array_equal(load_features(files[1], **options, order=order), ROWS[13:])
+
+
+def test_data_frames_in_another_order_are_joined_by_name() -> None:
+    mixed = WIDE[["f2", "f0", "f3", "f1"]]
+    for form in (lambda frame: frame, pl.from_pandas, table_of):
+        parts = [form(WIDE[:13]), form(mixed[13:])]
+        np.testing.assert_array_equal(as_tensor(parts, "features"), ROWS)
+        parts[1] = form(mixed[13:].rename(columns={"f0": "g"}))
+        with pytest.raises(InputError, match="first data frame"):
+            as_tensor(parts, "features")
+
+
+def test_data_frames_in_another_order_are_not_mixed() -> None:
+    mixed = WIDE[["f2", "f0", "f3", "f1"]]
+    both = [ncscope.measure(WIDE, CLASSES, ood=frame) for frame in (WIDE[:9], mixed[:9])]
+    assert dict(both[1]) == pytest.approx(dict(both[0]), nan_ok=True)
+    batches = [(WIDE[:13], CLASSES[:13]), (mixed[13:], CLASSES[13:])]
+    for shards in ([batches], [[batch] for batch in batches]):
+        with pytest.raises(InputError, match="columns of the first data frame"):
+            ncscope.measure_shards(shards)
+
+
+def test_a_file_under_two_paths_is_named_twice(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(Path("a.csv"), csv())
+    for files in (["a.csv", "./a.csv"], ["a.csv", str(tmp_path / "a.csv")]):
+        with pytest.raises(InputError, match="each file once"):
+            ncscope.measure_shards(files)
+        with pytest.raises(InputError, match="every shard once"):
+            expand_patterns(files)
 
 
 def test_no_name_leaves_the_quotes_of_a_command(tmp_path: Path) -> None:

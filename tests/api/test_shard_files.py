@@ -1,5 +1,6 @@
 """Shards in files: every kind, also at an address; one clear error for what cannot be read."""
 
+import re
 import sys
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ from ncscope.api.shard_files import (
     batches_of,
     expand_patterns,
     load_shard_classifier,
+    pair_files,
     shard_identity,
 )
 from ncscope.errors import InputError
@@ -32,6 +34,48 @@ def test_all_kinds_hold_the_same_samples(tmp_path) -> None:
         np.testing.assert_array_equal(classes, labels)
     expected = ncscope.measure_shards([[part] for part in samples.parts])
     assert dict(ncscope.measure_shards(save_shards(tmp_path, samples))) == dict(expected)
+
+
+PAIRS: dict[str, tuple[str, str, str, str]] = {
+    "texts": ("X_train X_test", "y_test y_train", "X_*.npy", "y_*.npy"),
+    "texts without patterns": ("X_train X_test", "y_test y_train", "", "y_*.npy"),
+    "numbers": ("X_1 X_2 X_10", "y_01 y_02 y_10", "X_*.npy", "y_*.npy"),
+    "numbers without patterns": ("X_10 X_11 X_9", "y10 y11 y09", "", "y*.npy"),
+    "folders": ("a1/X b2/X", "a1/y b2/y", "*[12]/X.npy", "*/y.npy"),
+    "any folders": ("a/X a/b/X", "a/y a/b/y", "**/X.npy", "**/y.npy"),
+}
+
+
+@pytest.mark.parametrize("case", PAIRS)
+def test_arrays_are_paired_by_what_the_patterns_match(case: str, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows, classes, features, labels = PAIRS[case]
+    files = [f"{name}.npy" for name in f"{rows} {classes}".split()]
+    for file in files:
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        Path(file).touch()
+    named = [features] if features else [f"{name}.npy" for name in rows.split()]
+    if case == "folders":  # the parts of the two patterns are others in number
+        with pytest.raises(InputError, match=r"each file of features: one for X\.npy"):
+            pair_files(named, [labels])
+        named = ["*/X.npy"]
+    pairs = pair_files(named, [labels])
+    assert len(pairs) == len(rows.split())
+    for one, other in pairs:
+        alike = [re.sub(r"X_?0*|y_?0*", "", file) for file in (one, other)]
+        assert alike[0] == alike[1]
+    if labels == "y_*.npy":
+        Path(pairs[0][1]).rename("y_other.npy")
+        with pytest.raises(InputError, match=r"found .*y_other\.npy.*; name the files alike"):
+            pair_files(named, [labels])
+
+
+def test_arrays_at_addresses_are_paired() -> None:
+    system = fsspec.filesystem("memory")
+    for name in ("X_a", "X_b", "y_b", "y_a"):
+        system.pipe_file(f"/pairs/{name}.npy", b"")
+    pairs = pair_files(["memory://pairs/X_*.npy"], ["memory://pairs/y_*.npy"])
+    assert [one.replace("X", "y") for one, _ in pairs] == [other for _, other in pairs]
 
 
 def test_parquet_is_read_by_batches(tmp_path, monkeypatch) -> None:

@@ -220,11 +220,17 @@ def test_features_in_files(run):
     assert [each["name"] for each in found["checkpoints"]] == known.order == files[::-1]
     accuracies = [each["accuracy"] for each in found["checkpoints"]]
     assert accuracies == [each.accuracy for each in known.checkpoints]
-    np.savez("named.npz", X=np.load(files[0])["features"], y=np.array(list("abcdefghij"))[labels])
-    table = np.c_[np.load(files[1])["features"], labels]
-    header = ",".join([*map(str, range(table.shape[1] - 1)), "label"])
-    np.savetxt("table.csv", table, fmt="%.17g", delimiter=",", header=header)
-    code, out, _ = run("--models", "named.npz", "table.csv", "--seed", "3", "--json")
+    names = np.array(list("abcdefghij"))[labels]
+    np.savez("named.npz", X=np.load(files[0])["features"], y=names)
+    features = np.load(files[1])["features"]
+    header = ",".join([*map(str, range(features.shape[1])), "label"])
+    rows = [
+        ",".join([*map(repr, row), name])
+        for row, name in zip(features.tolist(), names, strict=True)
+    ]
+    Path("table.csv").write_text("\n".join([header, *rows]))
+    code, out, err = run("--models", "named.npz", "table.csv", "--seed", "3", "--json")
+    assert (code, err) == (0, "")
     found = parse_output(out)
     assert [each["name"] for each in found["checkpoints"]] == ["table.csv", "named.npz"]
     assert [each["accuracy"] for each in found["checkpoints"]] == accuracies

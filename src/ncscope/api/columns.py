@@ -1,5 +1,6 @@
 """Choice of the entries or columns that are features and labels: by name, pattern or custom."""
 
+import re
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -16,6 +17,12 @@ LABELS = ("labels", "label", "targets", "target", "y")
 
 Cells = Literal["numbers", "lists", "other"]
 """What a column of a table holds: a number, a list of numbers, or something else in each row."""
+
+_MORE_LABELS = ("class", "classes", "category", "class_name", "label_name", "target_name")
+"""Further names of columns that are hardly those of features."""
+
+_FEWEST_OF_IDENTIFIERS = 20
+"""Integers that identify the rows if all are different."""
 
 _MOST_NAMES_SHOWN = 20
 
@@ -97,11 +104,18 @@ def _propose_entries(
     matrices = [name for name, shape in shapes.items() if len(shape) == 2 and shape[1] > 1]
     if not labelled:
         return f"choose one: {_options(matrices[0])}" if matrices else "save them under this name"
-    for matrix in matrices:
-        for name, shape in shapes.items():
-            flat = len(shape) == 1 or (len(shape) == 2 and shape[1] == 1)
-            if flat and shape[0] == shapes[matrix][0]:
-                return f"choose them, for example {_options(matrix, name)}"
+    for matrix in sorted(matrices, key=lambda name: name not in found[0]):
+        rows = shapes[matrix][0]
+        flat = [name for name, shape in shapes.items() if [*shape] in ([rows], [rows, 1])]
+        # Another entry, such as numbers of the samples, may fit too.
+        known = [name for name in flat if name in found[1]]
+        words = [n for n in flat if {*re.split(r"[^a-z]+", n.casefold())} & {*LABELS}]
+        rest = [name for name in flat if not identifies_rows(name, lambda: False)]
+        for likely in (known, words, rest):
+            if len(likely) == 1:
+                return f"choose them, for example {_options(matrix, likely[0])}"
+        if flat:
+            return f"choose them: {_options(matrix, 'ENTRY')}, with the entry of the labels"
     if found[0] and not found[1]:
         return "save the labels too, or the features alone as .npy for spectra without labels"
     return "save the arrays under these names"
@@ -114,7 +128,7 @@ def choose_columns(
     labels: str | None = None,
     *,
     labelled: bool = True,
-    counts_rows: Callable[[str], bool] = lambda name: False,
+    first: Callable[[str], Sequence[Any]] = lambda name: (),
     example: Callable[[str], str] = lambda name: "",
 ) -> Choice:
     """Choose the columns of a table that hold the features and the labels.
@@ -126,12 +140,13 @@ def choose_columns(
             the column of lists, or else all columns but that of the labels.
         labels: Name or pattern of the labels; None to find them by a customary name.
         labelled: False if the features alone are wanted.
-        counts_rows: Function that says whether a column merely numbers the rows.
+        first: Function that returns the first values of a column; none if they are no integers, for
+            a column that is not that of the labels.
         example: Function that returns what a column holds, for messages.
 
     Raises:
-        InputError: If there are no such columns, or a column of features holds no numbers or
-            identifies the rows.
+        InputError: If there are no such columns, or a column of features holds no numbers; or,
+            unless it was chosen by its name, identifies the rows or repeats the labels.
 
     Example:
         >>> choose_columns({"a": "numbers", "b": "numbers", "kind": "other"}, "a.csv", None, "kind")
@@ -140,7 +155,7 @@ def choose_columns(
     # Other samples, without classes, may still have a column of labels.
     matches = _find_entry(list(columns), labels, LABELS)
     if labelled and len(matches) != 1:
-        raise _label_error(columns, matches, file, labels)
+        raise _label_error(columns, matches, file, labels, first)
     label = matches[0] if matches else None
     others = {name: cells for name, cells in columns.items() if name != label}
     notes: list[str] = []
@@ -166,13 +181,11 @@ def choose_columns(
             what = _say_columns(chosen)
     if what != FEATURES[0]:
         notes = [_note((what, *([label] if labelled and label else [])))]
-    suspects = {
-        name
-        for name in chosen
-        if is_rest
-        and len(chosen) > 1
-        and identifies_rows(name, lambda name=name: counts_rows(name))
-    }
+    suspects = {}
+    if is_rest and len(chosen) > 1:
+        classes = first(label) if labelled and label is not None else None
+        doubts = {name: _find_doubt(name, first, classes, columns) for name in chosen}
+        suspects = {name: doubt for name, doubt in doubts.items() if doubt}
     if not chosen:
         found = f"columns {list_names(columns)}"
         raise InputError(
@@ -182,21 +195,58 @@ def choose_columns(
     wrong = [n for n in chosen if columns[n] == "other" or (several and columns[n] == "lists")]
     unfit = [name for name in chosen if name in suspects or name in wrong]
     if unfit:
-        first = unfit[0]
-        what = "a column that identifies the rows"
-        if first in wrong:
-            what = example(first) or "other content"
+        worst = unfit[0]
+        what = suspects.get(worst, "")
+        if worst in wrong:
+            what = example(worst) or "other content"
         left = ",".join(f"!{name.replace(',', '?')}" for name in unfit)
         before = "" if features is None or features in columns else f"{features},"
         fix = f"leave it out: {_options(before + left)}"
+        if not wrong:
+            fix += "; or name all features, such as '*'"
         if len(unfit) == len(chosen):
             fix = "write numbers, or one fixed-size list for each sample; or choose by --features"
         raise InputError(
             expected=f"numbers in the columns of features of {file}",
-            found=f"{what} in the column {first!r}",
+            found=f"{what} in the column {worst!r}",
             fix=fix,
         )
     return Choice(tuple(chosen), label if labelled else None, tuple(notes))
+
+
+def _find_doubt(
+    name: str,
+    first: Callable[[str], Sequence[Any]],
+    classes: Sequence[Any] | None,
+    columns: Collection[str],
+) -> str:
+    """Return why a column that was not chosen by its name is hardly a feature; else nothing.
+
+    Args:
+        name: Name of the column.
+        first: Function that returns the first values of a column.
+        classes: First labels; None if there are none.
+        columns: Names of all columns.
+    """
+    values = first(name)
+
+    def counts_rows() -> bool:
+        start = values[0] if len(values) > 2 else None
+        return start in (0, 1) and all(v == start + row for row, v in enumerate(values))
+
+    different = len(set(values))
+    if identifies_rows(name, counts_rows) or different == len(values) >= _FEWEST_OF_IDENTIFIERS:
+        return "a column that identifies the rows"
+    if classes is None:
+        return ""
+    plain = name.casefold()
+    is_coordinate = plain == "y" and {"x", "X"} & {*columns}
+    if plain in (*LABELS, *_MORE_LABELS) and not is_coordinate:
+        return "a column named like labels"
+    pairs = len(set(zip(values, classes, strict=True))) if len(values) == len(classes) else 0
+    if 1 < pairs < len(values) and pairs == different == len(set(classes)):
+        return "a column that repeats the labels"
+    return ""
 
 
 def _say_columns(names: Sequence[str]) -> str:
@@ -237,13 +287,22 @@ def _matches(name: str, pattern: str) -> bool:
 
 
 def _label_error(
-    columns: Mapping[str, Cells], matches: Sequence[str], file: str, labels: str | None
+    columns: Mapping[str, Cells],
+    matches: Sequence[str],
+    file: str,
+    labels: str | None,
+    first: Callable[[str], Sequence[Any]],
 ) -> InputError:
     """Return the error for a table whose labels are not found, with a column to choose."""
     others = [name for name, cells in columns.items() if cells == "other"]
     names = [name for name in others if not identifies_rows(name, lambda: False)]
     numbers = [n for n, cells in columns.items() if cells == "numbers" and n not in FEATURES]
-    likely = matches or names or numbers
+    # Labels are in the last column or in the first, and most of them occur several times.
+    ends = [*numbers[:1], *numbers[-1:]]
+    few = [
+        name for name in names or ends if 1 < len({*first(name)}) <= max(2, len(first(name)) // 4)
+    ]
+    likely = matches or few or names or [name for name in ends if first(name)]
     wanted = "'label'" if labels is None else repr(labels)
     found = f"columns {list_names(columns)}"
     if len(matches) > 1:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -73,7 +74,7 @@ def open_csv(
         features,
         labels,
         labelled=labelled,
-        counts_rows=table.counts_rows,
+        first=table.first_values,
         example=table.example,
     )
     # A number and its delimiter take two characters at least, and eight bytes in memory; packed
@@ -84,6 +85,7 @@ def open_csv(
         lambda whole: table.read(choice.features if whole else (), choice.labels),
         size=4 * packed * file.size,
         notes=choice.notes,
+        columns=choice.features,
     )
 
 
@@ -217,14 +219,14 @@ class _Table:
             for place, name in enumerate(self.names)
         }
 
-    def counts_rows(self, name: str) -> bool:
-        """Return whether the numbers of a column are those of the rows, one after the other."""
+    def first_values(self, name: str) -> list[Any]:
+        """Return the first cells of a column: texts, or integers; nothing of other numbers."""
         place = self.names.index(name)
         cells = [row[place].strip() for row in self.first]
-        if len(cells) < 3 or not all(cell.isdecimal() for cell in cells):
-            return False
-        start = int(cells[0])
-        return start in (0, 1) and [int(c) for c in cells] == list(range(start, start + len(cells)))
+        if not any(map(_is_number, cells)):
+            return cells
+        numbers = [float(cell) if _is_number(cell) else math.nan for cell in cells]
+        return list(map(int, numbers)) if all(map(float.is_integer, numbers)) else []
 
     def example(self, name: str) -> str:
         """Return the first cell of a column that is no number, and refuse decimal commas."""

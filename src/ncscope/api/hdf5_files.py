@@ -177,29 +177,52 @@ def _read(file: TensorFile, features: str | None, labels: str | None) -> Iterato
         classes = None if labels is None else content[labels]
         shape: Sequence[int] = (content[labels] if matrix is None else matrix).shape
         dim = math.prod(shape[1:])
-        rows = rows_of_batch(dim)
-        # A chunk is unpacked whole, whatever part of it is wanted.
-        chunk = math.prod((matrix.chunks if matrix is not None else None) or (0,))
-        check_memory(
-            8 * (dim * rows + chunk), f"{rows:,} rows of {file.name}", "use smaller chunks"
-        )
+        rows = max(1, min(rows_of_batch(dim), shape[0]))
+        size = 0
+        for entry in (matrix, classes):
+            if entry is not None:
+                # A chunk is unpacked whole, whatever part of it is wanted.
+                numbers = math.prod(entry.shape[1:]) * rows + math.prod(entry.chunks or (0,))
+                size += max(8, entry.dtype.itemsize) * numbers
+        check_memory(size, f"{rows:,} rows of {file.name}", "use smaller chunks")
         for start in range(0, shape[0], rows):
             part = slice(start, start + rows)
             yield (
                 None if matrix is None else matrix[part],
-                None if classes is None else _to_labels(classes, part),
+                None if classes is None else _to_labels(classes, part, file),
             )
 
 
-def _to_labels(entry: Any, part: slice) -> Any:
+def _to_labels(entry: Any, part: slice, file: TensorFile) -> Any:
     import h5py
 
     members = h5py.check_enum_dtype(entry.dtype)
     if members is not None:
-        names = sorted(members, key=members.get)
+        # Negative numbers are marks of samples without a class, also if they have a name.
+        names = sorted((name for name in members if members[name] >= 0), key=members.get)
         places = {members[name]: place for place, name in enumerate(names)}
-        numbers = [places[number] for number in np.asarray(entry[part]).ravel().tolist()]
-        return Categories(np.array(numbers, np.int64), tuple(names))
+        numbers = np.asarray(entry[part]).ravel().tolist()
+        codes = [places.get(number, number) for number in numbers]
+        confused = [n for n in numbers if n not in places and 0 <= n < len(names)]
+        if confused:
+            raise InputError(
+                expected=f"labels with names in {file.name}",
+                found=f"the number {confused[0]}, which has none",
+                fix="give it a name, or write -1 for samples without a class",
+            )
+        return Categories(np.array(codes, np.int64), tuple(names), has_marks=True)
     if _kind(entry) == "names":
-        return np.array(entry.asstr()[part], dtype=np.str_)
+        cells = np.asarray(entry[part])
+        texts, places = np.unique(cells, return_inverse=True)
+        return np.array(list(map(_decode, texts)), np.str_)[places].reshape(cells.shape)
     return entry[part]
+
+
+def _decode(text: Any) -> str:
+    """Return a name, whose bytes may be of another encoding than the file says."""
+    if isinstance(text, str):
+        return text
+    try:
+        return bytes(text).decode()
+    except UnicodeDecodeError:
+        return bytes(text).decode("latin-1")

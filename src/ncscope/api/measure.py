@@ -15,6 +15,7 @@ from ncscope.api.inputs import (
 from ncscope.api.missing import note_omissions
 from ncscope.api.result import Report
 from ncscope.arguments import NotNegative, Size, check_arguments
+from ncscope.array_checks import in_one_order
 from ncscope.errors import InputError
 from ncscope.labels import IgnoreIndex, note_left_out
 from ncscope.measurement.samples import (
@@ -163,7 +164,9 @@ def measure(
         baseline=baseline,
         uncertainty=uncertainty,
         precision=precision,
-        ood=None if ood is None else check_ood(ood, samples.features),
+        ood=None
+        if ood is None
+        else check_ood(in_one_order([features, ood], "OOD features")[1], samples.features),
         by_class=True,
     )
     lacking = note_omissions(groups, record.metrics, one_logit=samples.one_logit)

@@ -37,7 +37,7 @@ State: TypeAlias = ClassMoments | DecisionCounts
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Function of the name of a pass, the number of shards done, and their number."""
 
-Runner: TypeAlias = Callable[[ShardPass, Mapping[int, str]], Iterable[tuple[int, State]]]
+Runner: TypeAlias = Callable[[ShardPass, Mapping[int, Any]], Iterable[tuple[int, State]]]
 """Function that runs a pass over numbered shards, and gives each result when it is there."""
 
 _DIGITS = 32
@@ -69,12 +69,12 @@ def measure_files(
         InputError: As `measure_shards` does; or if there is no such cluster.
     """
 
-    def map_here(shard_pass: ShardPass, shards: Sequence[str]) -> Iterator[State]:
+    def map_here(shard_pass: ShardPass, shards: Sequence[Any]) -> Iterator[State]:
         for done, shard in enumerate(shards):
             on_shard(shard_pass.name, done, len(shards))
             yield shard_pass(shard)
 
-    def run_here(shard_pass: ShardPass, shards: Mapping[int, str]) -> Iterator[tuple[int, State]]:
+    def run_here(shard_pass: ShardPass, shards: Mapping[int, Any]) -> Iterator[tuple[int, State]]:
         for index, shard in shards.items():
             yield index, shard_pass(shard)
 
@@ -95,8 +95,8 @@ def measure_files(
         return measure_shards(files, map=ResumableMap(folder, run, on_shard), **options)
 
 
-def _absolute(file: str) -> str:
-    return file if is_address(file) else str(Path(file).absolute())
+def _absolute(file: str | Path) -> str:
+    return str(file) if is_address(str(file)) else str(Path(file).absolute())
 
 
 class RayTasks:
@@ -130,7 +130,7 @@ class RayTasks:
             ray.shutdown()
 
     def __call__(
-        self, shard_pass: ShardPass, shards: Mapping[int, str]
+        self, shard_pass: ShardPass, shards: Mapping[int, Any]
     ) -> Iterator[tuple[int, Any]]:
         """Yield the number of a shard and the state of its samples as soon as it is there.
 
@@ -168,7 +168,7 @@ class RayTasks:
             yield index, result
 
 
-def _run_task(shard_pass: ShardPass, shard: str) -> Any:
+def _run_task(shard_pass: ShardPass, shard: Any) -> Any:
     """Return the result of a pass, or the refusal: an error that is raised comes back wrapped."""
     try:
         return shard_pass(shard)
@@ -191,7 +191,7 @@ class ResumableMap:
     def __init__(self, folder: Path, run: Runner, on_shard: Progress) -> None:
         self.folder, self.run, self.on_shard = folder, run, on_shard
 
-    def __call__(self, shard_pass: ShardPass, shards: Sequence[str]) -> Iterator[State]:
+    def __call__(self, shard_pass: ShardPass, shards: Sequence[Any]) -> Iterator[State]:
         """Yield the state of each shard, in order; states are read one at a time."""
         work = _describe_pass(shard_pass)
         names = [hashlib.sha256(f"{work} {shard_identity(shard)}".encode()) for shard in shards]

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from ncscope.memory import check_memory
 from ncscope.tensor_files import TensorFile
 
 _LOOKED_AT = 100
-"""Rows in which a column is looked at that may only number them."""
+"""Rows in which a column is looked at that may be no feature."""
 
 
 def open_parquet(
@@ -41,18 +42,13 @@ def open_parquet(
         schema, rows, size = table.schema_arrow, table.metadata.num_rows, _lengths(table)
         columns = {field.name: _kind(field.type) for field in schema}
 
-        def counts_rows(name: str) -> bool:
-            from pyarrow import types
-
-            if not types.is_integer(schema.field(name).type):
-                return False
+        @cache
+        def first_values(name: str) -> list[Any]:
+            if columns[name] == "lists" or _is_fraction(schema.types[schema.names.index(name)]):
+                return []
             batch = next(table.iter_batches(_LOOKED_AT, columns=[name]), None)
-            if batch is None or len(batch) < 3:
-                return False
-            numbers = batch.column(0).to_pylist()
-            return numbers[0] in (0, 1) and numbers == list(
-                range(numbers[0], numbers[0] + len(numbers))
-            )
+            # A column that occurs twice is refused later.
+            return [] if batch is None or batch.num_columns != 1 else batch.column(0).to_pylist()
 
         choice = choose_columns(
             columns,
@@ -60,7 +56,7 @@ def open_parquet(
             features,
             labels,
             labelled=labelled,
-            counts_rows=counts_rows,
+            first=first_values,
             example=lambda name: str(schema.field(name).type),
         )
     names = [*choice.features, *([] if choice.labels is None else [choice.labels])]
@@ -74,12 +70,14 @@ def open_parquet(
     if choice.labels is not None:
         _check_labels(schema.field(choice.labels), file.name)
     dim = len(choice.features)
-    if columns[choice.features[0]] == "lists":
+    of_lists = columns[choice.features[0]] == "lists"
+    if of_lists:
         dim = size[choice.features[0]]
     return SampleFile(
         lambda whole: _read(file, choice.features if whole else (), choice.labels, dim),
         size=8 * dim * rows,
         notes=choice.notes,
+        columns=() if of_lists else choice.features,
     )
 
 
@@ -108,6 +106,12 @@ def _is_number(kind: Any) -> bool:
     from pyarrow import types
 
     return types.is_integer(kind) or types.is_floating(kind)
+
+
+def _is_fraction(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_floating(kind))
 
 
 def _is_text(kind: Any) -> bool:
@@ -165,6 +169,7 @@ def _read(
             what = f"{rows:,} rows of {file.name}"
             check_memory(8 * dim * rows, what, "write shorter lists")
         names = None if labels is None else _class_names(table.schema_arrow, labels)
+        ordered = labels is not None and _is_categorical(table.schema_arrow, labels)
         for batch in table.iter_batches(rows, columns=columns):
             parts = [batch.column(name) for name in features]
             for name, part in zip(features, parts, strict=True):
@@ -172,7 +177,7 @@ def _read(
             classes = None
             if labels is not None:
                 _refuse_missing(batch.column(labels), labels, file, done)
-                classes = _to_labels(batch.column(labels), names)
+                classes = _to_labels(batch.column(labels), names, ordered)
             matrix = None
             if features and _kind(parts[0].type) == "lists":
                 matrix = _to_matrix(parts[0], features[0], file, done)
@@ -197,24 +202,37 @@ def _to_matrix(column: Any, name: str, file: TensorFile, done: int) -> Any:
     return values.to_numpy(zero_copy_only=False).reshape(len(column), -1)
 
 
-def _to_labels(column: Any, names: tuple[str, ...] | None) -> Any:
+def _to_labels(column: Any, names: tuple[str, ...] | None, ordered: bool) -> Any:
+    """Return labels; names have an order if they are declared, or are categories of pandas."""
     from pyarrow import types
 
     if types.is_dictionary(column.type):
-        if _is_text(column.type.value_type):
+        # Other libraries write a dictionary in the order in which its names occur.
+        if ordered and _is_text(column.type.value_type):
             codes = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
             return Categories(codes, tuple(column.dictionary.to_pylist()))
         column = column.dictionary_decode()
     if _is_text(column.type):
         return np.array(column.to_pylist(), dtype=np.str_)
     numbers = column.to_numpy(zero_copy_only=False)
-    if names and len(numbers) and numbers.min() >= 0 and numbers.max() < len(names):
-        return Categories(numbers, names)
-    return numbers
+    return Categories(numbers, names, has_marks=True) if names else numbers
+
+
+def _is_categorical(schema: Any, labels: str) -> bool:
+    """Return whether pandas wrote a column as categories, whose order is that of the classes."""
+    with suppress(ValueError, KeyError, TypeError, AttributeError):
+        columns = json.loads(schema.metadata[b"pandas"])["columns"]
+        kinds = [each["pandas_type"] for each in columns if each["name"] == labels]
+        return kinds == ["categorical"]
+    return False
 
 
 def _class_names(schema: Any, labels: str) -> tuple[str, ...] | None:
     """Return the names that the library `datasets` wrote for the numbers of a column."""
+    from pyarrow import types
+
+    if not types.is_integer(schema.field(labels).type):
+        return None
     with suppress(ValueError, KeyError, TypeError, AttributeError):
         content = json.loads(schema.metadata[b"huggingface"])
         names = content["info"]["features"][labels]["names"]

@@ -217,13 +217,19 @@ def find_size(file: str | Path, features: str | None = None, labels: str | None 
     return 0 if _is_of_arrays(source) else open_samples(source, features, labels).size
 
 
-def load_features(file: str | Path, features: str | None = None, labels: str | None = None) -> Any:
+def load_features(
+    file: str | Path,
+    features: str | None = None,
+    labels: str | None = None,
+    order: Sequence[str] = (),
+) -> Any:
     """Read an .npy file, or the features of a file of any other kind.
 
     Args:
         file: Path of the file.
         features: Name or pattern of the features, as for `open_samples`.
         labels: Column of a table that is none of the features, if it is there.
+        order: Columns of features of the table to compare with, in which order they are read.
 
     Raises:
         InputError: As `load_samples` does.
@@ -233,7 +239,8 @@ def load_features(file: str | Path, features: str | None = None, labels: str | N
     with explain_read_errors(source):
         if source.size and detect_kind(source) == "npy":
             return load_array(file)
-    return read_whole(open_samples(source, features, labels, labelled=False), source.name)[0]
+    samples = open_samples(source, features, labels, labelled=False)
+    return read_whole(samples.in_order(order, source.name), source.name)[0]
 
 
 def read_whole(samples: SampleFile, name: str) -> tuple[Any, Any]:

@@ -4,14 +4,18 @@ Parquet, HDF5, CSV and .npy are read by batches of rows, so that a shard may be 
 memory; a shard of another kind is read whole. Nothing is ever unpickled.
 """
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from glob import glob, has_magic
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from ncscope.api.columns import list_names
 from ncscope.api.files import explain_read_errors, load_array, load_classifier
 from ncscope.api.sample_file import (
     SampleFile,
@@ -39,10 +43,13 @@ class Columns:
     Attributes:
         features: Name or pattern of the features, as for `open_samples`.
         labels: Name of the labels.
+        order: Columns of the features of tables, in the order in which they are read; none for
+            that of each table.
     """
 
     features: str | None = None
     labels: str | None = None
+    order: tuple[str, ...] = ()
 
 
 EVERYTHING = Columns()
@@ -93,13 +100,40 @@ def open_shard(shard: Any, columns: Columns) -> SampleFile:
     """
     if isinstance(shard, tuple):
         return _open_pair(*shard)
-    return open_samples(_fetch_file(str(shard)), columns.features, columns.labels)
+    file = open_samples(_fetch_file(str(shard)), columns.features, columns.labels)
+    return file.in_order(columns.order, shard_name(shard))
+
+
+def find_order(shards: Iterable[Any], columns: Columns) -> tuple[str, ...]:
+    """Return the columns of the features of the first table among shards; none without a table.
+
+    Args:
+        shards: Shards of any form.
+        columns: Parts of files that hold features and labels.
+    """
+    kinds = set()
+    for shard in shards:
+        kind = shard_name(shard).rpartition(".")[2]
+        # One file of each kind is opened: there may be very many, far away.
+        if isinstance(shard, str | Path) and kind not in kinds:
+            kinds.add(kind)
+            order = open_shard(shard, columns).columns
+            if order:
+                return order
+    return ()
 
 
 def shard_name(shard: Shard) -> str:
     """Return the name of a shard for messages: of a file its base name, else an empty text."""
     first: Any = shard[0] if isinstance(shard, tuple) and is_file(shard) else shard
     return str(first).rpartition("/")[2] if isinstance(first, str | Path) else ""
+
+
+def resolve_shard(shard: Any) -> str:
+    """Return the one path of a file, which may be written in several ways; or its address."""
+    if isinstance(shard, tuple):
+        return " and ".join(map(resolve_shard, shard))
+    return str(shard) if is_address(str(shard)) else str(Path(shard).resolve())
 
 
 def expand_patterns(patterns: Iterable[str]) -> list[str]:
@@ -118,8 +152,9 @@ def expand_patterns(patterns: Iterable[str]) -> list[str]:
             fix = "check the pattern, and quote it so that the shell leaves it alone"
             raise InputError(expected=f"files that match {pattern}", found="none", fix=fix)
         files += matches
+    times = Counter(map(resolve_shard, files))
     for file in files:
-        if files.count(file) > 1:
+        if times[resolve_shard(file)] > 1:
             fix = "name it once: its samples would count twice"
             raise InputError(expected="every shard once", found=f"{file} twice", fix=fix)
     return files
@@ -131,23 +166,84 @@ def is_plain(pattern: str) -> bool:
 
 
 def pair_files(features: Sequence[str], labels: Sequence[str]) -> list[tuple[str, str]]:
-    """Return pairs of files of features and of labels, those of each in order of name.
+    """Return pairs of files of features and of labels, by what the patterns matched in their names.
+
+    Files that were named without a pattern, as by a shell, are paired by the part of the names in
+    which they differ. Parts may differ as texts if they are equal as numbers, such as 1 and 01.
 
     Args:
         features: Patterns of .npy files of features.
         labels: Patterns of .npy files of labels.
 
     Raises:
-        InputError: If they are not as many, or a pattern names none.
+        InputError: If they are not as many, a pattern names none, or the names do not tell which
+            belong together.
     """
     rows, classes = expand_patterns(features), expand_patterns(labels)
     if len(rows) != len(classes):
         raise InputError(
             expected=f"a file of labels for each of the {len(rows)} files of features",
             found=f"{len(classes)} files of labels",
-            fix="name them so that patterns match as many, in the same order",
+            fix="name them so that both patterns match the same in place of *",
         )
-    return list(zip(rows, classes, strict=True))
+    of_rows, of_classes = _parts_by_pattern(features, rows), _parts_by_pattern(labels, classes)
+    if len(rows) == 1 and not (of_rows and of_classes):
+        return [(rows[0], classes[0])]
+    for left in [of_rows] if of_rows else _differing_parts(rows):
+        for right in [of_classes] if of_classes else _differing_parts(classes):
+            for form in (tuple, _as_integers):
+                keys, others = list(map(form, left)), list(map(form, right))
+                if None in (*keys, *others) or len({*keys}) != len(keys):
+                    continue
+                if {*keys} == {*others}:
+                    by_key = dict(zip(others, classes, strict=True))
+                    return [(row, by_key[key]) for row, key in zip(rows, keys, strict=True)]
+    raise InputError(
+        expected=f"a file of labels for each file of features: one for {shard_name(rows[0])}",
+        found=list_names([shard_name(file) for file in classes]),
+        fix="name the files alike, and quote the patterns: --features 'X_*.npy' --labels 'y_*.npy'",
+    )
+
+
+_WILDCARD = re.compile(r"(\*\*/|\*+|\?|\[!?\]?[^\]]*\])")
+
+
+def _parts_by_pattern(patterns: Sequence[str], files: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return what one pattern matched in each name; nothing if there is no such pattern."""
+    if len(patterns) != 1 or is_plain(patterns[0]):
+        return []
+    forms = {"**/": "((?:.*/)?)", "*": "([^/]*)", "?": "([^/])"}
+    text = "".join(
+        forms.get(part, "(.*)" if part[0] == "*" else f"({part.replace('[!', '[^')})")
+        if place % 2
+        else re.escape(part)
+        for place, part in enumerate(_WILDCARD.split(_bare(patterns[0])))
+    )
+    matches = [re.fullmatch(text, _bare(file), re.DOTALL) for file in files]
+    return [match.groups() for match in matches if match] if all(matches) else []
+
+
+def _bare(file: str) -> str:
+    """Return an address without the slashes after its protocol, which may be two or three."""
+    return file.partition("://")[2].lstrip("/") if is_address(file) else file
+
+
+def _differing_parts(files: Sequence[str]) -> Iterator[list[tuple[str, ...]]]:
+    """Yield the parts in which names differ, cut to whole numbers, then to whole words."""
+    start = _common_start(files)
+    end = _common_start([file[len(start) :][::-1] for file in files])
+    for edge in (r"\d", r"[^\W_]"):
+        left, right = (len(re.sub(f"{edge}+$", "", text)) for text in (start, end))
+        yield [(file[left : len(file) - right],) for file in files]
+
+
+def _common_start(texts: Sequence[str]) -> str:
+    columns = zip(*texts, strict=False)
+    return "".join(letters[0] for letters in takewhile(lambda each: len({*each}) == 1, columns))
+
+
+def _as_integers(key: tuple[str, ...]) -> tuple[int, ...] | None:
+    return tuple(map(int, key)) if all(part.isdecimal() for part in key) else None
 
 
 def shard_identity(file: Any) -> str:

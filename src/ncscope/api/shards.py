@@ -25,8 +25,10 @@ from ncscope.api.shard_files import (
     Columns,
     Shard,
     batches_of,
+    find_order,
     is_file,
     open_shard,
+    resolve_shard,
     shard_name,
 )
 from ncscope.arguments import NotNegative, Size, check_arguments, describe
@@ -172,9 +174,9 @@ def measure_shards(
         A report, as from `measure`.
 
     Raises:
-        InputError: If a shard cannot be read or is named twice, no shard has samples, the
-            classifier does not fit, or the second pass has another number of samples than the
-            first.
+        InputError: If a shard cannot be read or is named twice, tables have other columns than
+            the first, no shard has samples, the classifier does not fit, or the second pass has
+            another number of samples than the first.
 
     Example:
         >>> import ncscope
@@ -187,7 +189,7 @@ def measure_shards(
         fix = "pass a list of files, for example sorted(glob.glob('features/*.parquet'))"
         raise InputError(expected="a list of shards", found="a single path", fix=fix)
     shards = list(shards)
-    files = [str(shard) for shard in shards if is_file(shard)]
+    files = [resolve_shard(shard) for shard in shards if is_file(shard)]
     twice = [file for file, times in Counter(files).items() if times > 1]
     if twice:  # the samples would count twice
         more = f" and {len(twice) - 1} others" if len(twice) > 1 else ""
@@ -205,6 +207,7 @@ def measure_shards(
     names = check_names(class_names)
     if k is not None:
         check_name_count(names, k)
+    columns = replace(columns, order=find_order(shards, columns))
     first = ShardPass(
         num_classes=k,
         dim=dim,

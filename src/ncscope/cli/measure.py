@@ -250,6 +250,7 @@ def measure_arrays(
     from ncscope.api.files import load_array, load_classifier, read_standard_input
     from ncscope.api.measure import measure as measure_features
     from ncscope.api.samples import load_features, load_with_notes
+    from ncscope.api.shard_files import Columns, find_order
     from ncscope.measurement.provenance import record_provenance
 
     head = arrays.pop("weight", None)
@@ -260,7 +261,10 @@ def measure_arrays(
     if sources:
         entries, notes = load_with_notes(sources[0], **columns)
     entries |= classifier | {name: load_array(path) for name, path in arrays.items()}
-    outside = None if ood is None else load_features(ood, **columns)
+    outside = None
+    if ood is not None:
+        order = find_order([file for file in files if file != "-"], Columns(**columns))
+        outside = load_features(ood, **columns, order=order)
     report = measure_features(**entries, **options, ood=outside)
     report = with_notes(report, [head, *sources, ood], notes)
     source = files[0] if files else arrays["features"]

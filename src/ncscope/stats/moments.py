@@ -11,7 +11,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from ncscope.arguments import Size, check_arguments
-from ncscope.array_checks import as_tensor, check_features, refuse_magnitude
+from ncscope.array_checks import as_tensor, check_features, name_columns, refuse_magnitude
 from ncscope.devices import move_to, refuse_without_float64
 from ncscope.errors import InputError
 from ncscope.labels import IgnoreIndex, check_names, list_marks, read_labels
@@ -120,6 +120,7 @@ class ClassMoments(ThreadSafe):
             )
         num_classes = num_classes or len(self.class_names) or None
         self._grows = num_classes is None
+        self._columns: tuple[Any, ...] = ()
         k = self.num_classes = num_classes or 0
         d = self.dim = dim or 0
         self.statistics = frozenset(statistics)
@@ -156,6 +157,8 @@ class ClassMoments(ThreadSafe):
         Cost: two reads of the batch, one if it gives means and traces alone; with scatter 5/8 of
         $2nd^2$ operations in float64.
         """
+        columns = name_columns(features)
+        self._check_columns(columns)
         rows = as_tensor(features, "features")
         check_features(rows, self.dim or None)
         read = read_labels(
@@ -183,6 +186,20 @@ class ClassMoments(ThreadSafe):
             refuse_magnitude(self.take_checked(rows, classes, STREAM_LIMIT), STREAM_LIMIT)
         with self.lock:
             self.left_out += left_out
+            self._columns = self._columns or columns
+
+    def _check_columns(self, columns: tuple[Any, ...]) -> None:
+        """Refuse a data frame with other columns, or in another order, than the first.
+
+        Raises:
+            InputError: If the columns differ.
+        """
+        if columns and self._columns and columns != self._columns:
+            raise InputError(
+                expected=f"the columns of the first data frame, {[*self._columns[:5]]}, in order",
+                found=f"{[*columns[:5]]}",
+                fix="choose the same columns of all: frame[columns]",
+            )
 
     def take_checked(
         self, features: Shaped[Tensor, "n d"], classes: BatchClasses, limit: int
@@ -315,6 +332,7 @@ class ClassMoments(ThreadSafe):
                 found=f"moments of {other._size()}, {other._form()}",
                 fix="build both alike",
             )
+        self._check_columns(other._columns)
         with other.lock:
             state, scatter = other._state(), copy.deepcopy(other._scatter)
         present = torch.nonzero(state["counts"]).squeeze(1)
@@ -324,6 +342,7 @@ class ClassMoments(ThreadSafe):
             rows[name] = part.to(self.device)
         with self.lock:
             self._grows &= other._grows
+            self._columns = self._columns or other._columns
             self.class_names = self.class_names or other.class_names
             self._grow(*state["offsets"].shape)
             if "left_out" in rows:
