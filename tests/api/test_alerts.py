@@ -118,7 +118,7 @@ def test_ctrl_c_in_a_function_stops_the_program():
 def test_a_warning_that_is_an_error_comes_after_the_measurement_and_the_other_conditions():
     seen = []
     history = History(alert={"nc1 above 0": None, "rankme above 0": seen.append})
-    with pytest.raises(AlertWarning, match="nc1 is 0.5"):  # warnings are errors in the tests
+    with pytest.raises(AlertWarning, match=r"nc1 is 0\.5"):  # warnings are errors in the tests
         history.append(measurement(1, 0.5))
     assert len(history) == len(seen) == 1
 
