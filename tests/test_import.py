@@ -27,6 +27,7 @@ def loaded(code: str, names: tuple[str, ...]) -> tuple[str, str]:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", whole], capture_output=True, text=True, check=False
     )
+    assert done.returncode == 0, done.stderr  # else nothing may be printed
     return done.stdout.strip().splitlines()[-1], done.stderr
 
 

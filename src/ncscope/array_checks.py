@@ -20,12 +20,15 @@ from ncscope.devices import refuse_without_float64
 from ncscope.errors import InputError
 
 
-def check_features(features: Shaped[Tensor, "..."], dim: int | None = None) -> None:
+def check_features(
+    features: Shaped[Tensor, "..."], dim: int | None = None, *, has_dim: bool = False
+) -> None:
     """Check that features are a real n x d matrix.
 
     Args:
         features: Features to check.
         dim: Required feature dimension; None for any.
+        has_dim: True if the user gave the dimension, and may have given a wrong one.
 
     Raises:
         InputError: If the shape or the dtype is another; the message names it.
@@ -45,7 +48,9 @@ def check_features(features: Shaped[Tensor, "..."], dim: int | None = None) -> N
             expected="real features", found=f"dtype {features.dtype}", fix="convert them first"
         )
     if dim is not None and features.shape[1] != dim:
-        fix = "measure one layer with one accumulator"
+        fix = (
+            f"pass dim={features.shape[1]}" if has_dim else "measure one layer with one accumulator"
+        )
         raise InputError(
             expected=f"features of dimension {dim}", found=f"dimension {features.shape[1]}", fix=fix
         )

@@ -91,8 +91,36 @@ def test_functions_get_the_measurement_and_their_errors_end_nothing():
     history.append(measurement(1, 0.5))
     with pytest.warns(AlertWarning, match=r"'nc1 above 0.6' failed .train, step 2.: KeyError: 2"):
         history.append(measurement(2, 0.75))
-    assert seen == [history.measurements[1]]
+    assert seen == [history.measurements[1]]  # an equal copy
     assert len(history) == 2
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), GeneratorExit(), KeyError("x")])
+def test_what_a_function_does_ends_and_changes_nothing(error):
+    def act(new: Measurement) -> None:
+        new.model_record.layers[-1].metrics.clear()
+        raise error
+
+    history = History(alert={"nc1 above 0": act})
+    with pytest.warns(AlertWarning, match=f"failed .*{type(error).__name__}"):
+        history.append(measurement(1, 0.5))
+    assert history["nc1"].tolist() == [0.5]
+
+
+def test_ctrl_c_in_a_function_stops_the_program():
+    def act(new: Measurement) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        History(alert={"nc1 above 0": act}).append(measurement(1, 0.5))
+
+
+def test_a_warning_that_is_an_error_comes_after_the_measurement_and_the_other_conditions():
+    seen = []
+    history = History(alert={"nc1 above 0": None, "rankme above 0": seen.append})
+    with pytest.raises(AlertWarning, match=r"nc1 is 0\.5"):  # warnings are errors in the tests
+        history.append(measurement(1, 0.5))
+    assert len(history) == len(seen) == 1
 
 
 def test_reports_are_checked_and_files_hold_no_alerts(tmp_path):

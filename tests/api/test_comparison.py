@@ -101,6 +101,56 @@ def test_a_figure_has_a_line_for_each_run_and_split():
     assert [len(axes.lines) for axes in figure.axes] == [3, 3]
 
 
+def test_a_table_has_the_metrics_chosen_and_is_shown(tmp_path):
+    both = ncscope.compare(SHORT, LONG, names=["short", "long"])
+    chosen = ["nc1", "cdnv"]
+    header, *rows = both.save(tmp_path / "t.csv", metrics=chosen).read_text().splitlines()
+    assert header == "name,step,nc1,cdnv"
+    assert [row.rpartition(",")[2] for row in rows] == [f"{row['cdnv']}" for row in both.rows()]
+    tex = both.save(tmp_path / "t.tex", metrics=chosen).read_text()
+    assert [tex.count(f"\n{name}, epoch 4 &") for name in ("short", "long, train")] == [1, 1]
+    assert "simplex ETF" not in tex
+    assert "simplex ETF" in both.save(tmp_path / "t.tex", metrics="nc").read_text()
+    for path, metrics in (("t.csv", ["ncx"]), ("t.html", chosen)):
+        with pytest.raises(InputError, match=r"'ncx'|leave metrics out"):
+            both.save(tmp_path / path, metrics=metrics)
+    shown = repr(both).splitlines()
+    (line,) = [line.split() for line in shown if line.split()[:1] == ["nc1"]]
+    assert line[-3:] == [f"{row['nc1']:.3g}" for row in both.rows()]
+    assert {len(each) <= 80 for each in shown} == {True}
+    assert "\x1b" not in repr(both)
+
+
+def test_a_group_is_no_metric_but_has_some(tmp_path):
+    for call in (SHORT.plot, lambda key: measure(1.0).save(tmp_path / "t.csv", metrics=[key])):
+        with pytest.raises(InputError, match=r"'nc4', which is a group .*choose from ncc_accuracy"):
+            call("nc4")
+    few = make_history([0], groups=["nc1"])
+    with pytest.raises(InputError, match=r"group of metrics of which none was .*choose from cdnv"):
+        few.plot("nc4")
+
+
+def test_splits_are_held_against_their_like():
+    def run(**sizes):
+        history = ncscope.History()
+        for split, size in sizes.items():
+            features = (NOISE + CENTRES[LABELS])[:size]
+            report = ncscope.measure(features, LABELS[:size], baseline=False)
+            history.add(report, step=0, split=split)
+        return history
+
+    def warns(*sources):
+        return "Samples differ" in repr(ncscope.compare(*sources))
+
+    assert not warns(run(train=120, test=30))
+    assert not warns(run(train=120, test=30), run(train=110, test=31), run(train=100))
+    assert warns(run(train=120, test=30), run(train=60, test=31))
+    assert warns(run(train=120, test=30), run(train=119, test=60))
+    assert warns(run(train=120), run(test=30))
+    assert warns(run(train=120, test=30), measure(1.0))
+
+
+@pytest.mark.usefixtures("unchecked_signatures")
 def test_what_cannot_be_compared_is_refused(tmp_path):
     report = measure(1.0)
     steps = ncscope.History(unit="step")

@@ -213,3 +213,11 @@ def test_a_map_that_gives_something_else_is_refused() -> None:
             ncscope.measure_shards([shard, shard], map=apply)
     with pytest.raises(ncscope.InputError, match="expected batches, found None; let the function"):
         ncscope.measure_shards([lambda: None])
+
+
+def test_messages_on_marked_samples_name_the_option_that_leaves_them_out():
+    shards = [[([[0.0], [1.0], [2.0]], [0, -1, 1])], [([[3.0], [4.0]], [0, 1])]]
+    for call in (lambda: ncscope.measure_shards(shards), lambda: gather(shards[0])):
+        with pytest.raises(ncscope.InputError, match="leave these samples out: ignore_index=-1"):
+            call()
+    assert ncscope.measure_shards(shards, ignore_index=-1).num_samples == 4

@@ -514,6 +514,22 @@ def test_alerts_warn_and_end_nothing(tmp_path):
     assert not any(each.category is MeasurementWarning for each in caught)
 
 
+def test_alerts_end_no_run_if_warnings_are_errors(capsys):
+    def stop(measurement):
+        measurement.model_record.layers[-1].metrics.clear()
+        raise SystemExit(1)
+
+    alert = {"nc1 above 0": stop, "nc1 > 0": None}
+    callback = NeuralCollapseCallback(groups=["nc1"], layers=[], alert=alert)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ncscope.AlertWarning)
+        fit([callback], Single())
+    assert len(callback.history["nc1"]) > 0
+    said = capsys.readouterr().err
+    assert said.count("failed") == said.count("SystemExit: 1") == len(callback.history)
+    assert said.count("nc1 > 0: nc1 is") == len(callback.history)
+
+
 @pytest.mark.parametrize(
     ("alert", "said"),
     [

@@ -394,6 +394,40 @@ def test_bootstraps_are_measurements_of_resampled_rows(keep, strategy, monkeypat
             square.update(FEATURES, torch.arange(N), FEATURES)
 
 
+@pytest.mark.parametrize(
+    ("features", "labels", "fix"),
+    [
+        (FEATURES, LABELS.numpy(), "pass labels as a tensor of class indices"),
+        (FEATURES, [f"c{label}" for label in LABELS.tolist()], "pass labels as a tensor"),
+        (FEATURES.numpy(), LABELS, "pass features as a tensor"),
+    ],
+    ids=["array", "names", "features"],
+)
+def test_bootstraps_resample_features_and_labels_or_neither(features, labels, fix):
+    metric = one_value("nc1", class_names=[f"c{label}" for label in range(K)])
+    boot = BootStrapper(metric, num_bootstraps=2, sampling_strategy="multinomial")
+    given = {"labels": labels, "features": features}
+    if labels is not LABELS:  # the wrapper counts the rows of the first argument, a tensor
+        given = {"features": features, "labels": labels}
+    with pytest.raises(ncscope.InputError, match=fix):
+        boot.update(**given)
+    metric.update(features, labels)  # by itself the metric takes them
+    assert metric.compute().item() == pytest.approx(expect("nc1"))
+
+
+def test_marks_of_samples_without_a_class_are_left_out_as_the_message_says():
+    marked = LABELS.clone()
+    marked[0] = -1
+    for keep in (False, True):
+        with pytest.raises(ncscope.InputError, match="ignore_index=-1"):
+            one_value(keep_features=keep).update(FEATURES, marked)
+        metric = one_value(keep_features=keep, ignore_index=-1)
+        metric.update(FEATURES, marked)
+        assert metric.compute().item() == pytest.approx(expect("nc1", slice(1, None)))
+    with pytest.raises(ncscope.InputError, match=f"pass dim={D}"):
+        NeuralCollapse(K, D + 1).update(FEATURES, LABELS)
+
+
 def test_other_wrappers_hold_one_value():
     extremes, running = MinMaxMetric(one_value()), Running(one_value(), window=2)
     for rows in torch.arange(N).split(20):

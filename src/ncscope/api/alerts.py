@@ -1,5 +1,7 @@
 """Alerts: conditions on a metric that are checked after each measurement of a run."""
 
+import copy
+import logging
 import math
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -130,17 +132,30 @@ class Alerts:
     def __len__(self) -> int:
         return len(self._actions)
 
-    def check(self, new: Measurement, old: Measurement | None, *, warn: bool = True) -> None:
+    def check(
+        self,
+        new: Measurement,
+        old: Measurement | None,
+        *,
+        warn: bool = True,
+        within_run: bool = False,
+    ) -> None:
         """Warn of the conditions that a measurement meets, or call their functions.
 
         A condition is met once for each run, split and step. An error of a function becomes a
-        warning: an alert never ends a run.
+        warning, `SystemExit` too: an alert never ends a run. `KeyboardInterrupt` passes through.
 
         Args:
-            new: The measurement.
+            new: The measurement, of which functions get a copy.
             old: The measurement before, of the same run and split; None for the first.
             warn: False in processes that leave the warnings to the first one.
+            within_run: True if a warning that the user's filters make an error is logged instead.
+
+        Raises:
+            AlertWarning: If the user's filters make it an error, and this is not within a run. The
+                other conditions are checked first.
         """
+        messages = []
         for condition, action in self._actions:
             last = None if old is None else old.model_record.layers[-1]
             reason = condition.explain(new.model_record.layers[-1], last)
@@ -149,16 +164,21 @@ class Alerts:
             self._done.add((condition.text, new.key))
             where = f"{new.run + ', ' if new.run else ''}{new.split}, step {new.step:g}"
             if action is None:
-                if warn:
-                    message = f"{condition.text}: {reason} ({where})"
-                    warnings.warn(message, AlertWarning, stacklevel=3)
+                messages.append(f"{condition.text}: {reason} ({where})")
                 continue
             try:
-                action(new)
-            except Exception as error:
-                if warn:
-                    message = (
-                        f"the function for the alert {condition.text!r} failed ({where}): "
-                        f"{type(error).__name__}: {error}"
-                    )
-                    warnings.warn(message, AlertWarning, stacklevel=3)
+                action(copy.deepcopy(new))
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                messages.append(
+                    f"the function for the alert {condition.text!r} failed ({where}): "
+                    f"{type(error).__name__}: {error}"
+                )
+        for message in messages if warn else ():
+            try:
+                warnings.warn(message, AlertWarning, stacklevel=3)
+            except AlertWarning:
+                if not within_run:
+                    raise
+                logging.getLogger("ncscope").warning(message)

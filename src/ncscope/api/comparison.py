@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ncscope.api.history import History
-from ncscope.api.result import Report, draw_panels
+from ncscope.api.result import Report, choose_columns, draw_panels
 from ncscope.api.tables import csv_text, data_frame, parse_content
 from ncscope.api.writable import check_file, write_figure, write_text
 from ncscope.arguments import check_arguments
@@ -109,19 +110,38 @@ class Comparison:
             return build_model_table(only.model_record)
         return build_comparison_table(columns)
 
-    def save(self, path: str | Path, title: str | None = None) -> Path:
+    def __repr__(self) -> str:
+        table = self.table()
+        if table is None:
+            return f"Comparison: {', '.join(self.contents)}, without measurements"
+        from rich.console import Console
+
+        out = StringIO()
+        Console(file=out, width=80, color_system=None).print(table)
+        return out.getvalue().rstrip()
+
+    def save(
+        self,
+        path: str | Path,
+        title: str | None = None,
+        *,
+        metrics: str | Sequence[str] | None = None,
+    ) -> Path:
         """Write the comparison as .html, .csv, .tex, .png, .svg or .pdf.
 
         Args:
             path: File to write; one that is there is replaced whole or not at all.
             title: Heading of the page; by default the names of the sources, or of their study.
+            metrics: Keys of the metrics of a figure (see `plot`), of the columns of a ``.csv`` or
+                of a ``.tex``, which then has a row for each report, run and split; by default all.
+                Pages hold all.
 
         Returns:
             Path of the file.
 
         Raises:
-            InputError: If the suffix is none of these, nothing was measured, or the file cannot be
-                written.
+            InputError: If the suffix is none of these, nothing was measured, no last layer has a
+                metric, or the file cannot be written.
         """
         from ncscope.report.comparison import build_columns, render_comparison_page
         from ncscope.report.latex import format_records
@@ -132,13 +152,19 @@ class Comparison:
         if path.suffix != ".html" and not sources:
             fix = "save an .html page"
             raise InputError(expected="measurements for a table", found="none", fix=fix)
+        records = {column.title: column.last for column in build_columns(sources)[0]}
+        known = {key for record in records.values() for key in record.metrics}
+        chosen = choose_columns(path, metrics, known)
         if path.suffix == ".csv":
-            return write_text(path, csv_text(self.rows()))
+            rows = self.rows()
+            if chosen is not None:
+                names = ("name", "step", *chosen)
+                rows = [{name: row[name] for name in names if name in row} for row in rows]
+            return write_text(path, csv_text(rows))
         if path.suffix == ".tex":
-            records = {column.title: column.last for column in build_columns(sources)[0]}
-            return write_text(path, format_records(records))
+            return write_text(path, format_records(records, chosen))
         if path.suffix != ".html":
-            return write_figure(path, self.plot())
+            return write_figure(path, self.plot("nc" if metrics is None else metrics))
         sections = dict(self.sections)
         # The heading and lead that a study gives would claim to be about every source of the page.
         if len(sections.get("runs", ())) < len(self.contents):

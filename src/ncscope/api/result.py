@@ -20,6 +20,7 @@ from ncscope.files import read_file
 from ncscope.measurement.history_file import format_report, parse_report
 from ncscope.measurement.provenance import Provenance, record_provenance
 from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
+from ncscope.metrics.registry import GROUPS, METRICS
 from ncscope.stats.statistics import ClassStatistics
 
 if TYPE_CHECKING:
@@ -364,9 +365,17 @@ def check_metrics(metrics: Iterable[str], known: Collection[str]) -> None:
     for key in metrics:
         label = find_label(key)
         if not {key, label.key, *label.aliases} & set(known):
+            found = repr(key)
             near = get_close_matches(key, known, n=3) or sorted(known)
+            if key in GROUPS:
+                found += ", which is a group of metrics"
+                of_group = [row.key for row in METRICS.values() if row.group == key]
+                near = [each for each in of_group if each in known]
+                if not near:
+                    found += " of which none was measured"
+                    near = sorted(known)
             fix = f"choose from {', '.join(near)}"
-            raise InputError(expected="a metric that was measured", found=repr(key), fix=fix)
+            raise InputError(expected="a metric that was measured", found=found, fix=fix)
 
 
 def choose_columns(

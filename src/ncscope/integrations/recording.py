@@ -158,7 +158,8 @@ class Recorder:
             while self._unchecked:
                 new = self._unchecked.pop(0)
                 first = self.processes.index == 0
-                self._alerts.check(new, self.history.before(new), warn=first)
+                before = self.history.before(new)
+                self._alerts.check(new, before, warn=first, within_run=True)
 
     def reference_for(self, split: str) -> Mapping[str, ClassStatistics] | None:
         """Return the statistics whose class means a measurement of a split uses, or None."""

@@ -191,15 +191,10 @@ class NeuralCollapse(Metric):
 
         Cost: as `ClassMoments.update`.
         """
-        if isinstance(weight, Tensor) and any(isinstance(c, BootStrapper) for c, _ in _callers()):
-            raise InputError(
-                expected="a weight that BootStrapper does not resample",
-                found="a tensor, of which the wrapper drew rows as if they were samples",
-                fix="pass weight and bias as NumPy arrays",
-            )
+        _refuse_half_resampled(features, labels, weight)
         head = check_classifier(weight, bias, self.num_classes, self.dim, self.device)
         given = as_tensor(features, "features")
-        check_features(given, self.dim)
+        check_features(given, self.dim, has_dim=True)
         read = read_labels(
             labels,
             len(given),
@@ -209,7 +204,7 @@ class NeuralCollapse(Metric):
         )
         rows = read.select(given)
         if self.keep_features:
-            check_range(read.labels, self.num_classes)
+            check_range(read.labels, self.num_classes, has_ignore_index=True)
             refuse_nonfinite(rows)
             self.features.append(rows.to(self.device, copy=True))
             self.labels.append(read.labels.to(self.device, copy=True))
@@ -483,6 +478,35 @@ def _callers() -> Iterator[tuple[object, str]]:
     while frame is not None:
         yield frame.f_locals.get("self"), frame.f_code.co_name
         frame = frame.f_back
+
+
+def _refuse_half_resampled(features: Any, labels: Any, weight: Any) -> None:
+    """Refuse what BootStrapper would resample in part: it draws rows of tensors, and of no others.
+
+    Raises:
+        InputError: If BootStrapper calls, and not exactly the features and labels are tensors.
+    """
+    has_samples = isinstance(features, Tensor) and isinstance(labels, Tensor)
+    if has_samples and not isinstance(weight, Tensor):
+        return
+    if not any(isinstance(caller, BootStrapper) for caller, _ in _callers()):
+        return
+    if not has_samples:
+        what = "labels" if isinstance(features, Tensor) else "features"
+        given = labels if isinstance(features, Tensor) else features
+        fix = f"pass {what} as a tensor"
+        if what == "labels":
+            fix += " of class indices"
+        raise InputError(
+            expected="features and labels that BootStrapper resamples together",
+            found=f"{what} as {type(given).__name__}, of which the wrapper draws no rows",
+            fix=fix,
+        )
+    raise InputError(
+        expected="a weight that BootStrapper does not resample",
+        found="a tensor, of which the wrapper drew rows as if they were samples",
+        fix="pass weight and bias as NumPy arrays",
+    )
 
 
 def _refuse_wrapper() -> None:

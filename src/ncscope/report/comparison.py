@@ -1,9 +1,9 @@
 """Reports and histories side by side, as a page and as a table for the terminal."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 from rich.console import Group
@@ -77,12 +77,16 @@ class ComparisonColumn:
         model: Measurement.
         facts: Origin and sizes, by their names.
         step: Step of the measurement as text, such as ``"epoch 40"``; empty for a report.
+        run: Name of the source and of the run, of which the columns are splits.
+        split: Split of a history; empty for a report.
     """
 
     name: str
     model: ModelRecord
     facts: Mapping[str, str]
     step: str
+    run: str
+    split: str
 
     @property
     def last(self) -> LayerRecord:
@@ -221,7 +225,8 @@ def build_columns(
         measurement = [each for each in of_split if each.step <= end][-1]
         model, features = measurement.model_record, measurement.model_record.layers[-1]
         splits = {each.split for each in source.measurements if each.run == run}
-        parts = [source.name, run, split if source.unit and len(splits) > 1 else ""]
+        whole = ", ".join(filter(None, (source.name, run)))
+        name = f"{whole}, {split}" if source.unit and len(splits) > 1 else whole
         facts = source.provenance.facts() | {
             "samples": f"{features.num_samples:,}",
             "number of classes": f"{features.num_classes:,}"
@@ -233,7 +238,8 @@ def build_columns(
         step = name_step(measurement, source.unit) if source.unit else ""
         if source.unit:
             facts |= {"measured at": step, "split": split}
-        columns.append(ComparisonColumn(", ".join(filter(None, parts)), model, facts, step))
+        own = split if source.unit else ""
+        columns.append(ComparisonColumn(name, model, facts, step, whole, own))
     return columns, " ".join(sentences)
 
 
@@ -279,7 +285,7 @@ def _is_comparable(metric: Label, columns: Sequence[ComparisonColumn]) -> bool:
     collapsed; for a value in the features' unit; if a column lacks a 95 % interval, or two overlap.
     """
     row = METRICS.get(metric.key)
-    if _warn_of_unlike_samples(columns) or row is None or row.degree or row.group == "mse":
+    if _are_unlike(columns) or row is None or row.degree or row.group == "mse":
         return False
     ends = sorted(
         interval
@@ -291,11 +297,32 @@ def _is_comparable(metric: Label, columns: Sequence[ComparisonColumn]) -> bool:
     return apart and len(ends) == len(columns)
 
 
+def _are_unlike(columns: Iterable[ComparisonColumn]) -> bool:
+    """Return whether numbers of samples differ by a factor of two or more."""
+    sizes = [column.last.num_samples for column in columns]
+    return max(sizes) >= _UNLIKE * min(sizes)
+
+
 def _warn_of_unlike_samples(columns: Sequence[ComparisonColumn]) -> list[str]:
-    """Return a sentence on numbers of samples that differ by a factor of two or more, if any do."""
-    sizes = sorted(column.last.num_samples for column in columns)
-    if sizes[-1] < _UNLIKE * sizes[0]:
+    """Return a sentence on numbers of samples that differ by a factor of two or more, if any do.
+
+    Train and test samples of one run differ in number, and so do those of one run and another: a
+    split is held against its like if the other run has it.
+    """
+    splits: dict[str, set[str]] = {}
+    for column in columns:
+        splits.setdefault(column.run, set()).add(column.split)
+    unlike = [
+        column
+        for one, other in combinations(columns, 2)
+        if one.split == other.split
+        or (one.split not in splits[other.run] and other.split not in splits[one.run])
+        if _are_unlike((one, other))
+        for column in (one, other)
+    ]
+    if not unlike:
         return []
+    sizes = sorted({column.last.num_samples for column in unlike})
     ends = f"{sizes[0]:,} {'and' if len(sizes) == 2 else 'to'} {sizes[-1]:,}"
     return [f"Samples differ ({ends}): few samples look more collapsed; compare at equal numbers."]
 

@@ -182,7 +182,7 @@ class ClassMoments(ThreadSafe):
             batch._grows = self._grows  # else the merged number of classes would be fixed
             self.merge(batch)
         else:
-            classes = BatchClasses.from_labels(indices, k)
+            classes = BatchClasses.from_labels(indices, k, has_ignore_index=True)
             refuse_magnitude(self.take_checked(rows, classes, STREAM_LIMIT), STREAM_LIMIT)
         with self.lock:
             self.left_out += left_out
