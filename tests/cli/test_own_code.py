@@ -190,7 +190,8 @@ def make(names):
 
 def test_classes_of_a_folder_are_compared_with_those_of_the_model(run) -> None:
     Path("named.py").write_text(NAMED)
-    words = "named.py:make photos --weights net.pt --json --prior uniform --model-arg".split()
+    words = ["named.py:make", "photos", "--weights", "net.pt", "--json", "--prior", "uniform"]
+    words.append("--model-arg")
     code, out, err = run(*words, "names=('cat', 'bee', 'ant')")
     report = json.loads(out)
     assert (code, report["provenance"]["class_names"]) == (0, list(CLASSES)), err

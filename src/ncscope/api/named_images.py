@@ -26,6 +26,7 @@ from ncscope.data.image_files import choose_split, find_image_files, read_image_
 from ncscope.data.images import ImageData, Images
 from ncscope.data.preprocessing import Preprocessing
 from ncscope.errors import InputError
+from ncscope.labels import IgnoreIndex, is_ignored
 from ncscope.measurement.batches import prepare_batch, split
 from ncscope.measurement.head_classes import HeadClasses
 from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
@@ -57,6 +58,8 @@ class ImageOptions:
         image_size: Height and width of the images for the model; None for that of the data set.
         image_key: Column or entry of the images in files; empty for the only one.
         label_key: Column or entry of the labels in files; empty for the only one.
+        ignore_index: Labels in files of samples that will be left out, which no class needs to
+            have.
     """
 
     data: str
@@ -70,6 +73,7 @@ class ImageOptions:
     image_size: int | None = None
     image_key: str = ""
     label_key: str = ""
+    ignore_index: IgnoreIndex = None
 
 
 class LabelledImages(NamedTuple):
@@ -108,10 +112,15 @@ def read_images(image_options: ImageOptions) -> LabelledImages:
         files = choose_split(found_files, split, name)
         others = [file for part in found_files.values() for file in part if file not in files]
         pictures, names = read_image_files(
-            files, image_options.image_key, image_options.label_key, others
+            files,
+            image_options.image_key,
+            image_options.label_key,
+            others,
+            image_options.ignore_index,
         )
         images = prepare_photographs(pictures)
-        classes = len(names) or int(images.labels.max()) + 1
+        kept = images.labels[~is_ignored(images.labels, image_options.ignore_index)]
+        classes = len(names) or int(kept.max()) + 1
         return LabelledImages(images, classes, _shape(images), names)
     for option in ("image_key", "label_key"):
         if getattr(image_options, option):

@@ -15,8 +15,8 @@ from ncscope.api.named_images import (
     find_device,
     fit_size,
     make_loader,
-    open_loader,
     number_as_model,
+    open_loader,
     read_images,
     read_ood_images,
 )
@@ -72,6 +72,7 @@ def measure_named_model(
         InputError: If the model, data set, weights file or device is missing, or does not fit; or
             if the user's code fails.
     """
+    image_options = replace(image_options, ignore_index=options.ignore_index)
     data = image_options.data
     _check_order(name, data, weights)
     if weights is None and weights_key:

@@ -70,7 +70,8 @@ class HeadClasses:
             else "let the data set number its classes, with the same number in every batch"
         )
         if labels is None:
-            raise InputError(expected="a label for each sample", found="None as labels", fix=advice)
+            fix = "give batches of inputs and labels; a split_batch of yours must return both"
+            raise InputError(expected="a label for each sample", found="None as labels", fix=fix)
         numbers, names = number_names(labels, self._of_words, advice)
         if names and names == self._of_words:
             check_names(names)
