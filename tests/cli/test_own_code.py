@@ -168,6 +168,7 @@ def test_a_class_a_checkpoint_and_a_folder_in_one_command(run) -> None:
     images = "images: as they are, 32 x 32, less the mean (0.485, 0.456, 0.406)"
     assert images in answer[2]
     assert any(note.startswith(images) for note in json.loads(answer[1])["notes"])
+    assert any("no repeated blocks" in note for note in json.loads(answer[1])["notes"])
     code, _, err = run(*words, "--save", "page.html")
     assert code == 0, err
     page = Path("page.html").read_text()

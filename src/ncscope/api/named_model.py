@@ -132,7 +132,9 @@ def measure_named_model(
         notes = [*weights_notes(saved, opened.weights), *notes]
     class_names = report.class_names
     *before, last = report.model_record.layers
-    last = replace(last, notes=(*notes, *last.notes))
+    alone = options.layers is None and not before
+    no_blocks = "layers: no repeated blocks found; --layers 'NAME.*' measures other layers too"
+    last = replace(last, notes=(*notes, *last.notes, *((no_blocks,) if alone else ())))
     record = replace(report.model_record, layers=(*before, last))
     report = ModelReport(record, {n: r.require_statistics() for n, r in report.layers.items()})
     report.class_names = class_names
