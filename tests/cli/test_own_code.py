@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 import tarfile
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
@@ -164,13 +165,51 @@ def test_a_class_a_checkpoint_and_a_folder_in_one_command(run) -> None:
     answer = run(*words, "--json")
     assert_measured(answer, expected)
     assert "made 8 3 plain" in answer[2]  # what the code prints goes to standard error
-    assert "images: as they are, 32 x 32, less the mean (0.485, 0.456, 0.406)" in answer[2]
+    images = "images: as they are, 32 x 32, less the mean (0.485, 0.456, 0.406)"
+    assert images in answer[2]
+    assert any(note.startswith(images) for note in json.loads(answer[1])["notes"])
+    assert any("no repeated blocks" in note for note in json.loads(answer[1])["notes"])
     code, _, err = run(*words, "--save", "page.html")
     assert code == 0, err
     page = Path("page.html").read_text()
     assert all(name in page for name in (*CLASSES, "net.py:Net", "net.pt"))
     report = json.loads(run(*words, "--save", "r.json", "--json")[1])
     assert report["provenance"]["class_names"] == list(CLASSES)
+
+
+NAMED = """
+from types import SimpleNamespace
+from net import Net
+
+
+def make(names):
+    model = Net(8)
+    model.config = SimpleNamespace(id2label=dict(enumerate(names)))
+    return model
+"""
+
+
+def test_classes_of_a_folder_are_compared_with_those_of_the_model(run) -> None:
+    Path("named.py").write_text(NAMED)
+    words = ["named.py:make", "photos", "--weights", "net.pt", "--json", "--prior", "uniform"]
+    words.append("--model-arg")
+    code, out, err = run(*words, "names=('cat', 'bee', 'ant')")
+    report = json.loads(out)
+    assert (code, report["provenance"]["class_names"]) == (0, list(CLASSES)), err
+    assert any("in another order than the model's" in warning for warning in report["warnings"])
+    shutil.rmtree("photos/ant")
+    prepared = transforms.Compose([transforms.ToTensor(), IMAGENET])
+    labels = ImageFolder("photos", prepared, target_transform=lambda label: label + 1)
+    counts = {"prior": "uniform", "class_counts": torch.tensor([0, 5, 5])}
+    expected = ncscope.measure_model(make_net(), labels, progress=False, groups=GROUPS, **counts)
+    answer = run(*words, f"names={CLASSES}")
+    assert_measured(answer, expected)
+    report = json.loads(answer[1])
+    assert report["provenance"]["class_names"] == list(CLASSES)
+    assert report["notes"][0] == "labels: the 2 classes numbered by name as the 3 of the model"
+    assert not any("another order" in warning for warning in report["warnings"])
+    code, _, err = run(*words, "names=('bee', 'ant', 'cat', 'cat')")
+    assert (code, "found 'cat' twice in the model's configuration" in err) == (2, True), err
 
 
 WAYS = {

@@ -247,7 +247,7 @@ REFUSED = {
     "samples of two sizes": ([*SAMPLES[:1], (X[0, :2], 1)], "samples as tensors of one size"),
     "one part": ([[X]], "found list of 1"),
     "no labels": ([{"pixels": X, "class": Y}], "found dict with keys pixels, class; .*split_batch"),
-    "labels None": ([(X, None)], "found None as labels"),
+    "labels None": ([(X, None)], "found None as labels; give batches of inputs and labels"),
     "labels None by name": ([{"input": X, "labels": None}], "found None as labels"),
     "a list of None": ([(X, [None] * N)], "found 40 of 40 missing, .*out of the loader"),
     "words": ([(X, words(Y))], "found '0'; pass class_names="),

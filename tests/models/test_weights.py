@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ncscope.errors import InputError
-from ncscope.models.weights import find_weights, match_names, weights_notes
+from ncscope.models.weights import find_weights, match_head, match_names, weights_notes
 
 W, V = torch.ones(2, 3), torch.zeros(2)
 NET = {"fc.weight": W, "fc.bias": V}
@@ -93,8 +93,8 @@ def test_names_inside_a_plain_file_are_kept() -> None:
     assert match_names({"conv.weight": W}, list(NET)).tensors == {"conv.weight": W}
 
 
-def prefixed(*prefixes: str) -> dict[str, torch.Tensor]:
-    return {prefix + name: value for prefix in prefixes for name, value in NET.items()}
+def prefixed(*prefixes: str, of: dict[str, Any] = NET) -> dict[str, torch.Tensor]:
+    return {prefix + name: value for prefix in prefixes for name, value in of.items()}
 
 
 def test_one_prefix_of_several() -> None:
@@ -117,3 +117,28 @@ def test_notes() -> None:
     )
     many = {f"loss.{index}": V for index in range(20)}
     assert notes(prefixed("net.") | many)[1].endswith("'loss.7' and 12 more")
+
+
+BODY = {f"body.{name}": torch.ones(3) for name in ("weight", "bias", "running_mean")}
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        (BODY | {"head.weight": W, "head.bias": V}, "head"),
+        (prefixed("model.", of=BODY) | {"head.weight": W, "head.bias": V}, "head"),
+        (BODY | {"fc.bias": V, "head.weight": W}, ""),  # the bias is there
+        (BODY | {"head.weight": W}, ""),
+        (prefixed("model.", of=BODY) | {"head.weight": W, "head.bias": V, "queue": W}, ""),
+        (prefixed("model.", of=BODY) | {"criterion.weight": W, "h.weight": W, "h.bias": V}, ""),
+        (prefixed("model.", of=BODY) | {"ema.fc.weight": W, "ema.fc.bias": V}, ""),
+        (prefixed("model_ema.", of=BODY) | {"ema.h.weight": W, "ema.h.bias": V}, "ema.h"),
+    ],
+)
+def test_a_head_is_renamed_only_if_nothing_else_can_be_meant(
+    file: dict[str, Any], source: str
+) -> None:
+    shapes = {name: tuple(value.shape) for name, value in (BODY | NET).items()}
+    fitted = match_head(match_names(file, shapes), file, shapes)
+    assert fitted.head == ((source, "fc") if source else ())
+    assert (fitted.tensors.keys() == shapes.keys()) == bool(source)

@@ -1,7 +1,8 @@
 """Images of a data set given by name, prepared for a model that was opened by name."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from inspect import isclass, isfunction, signature
 from pathlib import Path
@@ -25,6 +26,7 @@ from ncscope.data.image_files import choose_split, find_image_files, read_image_
 from ncscope.data.images import ImageData, Images
 from ncscope.data.preprocessing import Preprocessing
 from ncscope.errors import InputError
+from ncscope.labels import IgnoreIndex, is_ignored
 from ncscope.measurement.batches import prepare_batch, split
 from ncscope.measurement.head_classes import HeadClasses
 from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
@@ -56,6 +58,8 @@ class ImageOptions:
         image_size: Height and width of the images for the model; None for that of the data set.
         image_key: Column or entry of the images in files; empty for the only one.
         label_key: Column or entry of the labels in files; empty for the only one.
+        ignore_index: Labels in files of samples that will be left out, which no class needs to
+            have.
     """
 
     data: str
@@ -69,6 +73,7 @@ class ImageOptions:
     image_size: int | None = None
     image_key: str = ""
     label_key: str = ""
+    ignore_index: IgnoreIndex = None
 
 
 class LabelledImages(NamedTuple):
@@ -107,10 +112,15 @@ def read_images(image_options: ImageOptions) -> LabelledImages:
         files = choose_split(found_files, split, name)
         others = [file for part in found_files.values() for file in part if file not in files]
         pictures, names = read_image_files(
-            files, image_options.image_key, image_options.label_key, others
+            files,
+            image_options.image_key,
+            image_options.label_key,
+            others,
+            image_options.ignore_index,
         )
         images = prepare_photographs(pictures)
-        classes = len(names) or int(images.labels.max()) + 1
+        kept = images.labels[~is_ignored(images.labels, image_options.ignore_index)]
+        classes = len(names) or int(kept.max()) + 1
         return LabelledImages(images, classes, _shape(images), names)
     for option in ("image_key", "label_key"):
         if getattr(image_options, option):
@@ -158,6 +168,44 @@ def _find_size(images: Images) -> int | None:
 
 
 _SIZES_READ = 16
+
+
+def number_as_model(
+    found: LabelledImages, of_model: Sequence[str]
+) -> tuple[LabelledImages, tuple[str, ...]]:
+    """Return images with the labels of the model if the data set has a part of its classes.
+
+    Labels of a part would count from 0, and be compared with other rows of the head.
+
+    Args:
+        found: Images of one split.
+        of_model: Names that the model knows, in the order of the head's rows; empty for none.
+
+    Returns:
+        The images, and a sentence if their labels changed.
+
+    Raises:
+        InputError: If the model has a name of the data set twice.
+    """
+    names = found.class_names
+    if not set(names) < set(of_model) or not names:
+        return found, ()
+    twice = next((name for name in names if of_model.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(
+            expected="one class of the model for each class of the data set",
+            found=f"{twice!r} twice in the model's configuration",
+            fix="name as DATA a loader of your own, FILE.py:NAME, with the labels of the model",
+        )
+    rows = torch.tensor([of_model.index(name) for name in names])
+    labels = found.images.labels
+    known = (labels >= 0) & (labels < len(names))  # others are marks of samples to leave out
+    images = copy(found.images)
+    images.labels = torch.where(known, rows[labels.clamp(0, len(names) - 1)], labels)
+    note = f"labels: the {len(names)} classes numbered by name as the {len(of_model)} of the model"
+    changed = not torch.equal(rows, torch.arange(len(names)))
+    found = found._replace(images=images, num_classes=len(of_model), class_names=tuple(of_model))
+    return found, (note,) if changed else ()
 
 
 def describe_preprocessing(images: Images) -> str:
@@ -250,9 +298,19 @@ def _shape(images: Images) -> Shape:
 
 
 def make_loader(
-    named_model: ImageClassifier, images: Images, image_options: ImageOptions
+    named_model: ImageClassifier,
+    images: Images,
+    image_options: ImageOptions,
+    class_names: Sequence[str] = (),
 ) -> DataLoader[Any]:
     """Make a loader of the images in their order, prepared as in the model's training.
+
+    Args:
+        named_model: The model.
+        images: Images to load.
+        image_options: Preprocessing, size of batches, and workers.
+        class_names: Names of the classes, in the order of the labels, which become ``classes`` of
+            the loader.
 
     Raises:
         InputError: If the preprocessing of the model is requested and it has none, or if that of
@@ -306,7 +364,9 @@ def make_loader(
                 found=f"{size} with --preprocess data: {message}",
                 fix=fix,
             ) from error
-    return _Loader(items, image_options.batch_size, num_workers=image_options.workers)
+    loader = _Loader(items, image_options.batch_size, num_workers=image_options.workers)
+    loader.classes = tuple(class_names)
+    return loader
 
 
 def find_device(name: str) -> torch.device:
@@ -356,8 +416,8 @@ def open_transform(name: str) -> Callable[[Image], Tensor]:
     return prepare
 
 
-def open_loader(name: str, image_options: ImageOptions) -> tuple[Iterable[Any], tuple[str, ...]]:
-    """Open the user's loader, or a loader of the user's data set, and the names of the classes.
+def open_loader(name: str, image_options: ImageOptions) -> Iterable[Any]:
+    """Open the user's loader, or a loader of the user's data set.
 
     Args:
         name: ``FILE.py:NAME``, as for `open_own`, of a loader, a data set, or a function that
@@ -377,7 +437,6 @@ def open_loader(name: str, image_options: ImageOptions) -> tuple[Iterable[Any], 
             raise InputError(expected=f"an argument split of {name}", found=found, fix=fix)
         with explain_errors(name):
             value = value(**arguments)
-    samples = getattr(value, "dataset", value)
     if isinstance(value, Dataset) or type(value).__module__.startswith("datasets."):
         loader: Any = _Loader(value, image_options.batch_size, num_workers=image_options.workers)
     else:
@@ -385,13 +444,13 @@ def open_loader(name: str, image_options: ImageOptions) -> tuple[Iterable[Any], 
     if not (isinstance(loader, Iterable) or hasattr(loader, "__getitem__")):
         fix = "return a DataLoader, a Dataset, or a list of (inputs, labels)"
         raise InputError(expected=f"a loader from {name}", found=type(value).__name__, fix=fix)
-    names = getattr(samples, "classes", None) or ()
-    are_names = isinstance(names, list | tuple) and all(isinstance(each, str) for each in names)
-    return loader, tuple(names) if are_names else ()
+    return loader
 
 
 class _Loader(DataLoader[Any]):
     """Loader that raises errors of input in its processes as such; torch raises their text."""
+
+    classes: tuple[str, ...] = ()
 
     def __iter__(self) -> Any:
         try:

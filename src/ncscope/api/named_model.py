@@ -15,6 +15,7 @@ from ncscope.api.named_images import (
     find_device,
     fit_size,
     make_loader,
+    number_as_model,
     open_loader,
     read_images,
     read_ood_images,
@@ -25,6 +26,7 @@ from ncscope.data.image_files import find_image_files
 from ncscope.errors import InputError
 from ncscope.files import is_folder
 from ncscope.labels import is_ignored
+from ncscope.measurement.head_classes import find_model_names
 from ncscope.measurement.options import Options
 from ncscope.measurement.provenance import record_provenance
 from ncscope.models.libraries import open_model
@@ -63,12 +65,14 @@ def measure_named_model(
         model_arguments: Pairs ``key=value`` for a class or function in the user's code.
 
     Returns:
-        The report, and sentences on what was done to the model's weights and to the images.
+        The report, and those of its notes that say what was done to the model's weights and to the
+        images.
 
     Raises:
         InputError: If the model, data set, weights file or device is missing, or does not fit; or
             if the user's code fails.
     """
+    image_options = replace(image_options, ignore_index=options.ignore_index)
     data = image_options.data
     _check_order(name, data, weights)
     if weights is None and weights_key:
@@ -98,10 +102,13 @@ def measure_named_model(
     notes: list[str] = []
     outside: Any = None
     if images is None:
-        loader, class_names = open_loader(data, image_options)
-        outside = None if ood is None else open_loader(ood, image_options)[0]
+        loader = open_loader(data, image_options)
+        outside = None if ood is None else open_loader(ood, image_options)
     else:
-        loader, class_names = make_loader(opened, images.images, image_options), images.class_names
+        if options.class_names is None:
+            images, renumbered = number_as_model(images, find_model_names(opened.model))
+            notes += renumbered
+        loader = make_loader(opened, images.images, image_options, images.class_names)
         if ood is not None:
             others = read_ood_images(ood, images.images, image_options)
             outside = make_loader(opened, others, image_options)
@@ -121,16 +128,24 @@ def measure_named_model(
         "--preprocess FILE.py:FUNCTION",
     ):
         report = measure_model(opened.model.to(device), loader, options, ood=outside)
+    if saved is not None and opened.weights is not None:
+        notes = [*weights_notes(saved, opened.weights), *notes]
+    class_names = report.class_names
+    *before, last = report.model_record.layers
+    alone = options.layers is None and not before
+    no_blocks = "layers: no repeated blocks found; --layers 'NAME.*' measures other layers too"
+    last = replace(last, notes=(*notes, *last.notes, *((no_blocks,) if alone else ())))
+    record = replace(report.model_record, layers=(*before, last))
+    report = ModelReport(record, {n: r.require_statistics() for n, r in report.layers.items()})
+    report.class_names = class_names
     report.provenance = record_provenance(
         model=name,
         weights="" if saved is None else saved.file,
         data=data,
-        class_names=class_names or report.class_names,
+        class_names=class_names,
         split=image_options.split,
         caller="ncscope measure-model",
     )
-    if saved is not None and opened.weights is not None:
-        notes = [*weights_notes(saved, opened.weights), *notes]
     return report, tuple(notes)
 
 

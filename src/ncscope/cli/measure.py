@@ -599,11 +599,14 @@ def measure_model(
         print(printable(note), file=sys.stderr)
     if save is not None:
         report.save(save, title)
-    print_report(report, save, json, by_class="per_class" in (split_groups(groups) or ()))
+    by_class = "per_class" in (split_groups(groups) or ())
+    print_report(report, save, json, by_class=by_class, said=notes)
 
 
-def print_report(report: "Report", save: Path | None, json: bool, by_class: bool) -> None:
-    """Print a report as a table, or as JSON."""
+def print_report(
+    report: "Report", save: Path | None, json: bool, by_class: bool, said: Sequence[str] = ()
+) -> None:
+    """Print a report as a table, or as JSON; the table without the notes that were said before."""
     if json:
         print(report.to_json())
         return
@@ -617,7 +620,7 @@ def print_report(report: "Report", save: Path | None, json: bool, by_class: bool
     classes = format_class_count(report.num_classes, report.record.num_present)
     size = f"{report.num_samples:,} samples, {classes}, dimension {report.dim}"
     console.print(size, style="dim", highlight=False)
-    for note in report.notes:
+    for note in report.notes[len(said) :]:  # they are the first
         console.print(f"note: {printable(note)}", style="dim", highlight=False)
     if save is not None:
         console.print(f"Written: {save}", soft_wrap=True, highlight=False, markup=False)

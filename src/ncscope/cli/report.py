@@ -32,7 +32,9 @@ def report(
         typer.Option("--save", "-o", help="File to write: .html, .csv, .tex, .png, .svg, .pdf."),
     ] = Path("comparison.html"),
 ) -> None:
-    """Show reports, histories and runs side by side, at equal epochs.
+    """Show reports, histories and runs side by side.
+
+    Histories are compared at equal epochs.
 
     Example: ncscope report before.json after.json --title "Weight decay" --save both.html
 

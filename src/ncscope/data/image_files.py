@@ -5,28 +5,44 @@ read without that library. Nothing is unpacked to disk, and nothing is unpickled
 """
 
 import json
+import os
 import re
 import tarfile
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from glob import glob, has_magic
 from io import BytesIO
+from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from PIL.Image import Image
 
+from ncscope.array_checks import is_missing
 from ncscope.data.folders import Split
 from ncscope.data.images import Pictures, open_picture
 from ncscope.errors import InputError, library_error
 from ncscope.files import describe_fault
-from ncscope.labels import read_labels
+from ncscope.labels import (
+    IgnoreIndex,
+    is_ignored,
+    kinds_error,
+    list_marks,
+    nothing_left,
+    read_labels,
+)
+from ncscope.memory import check_memory
 
 _SUFFIXES = (".parquet", ".arrow", ".tar")
 _SPLIT = re.compile(r"(?:^|[-_./])(train|test|valid|val)[a-z]*(?=[-_./\d]|$)")
 _IMAGE_SUFFIXES = ("jpg", "jpeg", "png", "webp", "bmp", "ppm", "pgm", "tif", "tiff", "gif")
 _LABEL_NAMES = ("label", "labels", "class", "cls", "target", "class_id")
 _MOST_NAMED = 8
+_MOST_PATTERNS = 100_000
+_KEPT = 2**28
+_MOST_ROWS = 1024
 _LONGEST_LABEL = 2**20
 
 
@@ -65,14 +81,19 @@ def find_image_files(data: str) -> dict[str, list[Path]]:
     if not folder.is_dir():
         if not data.endswith(_SUFFIXES) or not (has_magic(data) or "{" in data):
             return {}
+        patterns = list(islice(_expand_braces(data), _MOST_PATTERNS + 1))
+        if len(patterns) > _MOST_PATTERNS:
+            expected = f"at most {_MOST_PATTERNS:,} names in braces"
+            fix = "write a pattern with * instead"
+            raise InputError(expected=expected, found=f"more in {data}", fix=fix)
         # Path.glob takes no absolute patterns.
-        names = [name for pattern in _expand_braces(data) for name in sorted(glob(pattern))]  # noqa: PTH207
+        names = [name for pattern in patterns for name in sorted(glob(pattern))]  # noqa: PTH207
         if not names:
             fix = "check the pattern, and quote it so that the shell leaves it alone"
             raise InputError(expected=f"files that match {data}", found="none", fix=fix)
         return {"": [Path(name) for name in names]}
     if (folder / "dataset_dict.json").is_file():
-        splits = _read_json(folder / "dataset_dict.json")["splits"]
+        splits = _read_saved(folder / "dataset_dict.json", "splits", str)
         return {_name_split(name): _list_saved(folder / Path(name).name) for name in splits}
     if (folder / "state.json").is_file():
         return {"": _list_saved(folder)}
@@ -113,7 +134,11 @@ def choose_split(found: Mapping[str, Sequence[Path]], split: Split, data: str) -
 
 
 def read_image_files(
-    files: Sequence[Path], image_key: str = "", label_key: str = "", others: Sequence[Path] = ()
+    files: Sequence[Path],
+    image_key: str = "",
+    label_key: str = "",
+    others: Sequence[Path] = (),
+    ignore_index: IgnoreIndex = None,
 ) -> ImageFiles:
     """Read the images and labels in files of one kind.
 
@@ -123,10 +148,12 @@ def read_image_files(
             over all splits, so that a class has one number.
         image_key: Column, or suffix in the archive, of the images; empty for the only one.
         label_key: Column, suffix, or entry of the JSON, of the labels; empty for the only one.
+        ignore_index: Labels of samples that will be left out: these may be any numbers.
 
     Raises:
         InputError: If a file is missing, damaged or of another kind, the images or the labels
-            cannot be told, or a sample lacks one of them; pyarrow is not installed.
+            cannot be told, a sample lacks one of them, or no sample has a class; pyarrow is not
+            installed.
     """
     for file in (*files, *others):
         if fault := describe_fault(file):
@@ -136,19 +163,38 @@ def read_image_files(
     if not labels:
         fix = "check the files: the split may be another one"
         raise InputError(expected="images to measure", found="none", fix=fix)
-    if not names and isinstance(labels[0], str):
-        further = read(others, image_key, label_key)[1] if others else []
-        names = tuple(sorted({*map(str, labels), *map(str, further)}))
-    by_name = names if isinstance(labels[0], str) else None
-    numbers = read_labels(labels, len(labels), class_names=by_name).labels
-    least, most = int(numbers.min()), int(numbers.max())
+    missing = [row for row, label in enumerate(labels) if is_missing(label) or label == ""]
+    if missing:
+        raise InputError(
+            expected="a label for each image",
+            found=f"{len(missing)} of {len(labels)} missing, the first at row {missing[0]}",
+            fix="name another column with --label-key, or write the files without these images",
+        )
+    marks = list_marks(ignore_index)
+    words = {label for label in labels if isinstance(label, str)}
+    if words:
+        if not words.union(marks).issuperset(labels):
+            raise kinds_error()
+        if not names:
+            further = read(others, image_key, label_key)[1] if others else []
+            names = tuple(sorted(words.union(each for each in further if isinstance(each, str))))
+        order = {name: number for number, name in enumerate(names)}
+        numbers = torch.tensor([order.get(label, label) for label in labels])
+    else:
+        numbers = read_labels(labels, len(labels)).labels
+    kept = numbers[~is_ignored(numbers, ignore_index)]
+    if not len(kept):
+        raise nothing_left(len(labels), ignore_index)
+    least, most = int(kept.min()), int(kept.max())
+    leave_out = f"or leave them out with --ignore-index {least if least < 0 else most}"
     if least < 0:
         fix = "choose a split with labels, for example --split validation"
+        fix += f", {leave_out}" if most >= 0 else ""
         found = f"{least}, which marks hidden labels"
         raise InputError(expected="labels from 0", found=found, fix=fix)
     if names and most >= len(names):
         expected = f"labels of the {len(names)} classes that the files declare"
-        fix = "name another column with --label-key"
+        fix = f"name another column with --label-key, {leave_out}"
         raise InputError(expected=expected, found=f"label {most}", fix=fix)
     return ImageFiles(Pictures(pictures, numbers), names)
 
@@ -163,32 +209,46 @@ def _name_split(name: str) -> str:
     return "validation" if name.startswith(("val", "dev")) else name
 
 
-def _expand_braces(pattern: str) -> list[str]:
+def _expand_braces(pattern: str) -> Iterator[str]:
     """Expand ``{000..003}`` and ``{a,b}`` in a pattern, as shells and WebDataset do."""
     found = re.search(r"\{([^{}]*)\}", pattern)
     if found is None:
-        return [pattern]
+        yield pattern
+        return
     before, after = pattern[: found.start()], pattern[found.end() :]
-    span = re.fullmatch(r"(\d+)\.\.(\d+)", found[1])
-    parts = found[1].split(",")
+    span = re.fullmatch(r"(\d{1,18})\.\.(\d{1,18})", found[1])
+    parts: Iterable[str] = found[1].split(",")
     if span:
         width = len(span[1])
-        parts = [f"{number:0{width}}" for number in range(int(span[1]), int(span[2]) + 1)]
-    return [each for part in parts for each in _expand_braces(before + part + after)]
+        parts = (f"{number:0{width}}" for number in range(int(span[1]), int(span[2]) + 1))
+    for part in parts:
+        yield from _expand_braces(before + part + after)
 
 
-def _read_json(path: Path) -> Any:
+def _read_saved(path: Path, key: str, kind: type) -> list[Any]:
+    """Read a list of values of a type in a file of JSON that ``save_to_disk`` wrote."""
+    fix = "save the data set again with save_to_disk"
+    if fault := describe_fault(path):
+        raise InputError(expected="a data set of save_to_disk", found=fault, fix=fix)
     try:
-        return json.loads(path.read_bytes())
-    except ValueError as error:
-        fix = "save the data set again with save_to_disk"
+        content = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
         raise InputError(expected=f"JSON in {path}", found="a damaged file", fix=fix) from error
+    values = content.get(key) if isinstance(content, dict) else None
+    if not isinstance(values, list) or not values or not all(isinstance(v, kind) for v in values):
+        found = "another value" if isinstance(content, dict) and key in content else "none"
+        raise InputError(expected=f"a list {key!r} in {path}", found=found, fix=fix)
+    return values
 
 
 def _list_saved(folder: Path) -> list[Path]:
     """List the files of a folder that `Dataset.save_to_disk` wrote, in order."""
-    state = _read_json(folder / "state.json")
-    return [folder / Path(each["filename"]).name for each in state["_data_files"]]
+    state = folder / "state.json"
+    names = [each.get("filename") for each in _read_saved(state, "_data_files", dict)]
+    if not all(isinstance(name, str) for name in names):
+        fix = "save the data set again with save_to_disk"
+        raise InputError(expected=f"names of files in {state}", found="other entries", fix=fix)
+    return [folder / Path(name).name for name in names]
 
 
 # Arrow and Parquet
@@ -206,9 +266,7 @@ def _read_tables(files: Sequence[Path], image_key: str, label_key: str) -> Conte
     try:
         tables = [_Table(file) for file in files]
         schema = tables[0].schema
-        metadata = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-        declared = metadata.get("info", {}).get("features", {})
-        features = {name: value for name, value in declared.items() if isinstance(value, dict)}
+        features = _read_features((schema.metadata or {}).get(b"huggingface", b"{}"))
         image_key = _find_column(_list_image_columns(schema, features), image_key, "image", schema)
         label_key = _find_column(_list_label_columns(schema, features), label_key, "label", schema)
         labels = [value for table in tables for value in table.read_column(label_key)]
@@ -220,7 +278,21 @@ def _read_tables(files: Sequence[Path], image_key: str, label_key: str) -> Conte
         fix = "check the file: it may be of another kind, or cut off"
         expected = f"a table of images in {files[0].name}"
         raise InputError(expected=expected, found=found, fix=fix) from error
-    return column, labels, tuple(features.get(label_key, {}).get("names") or ())
+    names = features.get(label_key, {}).get("names")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        names = []
+    return column, labels, tuple(names) if len(set(names)) == len(names) else ()
+
+
+def _read_features(metadata: bytes) -> dict[str, dict[str, Any]]:
+    """Read the description of the columns in the metadata of ``datasets``; empty without one."""
+    try:
+        content = json.loads(metadata)
+        for key in ("info", "features"):
+            content = content[key]
+        return {name: value for name, value in content.items() if isinstance(value, dict)}
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        return {}  # a table is read without it too
 
 
 class _Table:
@@ -238,19 +310,44 @@ class _Table:
             table = self._map()
             self.schema, self.sizes = table.schema, [table.num_rows]
 
-    def read_group(self, group: int, name: str) -> Any:
-        """Return a column of a group of rows. Arrow is mapped into memory, and has one group."""
+    def read_group(self, group: int, name: str) -> Iterator[Any]:
+        """Yield parts of a column of a group of rows, each of about `pages_size` bytes or less.
+
+        A value that a Parquet file stores once may stand in every row. Arrow is mapped into memory,
+        and has one part.
+        """
         import pyarrow.parquet as pq
 
-        if self.is_parquet:
-            with pq.ParquetFile(self.file) as opened:
-                return opened.read_row_group(group, columns=[name]).column(0)
-        return self._map().column(name)
+        if not self.is_parquet:
+            yield self._map().column(name)
+            return
+        size = self.pages_size(group, name)
+        what = f"rows of {self.file.name}"
+        check_memory(2 * size, what, "write the file with smaller groups of rows")
+        # No value is longer than all pages together.
+        rows = min(_MOST_ROWS, max(1, _KEPT // max(size, 1)))
+        with pq.ParquetFile(self.file) as opened:
+            for batch in opened.iter_batches(rows, row_groups=[group], columns=[name]):
+                yield batch.column(0)
+
+    def pages_size(self, group: int, name: str) -> int:
+        """Return the bytes of the pages of a column in a group of rows, before they are decoded."""
+        import pyarrow.parquet as pq
+
+        if not self.is_parquet:
+            return 0
+        columns = pq.read_metadata(self.file).row_group(group)
+        chunks = [columns.column(number) for number in range(columns.num_columns)]
+        parts = [chunk for chunk in chunks if chunk.path_in_schema.split(".")[0] == name]
+        return sum(max(0, part.total_uncompressed_size) for part in parts)
 
     def read_column(self, name: str) -> Iterator[Any]:
-        """Yield the values of a column."""
+        """Yield the values of a column; equal texts are one object."""
+        texts: dict[str, str] = {}
         for group in range(len(self.sizes)):
-            yield from self.read_group(group, name).to_pylist()
+            for part in self.read_group(group, name):
+                for value in part.to_pylist():
+                    yield texts.setdefault(value, value) if isinstance(value, str) else value
 
     def _map(self) -> Any:
         import pyarrow as pa
@@ -263,7 +360,11 @@ class _Table:
 
 
 class _ImageColumn:
-    """Images of a column in several files; the last group of rows that was read is kept."""
+    """Images of a column in several files.
+
+    Kept are the last rows that were read: those of a group, or a part of them if the group expands
+    to many more bytes than it has in the file.
+    """
 
     def __init__(self, tables: Sequence[_Table], name: str) -> None:
         self.name = name
@@ -276,15 +377,18 @@ class _ImageColumn:
         self.starts = [0]
         for table, group in self.groups:
             self.starts.append(self.starts[-1] + table.sizes[group])
-        self.kept: tuple[int, Any] = (-1, None)
+        self._forget()
+
+    def _forget(self) -> None:
+        self.process = os.getpid()  # one that is forked must not read on in the same open file
+        self.place, self.stop, self.size, self.most = -1, 0, 0, 0
+        self.kept: list[tuple[int, Any]] = []
+        self.parts: Iterator[Any] = iter(())
 
     def __call__(self, index: int) -> Image:
         """Return the image at an index."""
         place = bisect_right(self.starts, index) - 1
-        if self.kept[0] != place:
-            table, group = self.groups[place]
-            self.kept = place, table.read_group(group, self.name)
-        value = self.kept[1][index - self.starts[place]].as_py()
+        value = self._find(place, index - self.starts[place])
         name = f"{self.groups[place][0].file.name}, row {index}"
         content = value.get("bytes") if isinstance(value, dict) else value
         if not isinstance(content, bytes):
@@ -295,9 +399,44 @@ class _ImageColumn:
             )
         return open_picture(BytesIO(content), name)
 
+    def _find(self, place: int, row: int) -> Any:
+        """Return the value in a row of a group, and keep the rows before it if they are few."""
+        table, group = self.groups[place]
+        is_before = bool(self.kept) and row < self.kept[0][0]
+        if place != self.place or is_before or self.process != os.getpid():
+            self._forget()
+            self.place, self.parts = place, table.read_group(group, self.name)
+            self.most = max(_KEPT, table.pages_size(group, self.name))
+        while row >= self.stop:
+            part = self._read_part(table.file)
+            self.kept.append((self.stop, part))
+            self.stop += len(part)
+            self.size += part.nbytes
+            while self.size > self.most and len(self.kept) > 1:
+                self.size -= self.kept.pop(0)[1].nbytes
+        place = bisect_right(self.kept, row, key=itemgetter(0)) - 1
+        start, part = self.kept[place]
+        return part[row - start].as_py()
+
+    def _read_part(self, file: Path) -> Any:
+        import pyarrow as pa
+
+        found = "fewer rows than it declares"
+        try:
+            if (part := next(self.parts, None)) is not None:
+                return part
+        except (pa.ArrowException, OSError) as error:
+            found = " ".join(str(error).split())[:200]
+        expected = f"a table of images in {file.name}"
+        raise InputError(expected=expected, found=found, fix="copy the file again")
+
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the rows that were read: each process reads its own."""
-        return self.__dict__ | {"kept": (-1, None)}
+        return {"name": self.name, "groups": self.groups, "starts": self.starts}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= state
+        self._forget()
 
 
 def describe_value(value: Any) -> str:

@@ -48,11 +48,14 @@ class HeadClasses:
         self._is_option = is_option
         self._given = None if given is None else tuple(given)
         # Numbers are those of the data set; the rows of the head are in the order of the model.
-        self._of_numbers = tuple(given or of_data or of_model)
+        is_part = set(of_data) < set(of_model)
+        self._of_numbers = tuple(given or (of_model if is_part else of_data) or of_model)
         self._of_words = tuple(given or of_model or of_data)
         self._has_words = False
-        self._differ = not given and (
-            set(of_data) == set(of_model) and tuple(of_data) != tuple(of_model)
+        self._differ = (
+            not given
+            and set(of_data) <= set(of_model)
+            and tuple(of_data) != tuple(of_model[: len(of_data)])
         )
 
     def number(self, labels: Any) -> Tensor:
@@ -67,7 +70,8 @@ class HeadClasses:
             else "let the data set number its classes, with the same number in every batch"
         )
         if labels is None:
-            raise InputError(expected="a label for each sample", found="None as labels", fix=advice)
+            fix = "give batches of inputs and labels; a split_batch of yours must return both"
+            raise InputError(expected="a label for each sample", found="None as labels", fix=fix)
         numbers, names = number_names(labels, self._of_words, advice)
         if names and names == self._of_words:
             check_names(names)

@@ -338,7 +338,11 @@ def _fill_model(model: nn.Module, weights: Weights, request: ModelRequest) -> Mo
         fix = _remedy(request, None, None)
         raise InputError(expected=f"weights of {request.name}", found=failure, fix=fix)
     key = faults[0]
-    others = [name for name in file_shapes if name not in model_shapes]
+    beside = _shapes({name: weights[name] for name in fitted.unused if name in weights})
+    all_shapes = {**beside, **file_shapes}
+    others = [n for n in [*file_shapes, *beside] if n in beside or n not in model_shapes]
+    # What may be the lacking entry under another name comes first.
+    others.sort(key=lambda name: all_shapes[name] != model_shapes.get(key))
     examples = ""
     if key not in file_shapes and others:
         more = ", ..." if len(others) > _MOST_NAMED else ""

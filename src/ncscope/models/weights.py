@@ -236,9 +236,11 @@ def match_head(
 ) -> ModelWeights:
     """Rename a head that has another name in the file, such as ``head`` for ``fc``.
 
-    Renamed is one linear layer, and only if nothing else can be meant: the model lacks the entries
-    of this layer alone, one layer of the file has entries of these shapes, and no entry of the file
-    is then left over under the prefix. All else fits by name, so that the two are the same layer.
+    Renamed is one linear layer, and only if nothing else can be meant: the model lacks all entries
+    of this layer alone, one layer of the file has entries of these shapes, no other matrix of the
+    file that the model has no place for has the shape of the weight, such as that of a loss, a
+    queue or an average, and no entry of the file is then left over under the prefix. All else fits
+    by name, so that the two are the same layer.
 
     Args:
         fitted: Weights by their names in the model.
@@ -263,6 +265,10 @@ def match_head(
     wanted = {name.rpartition(".")[2]: shape for name, shape in lacking.items()}
     if len(layers) != 1 or len(wanted.get("weight", ())) != 2 or wanted.keys() - {"weight", "bias"}:
         return fitted
+    whole = {name for name in shapes if name.rpartition(".")[0] in layers}
+    matrices = [v for v in (spare | others).values() if tuple(v.shape) == wanted["weight"]]
+    if whole != lacking.keys() or len(matrices) != 1:
+        return fitted
     candidates: dict[str, dict[str, Tensor]] = {}
     for name, value in (spare | others).items():
         layer, _, inner = name.rpartition(".")
@@ -275,6 +281,8 @@ def match_head(
     if len(found) != 1:
         return fitted
     (layer,), (source,) = layers, found
+    if _AVERAGE.search(source) and not _AVERAGE.search(fitted.prefix):
+        return fitted  # the head of other weights
     names = {_join(source, inner): _join(layer, inner) for inner in wanted}
     if spare.keys() - names.keys():
         return fitted
