@@ -265,7 +265,7 @@ def describe_pair(file: TensorFile, content: Any) -> str:
 
     Args:
         file: File of torch.save.
-        content: What the file holds.
+        content: Object that the file holds.
     """
     if not isinstance(content, list | tuple) or len(content) != 2:
         return ""
