@@ -213,8 +213,8 @@ def _to_labels(entry: Any, part: slice, file: TensorFile) -> Any:
         return Categories(np.array(codes, np.int64), tuple(names), has_marks=True)
     if _kind(entry) == "names":
         cells = np.asarray(entry[part])
-        texts, places = np.unique(cells, return_inverse=True)
-        return np.array(list(map(_decode, texts)), np.str_)[places].reshape(cells.shape)
+        texts, inverse = np.unique(cells, return_inverse=True)
+        return np.array(list(map(_decode, texts)), np.str_)[inverse].reshape(cells.shape)
     return entry[part]
 
 
