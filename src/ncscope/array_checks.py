@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from numbers import Number
 from typing import Any
 
@@ -501,7 +502,7 @@ def _refuse_identifiers(frame: Any) -> None:
 
     columns = list(_columns(frame) or ())
     for name, column in columns if len(columns) > 1 else ():
-        if identifies_rows(name, lambda column=column: counts_rows(column)):
+        if identifies_rows(name, partial(counts_rows, column)):
             pandas = hasattr(frame, "iloc")
             drop = f"features.drop({'columns=' * pandas}[{name!r}])"
             raise InputError(
