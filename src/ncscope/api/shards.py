@@ -189,8 +189,10 @@ def measure_shards(
         fix = "pass a list of files, for example sorted(glob.glob('features/*.parquet'))"
         raise InputError(expected="a list of shards", found="a single path", fix=fix)
     shards = list(shards)
-    files = [resolve_shard(shard) for shard in shards if is_file(shard)]
-    twice = [file for file, times in Counter(files).items() if times > 1]
+    files = [(resolve_shard(shard), shard) for shard in shards if is_file(shard)]
+    written = dict(files)
+    times = Counter(path for path, _ in files)
+    twice = [written[path] for path in times if times[path] > 1]
     if twice:  # the samples would count twice
         more = f" and {len(twice) - 1} others" if len(twice) > 1 else ""
         found = f"{twice[0]}{more} twice or more"
