@@ -65,8 +65,8 @@ def measure_named_model(
         model_arguments: Pairs ``key=value`` for a class or function in the user's code.
 
     Returns:
-        The report, and those of its notes that say what was done to the model's weights and to the
-        images.
+        The report, and sentences on what was done to the model's weights and to the images; those
+        on the images are notes of the report too.
 
     Raises:
         InputError: If the model, data set, weights file or device is missing, or does not fit; or
@@ -128,8 +128,6 @@ def measure_named_model(
         "--preprocess FILE.py:FUNCTION",
     ):
         report = measure_model(opened.model.to(device), loader, options, ood=outside)
-    if saved is not None and opened.weights is not None:
-        notes = [*weights_notes(saved, opened.weights), *notes]
     class_names = report.class_names
     *before, last = report.model_record.layers
     alone = options.layers is None and not before
@@ -146,6 +144,8 @@ def measure_named_model(
         split=image_options.split,
         caller="ncscope measure-model",
     )
+    if saved is not None and opened.weights is not None:
+        notes = [*weights_notes(saved, opened.weights), *notes]
     return report, tuple(notes)
 
 

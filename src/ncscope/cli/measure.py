@@ -620,7 +620,9 @@ def print_report(
     classes = format_class_count(report.num_classes, report.record.num_present)
     size = f"{report.num_samples:,} samples, {classes}, dimension {report.dim}"
     console.print(size, style="dim", highlight=False)
-    for note in report.notes[len(said) :]:  # they are the first
+    for note in report.notes:
+        if note in said:
+            continue
         console.print(f"note: {printable(note)}", style="dim", highlight=False)
     if save is not None:
         console.print(f"Written: {save}", soft_wrap=True, highlight=False, markup=False)
