@@ -811,7 +811,7 @@ def test_a_mark_among_named_numbers_is_left_out(rows: int, tmp_path: Path, monke
     assert read.names == tuple(NAMES)
     report = ncscope.measure_shards([tmp_path / "a.parquet"], ignore_index=(-1, 255))
     assert report["nc1"] == pytest.approx(ncscope.measure(ROWS[kept], CLASSES[kept])["nc1"])
-    with pytest.raises(InputError, match="label 255; .*with ignore_index"):
+    with pytest.raises(InputError, match=r"label 255; .*with ignore_index"):
         ncscope.measure(**load_samples(tmp_path / "a.parquet"))
 
 
