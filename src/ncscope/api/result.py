@@ -261,8 +261,8 @@ class Report(Mapping[str, float]):
 
         Args:
             metrics: Metrics to draw against the layer, a panel each, as wide as a column of a
-                paper: ``"nc"`` for NC1 to NC4, a key, or a list of keys. Layers are measured with ``layer_groups``. By default, the main
-                metrics, or PFC1 to PFC3 against the layer.
+                paper: ``"nc"`` for NC1 to NC4, a key, or a list of keys. Layers are measured with
+                ``layer_groups``. By default, the main metrics, or PFC1 to PFC3 against the layer.
             axes: Axes of your own figure, one for each panel.
 
         Returns:
