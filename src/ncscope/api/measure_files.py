@@ -250,8 +250,9 @@ def _encode_state(state: State) -> bytes:
     else:
         counts = {name: value for name, value in vars(state).items() if value is not None}
         tensors = {name: torch.as_tensor(value) for name, value in counts.items()}
-    # A flipped byte in the numbers leaves the file readable; only the digest tells.
-    return save(tensors, metadata={"sha256": _digest(tensors, names), "class_names": names})
+    # A flipped byte in the numbers leaves the file readable; only the digest tells. One entry,
+    # since several are written in any order, and a state is the same bytes each time.
+    return save(tensors, metadata={"sha256": f"{_digest(tensors, names)} {names}"})
 
 
 def _read_state(path: Path, shard_pass: ShardPass) -> State | None:
@@ -261,9 +262,8 @@ def _read_state(path: Path, shard_pass: ShardPass) -> State | None:
     try:
         with explain_read_errors(TensorFile.at(path)), safe_open(path, "pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            metadata = file.metadata() or {}
-            names = metadata.get("class_names", "")
-            if metadata.get("sha256") != _digest(tensors, names):
+            digest, _, names = (file.metadata() or {}).get("sha256", "").partition(" ")
+            if digest != _digest(tensors, names):
                 return None
             if shard_pass.second is None:
                 moments = shard_pass([])  # of the same form, without samples
