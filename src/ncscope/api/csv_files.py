@@ -16,11 +16,11 @@ from ncscope.api.columns import Cells, choose_columns
 from ncscope.api.files import explain_read_errors
 from ncscope.api.other_files import (
     find_packing,
+    path_beside,
     path_of,
     python_line,
     quote,
     unpack,
-    written_beside,
 )
 from ncscope.api.sample_file import SampleFile, rows_of_batch
 from ncscope.errors import InputError
@@ -123,7 +123,7 @@ def _read_head(file: TensorFile) -> tuple[list[str] | None, str]:
 def _encoding_error(file: TensorFile) -> InputError:
     code = (
         f'import pandas; pandas.read_csv({quote(path_of(file))}, sep=None, engine="python", '
-        f'encoding="latin-1").to_csv({quote(written_beside(file, ".csv"))}, index=False)'
+        f'encoding="latin-1").to_csv({quote(path_beside(file, ".csv"))}, index=False)'
     )
     return InputError(
         expected=f"text in UTF-8 in {file.name}",
@@ -256,7 +256,7 @@ class _Table:
         return f"pandas.read_csv({path}{separator}{header}{more})"
 
     def _target(self) -> str:
-        return quote(written_beside(self.file, ".csv"))
+        return quote(path_beside(self.file, ".csv"))
 
     def read(self, features: Sequence[str], label: str | None) -> Iterator[tuple[Any, Any]]:
         """Yield features and labels by batches of rows.

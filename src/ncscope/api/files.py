@@ -22,10 +22,10 @@ from ncscope.api.columns import list_names
 from ncscope.api.other_files import (
     describe_other_kind,
     describe_pair,
+    path_beside,
     path_of,
     python_line,
     quote,
-    written_beside,
 )
 from ncscope.errors import InputError
 from ncscope.file_kinds import describe_foreign
@@ -359,11 +359,11 @@ def _rewrite_objects(file: TensorFile) -> str:
     """Return the remedy for arrays of Python objects: the command that writes plain arrays."""
     path, suffix = quote(path_of(file)), Path(file.name).suffix
     if suffix == ".npz":
-        new = quote(written_beside(file, "-plain.npz"))
+        new = quote(path_beside(file, "-plain.npz"))
         code = f"d = numpy.load({path}, allow_pickle=True); numpy.savez({new}, "
         code += "**{k: numpy.array(v.tolist()) for k, v in d.items()})"
     else:
-        new = quote(written_beside(file, "-plain.npy"))
+        new = quote(path_beside(file, "-plain.npy"))
         code = f"numpy.save({new}, numpy.array(numpy.load({path}, allow_pickle=True).tolist()))"
     return f"{_FIX_PICKLED}; if you trust the file: {python_line(f'import numpy; {code}')}"
 

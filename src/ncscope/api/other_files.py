@@ -84,7 +84,7 @@ def path_of(file: TensorFile) -> str:
     return file.name if file.path is None else str(file.path)
 
 
-def written_beside(file: TensorFile, suffix: str) -> str:
+def path_beside(file: TensorFile, suffix: str) -> str:
     """Return a path beside a file that is hardly the path of another file of the user's.
 
     Args:
@@ -146,7 +146,7 @@ def _convert(name: str, code: str, target: str) -> Callable[[TensorFile], OtherK
     """
 
     def describe(file: TensorFile) -> OtherKind:
-        new = written_beside(file, target)
+        new = path_beside(file, target)
         paths = {"IN": quote(path_of(file)), "OUT": quote(new)}
         line = re.sub(r"\b(IN|OUT)\b", lambda match: paths[match[0]], code)
         return OtherKind(name, f"convert it to {PurePath(new).name}: {python_line(line)}")
@@ -269,7 +269,7 @@ def describe_pair(file: TensorFile, content: Any) -> str:
     """
     if not isinstance(content, list | tuple) or len(content) != 2:
         return ""
-    new = quote(written_beside(file, "-entries.pt"))
+    new = quote(path_beside(file, "-entries.pt"))
     return python_line(
         f"import torch; x, y = torch.load({quote(path_of(file))}); "
         f'torch.save({{"features": x, "labels": y}}, {new})'

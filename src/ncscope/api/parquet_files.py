@@ -10,7 +10,7 @@ import numpy as np
 
 from ncscope.api.columns import Cells, choose_columns
 from ncscope.api.files import explain_read_errors
-from ncscope.api.other_files import path_of, python_line, quote, written_beside
+from ncscope.api.other_files import path_beside, path_of, python_line, quote
 from ncscope.api.sample_file import MOST_ROWS, Categories, SampleFile, rows_of_batch
 from ncscope.errors import InputError, library_error
 from ncscope.memory import check_memory
@@ -253,7 +253,7 @@ def _refuse_missing(
         first //= max(1, len(values) // rows)
     code = (
         f"import pandas; pandas.read_parquet({quote(path_of(file))}).dropna("
-        f"subset=[{quote(column)}]).to_parquet({quote(written_beside(file, '.parquet'))}, "
+        f"subset=[{quote(column)}]).to_parquet({quote(path_beside(file, '.parquet'))}, "
         "index=False)"
     )
     raise InputError(

@@ -23,11 +23,11 @@ from ncscope.api.other_files import (
     describe_other_kind,
     find_packing,
     is_torchscript,
+    path_beside,
     path_of,
     python_line,
     quote,
     torchscript,
-    written_beside,
 )
 from ncscope.api.parquet_files import open_parquet
 from ncscope.api.sample_file import SampleFile, flatten_labels, join_labels
@@ -148,7 +148,7 @@ def _is_list_of_labels(value: Any) -> bool:
 def _tensor_error(file: TensorFile, name: str, value: Any) -> InputError:
     code = (
         f"import numpy, torch; d = torch.load({quote(path_of(file))}, weights_only=False); "
-        f"numpy.savez({quote(written_beside(file, '.npz'))}, "
+        f"numpy.savez({quote(path_beside(file, '.npz'))}, "
         "**{k: numpy.asarray(v) for k, v in d.items()})"
     )
     return InputError(

@@ -67,7 +67,7 @@ class LabelSets:
 
 
 @dataclass(frozen=True)
-class TaggedSets:
+class LabelSetMeans:
     r"""Label sets of a multiplicity above 1, beside the means of the classes in them.
 
     Attributes:
@@ -120,7 +120,7 @@ class TaggedSets:
         return self._zero_rounding(self.sets.means - self.class_means.mean(0))
 
     @cached_property
-    def centred_averages(self) -> Float[Tensor, "s d"]:
+    def centre_averages(self) -> Float[Tensor, "s d"]:
         r"""$\frac1m\sum_{k\in S}(\mu_k-\mu_G)$."""
         rows = self.class_means - self.class_means.mean(0)
         share = self.sets.members.to(rows) / self.sets.multiplicity
@@ -329,20 +329,20 @@ def angles_between(
         r"(\mu_k-\mu_G)\rVert^2}{\sum_{|S|=m}\lVert\mu_S-\mu_G\rVert^2}"
     ),
     source="ours, for the tag-wise average property with one scale a multiplicity",
-    reads=("centred_means", "centred_averages"),
+    reads=("centred_means", "centre_averages"),
     high=1.0,
     zero="the label sets' means are their tag-wise averages, up to one scale",
     undefined=_ZERO,
 )
 def tagwise_distance(
-    centred_means: Float[Tensor, "s d"], centred_averages: Float[Tensor, "s d"]
+    centred_means: Float[Tensor, "s d"], centre_averages: Float[Tensor, "s d"]
 ) -> Float[Tensor, ""]:
     """Compute the share that the scaled averages leave over. Shifting all features changes nothing.
 
     NaN if all means or all averages are zero.
     """
-    scale = tagwise_scale(centred_means, centred_averages).clamp(min=0)
-    rest = centred_means - scale * centred_averages
+    scale = tagwise_scale(centred_means, centre_averages).clamp(min=0)
+    rest = centred_means - scale * centre_averages
     return rest.square().sum() / centred_means.square().sum()
 
 
@@ -356,7 +356,7 @@ def tagwise_distance(
         r"a_S=\frac1m\sum_{k\in S}(\mu_k-\mu_G)"
     ),
     source="ours; the ratio of scales in the theorem of Li, Li, Wang and Qu 2024",
-    reads=("centred_means", "centred_averages"),
+    reads=("centred_means", "centre_averages"),
     low=-math.inf,
     zero="the label sets' means have no part along the averages",
     at_collapse=lambda k: math.nan,
@@ -364,10 +364,10 @@ def tagwise_distance(
     undefined=_ZERO,
 )
 def tagwise_scale(
-    centred_means: Float[Tensor, "s d"], centred_averages: Float[Tensor, "s d"]
+    centred_means: Float[Tensor, "s d"], centre_averages: Float[Tensor, "s d"]
 ) -> Float[Tensor, ""]:
     """Compute the scale of least squares."""
-    return (centred_means * centred_averages).sum() / centred_averages.square().sum()
+    return (centred_means * centre_averages).sum() / centre_averages.square().sum()
 
 
 @metric(
@@ -488,7 +488,7 @@ def multilabel_collapse(
             if unknown and any(path.startswith("stats") for path in row.reads):
                 reasons[row.key] = unknown
             _add(values, row.key, row, math.nan if row.key in reasons else row.compute(single))
-    tagged = {m: TaggedSets(sets, class_means, known) for m, sets in found.items()}
+    tagged = {m: LabelSetMeans(sets, class_means, known) for m, sets in found.items()}
     for m, sets in tagged.items():
         undefined = _find_undefined(sets, unknown)
         reasons |= {f"{name}{m}": reason for name, reason in undefined.items()}
@@ -579,7 +579,7 @@ def _describe_unknown(known: Bool[Tensor, " k"]) -> str:
     )
 
 
-def _find_undefined(tagged: TaggedSets, unknown: str) -> dict[str, str]:
+def _find_undefined(tagged: LabelSetMeans, unknown: str) -> dict[str, str]:
     """Return the reason of every metric of one multiplicity that is not defined.
 
     Args:
@@ -602,7 +602,7 @@ def _find_undefined(tagged: TaggedSets, unknown: str) -> dict[str, str]:
 
 
 def _note_angles(
-    values: MultilabelValues, tagged: dict[int, TaggedSets], reasons: dict[str, str]
+    values: MultilabelValues, tagged: dict[int, LabelSetMeans], reasons: dict[str, str]
 ) -> None:
     """Note the label sets that the angles leave out."""
     left_out = {m: int((~sets.has_angle).sum()) for m, sets in tagged.items()}
