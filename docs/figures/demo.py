@@ -33,7 +33,7 @@ def main() -> None:
     plot_run(results.measurements).savefig(arguments.out, dpi=144)
     console = Console()
     console.print(build_run_table(results.measurements))
-    console.print(claims_table(demo.RECIPE.claims(config, results)))
+    console.print(claims_table(demo.RECIPE.judge(config, results)))
     console.print(f"Picture: {arguments.out}")
 
 

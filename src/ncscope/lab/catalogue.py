@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from ncscope.errors import InputError
@@ -73,8 +74,10 @@ def experiment(name: str) -> Recipe[Any]:
         InputError: If no experiment has this name.
     """
     found = _known(name, {**EXPERIMENTS, **BENCHMARKS}, "experiments")
-    module = "ncscope.lab.papers." + found.replace("-", "_").replace("/", ".")
-    return import_module(_OF_BENCHMARKS.get(found, module)).RECIPE
+    place = found.replace("-", "_").replace("/", ".")
+    if find_spec(f"ncscope.lab.experiments.{place}") is not None:
+        return import_module(f"ncscope.lab.experiments.{place}").EXPERIMENT
+    return import_module(_OF_BENCHMARKS.get(found, f"ncscope.lab.papers.{place}")).RECIPE
 
 
 def _known(name: str, names: Mapping[str, str], kind: str) -> str:

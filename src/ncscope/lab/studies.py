@@ -174,7 +174,7 @@ def load_run(folder: str | Path) -> StudyRun:
     if missing:
         return StudyRun(known, labels, own, kept.whole, [], ended=False)
     results = together(kept.parts[name] for name in parts)
-    return StudyRun(known, labels, own, results, known.claims(own, results))
+    return StudyRun(known, labels, own, results, known.judge(own, results))
 
 
 def has_ended(folder: Path) -> bool:
@@ -228,7 +228,7 @@ def page_sections(folders: Mapping[str, Path]) -> dict[str, Any]:
     views = [run.view(name if len(folders) > 1 else "") for name, run in runs.items()]
     return {
         "title": studies[0] if len(studies) == 1 else "Runs side by side",
-        "lead": first.study.lead if len(studies) == 1 else "; ".join(studies) + ".",
+        "lead": first.study.question if len(studies) == 1 else "; ".join(studies) + ".",
         "facts": list(dict.fromkeys(run.study.source for run in runs.values())),
         **run_sections(views),
     }

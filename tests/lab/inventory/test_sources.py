@@ -27,7 +27,7 @@ def nameless(sources: Iterable[str]) -> list[str]:
 @pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name not in SIMULATED])
 def test_claims_of_a_run_without_results_name_items(name: str):
     recipe = experiment(name)
-    claims = recipe.claims(recipe.scales["small"], Results())
+    claims = recipe.judge(recipe.scales["small"], Results())
     assert nameless(claim.source for claim in claims) == []
 
 
@@ -40,7 +40,7 @@ def test_claims_of_a_simulated_recipe_name_items(name: str):
     config = small.model_copy(
         update={key: few for key, few in FEW.items() if key in type(small).model_fields}
     )
-    claims = recipe.claims(config, results_of(*recipe.parts(config)))
+    claims = recipe.judge(config, results_of(*recipe.parts(config)))
     assert claims
     assert nameless(claim.source for claim in claims) == []
 
@@ -60,7 +60,7 @@ def test_committed_claims_are_those_of_today(name: str):
         record = json.loads(file.read_text())
         committed = record["experiments"].get(name, {"claims": []})["claims"]
         config = recipe.scales[record["scale"]]
-        today = [claim.text for claim in recipe.claims(config, Results())]
+        today = [claim.text for claim in recipe.judge(config, Results())]
         if today:  # the demo has no claims without results
             assert [claim["claim"] for claim in committed] in ([], today)
 

@@ -198,10 +198,10 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
 def test_claims_of_any_numbers(name: str) -> None:
     recipe, pairs = RECIPES[name], list(recordings(name))
     config = recipe.scales["small"]
-    texts = [claim.text for claim in recipe.claims(config, results_of(pairs))]
+    texts = [claim.text for claim in recipe.judge(config, results_of(pairs))]
     assert texts
     for label, change in CHANGES.items():
-        found = recipe.claims(config, results_of(change(pairs)))
+        found = recipe.judge(config, results_of(change(pairs)))
         assert all(claim.evidence for claim in found), label
         assert label == "the last layer alone" or [one.text for one in found] == texts, label
 
@@ -211,11 +211,11 @@ def test_claims_of_what_was_not_measured_do_not_hold(name: str) -> None:
     recipe, pairs = RECIPES[name], list(recordings(name))
     config = recipe.scales["small"]
     unknown = results_of(at(math.nan)(pairs))
-    assert not any(claim.held for claim in recipe.claims(config, unknown))
+    assert not any(claim.held for claim in recipe.judge(config, unknown))
     for key in set().union(*(numbers(event) for _, event in pairs)):
         for change in (at(0.0, key), at(math.nan, key), without(key)):
             for own in (change, past_zero_error(change)):
-                told = recipe.claims(config, results_of(own(pairs)))
+                told = recipe.judge(config, results_of(own(pairs)))
                 assert not [c for c in told if c.held and "nan" in c.evidence], key
 
 
@@ -223,7 +223,7 @@ def test_claims_of_what_was_not_measured_do_not_hold(name: str) -> None:
 @pytest.mark.parametrize("label", SETTINGS)
 def test_claims_of_other_settings(name: str, label: str) -> None:
     config = with_runs(RECIPES[name].scales["small"], **SETTINGS[label])
-    assert RECIPES[name].claims(config, results_of(list(recordings(name))))
+    assert RECIPES[name].judge(config, results_of(list(recordings(name))))
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -233,8 +233,8 @@ def test_figures_of_zeros_and_of_what_was_not_measured(name: str) -> None:
     first = next(iter(config.runs))
     mixed = [pair for pair in at(0.0)(pairs) if pair[0] == first]
     mixed += [pair for pair in at(math.nan)(pairs) if pair[0] != first]
-    expected = [drawing.name for drawing in recipe.drawings(config, results_of(pairs))]
-    assert [drawing.name for drawing in recipe.drawings(config, results_of(mixed))] == expected
+    expected = [drawing.name for drawing in recipe.draw(config, results_of(pairs))]
+    assert [drawing.name for drawing in recipe.draw(config, results_of(mixed))] == expected
 
 
 @pytest.mark.slow
@@ -243,7 +243,7 @@ def test_figures_of_zeros_and_of_what_was_not_measured(name: str) -> None:
 def test_every_figure_can_be_written(name: str, label: str) -> None:
     change = {**CHANGES, "not measured": at(math.nan)}.get(label, list)
     config = with_runs(RECIPES[name].scales["small"], **SETTINGS.get(label, {}))
-    drawings = RECIPES[name].drawings(config, results_of(change(list(recordings(name)))))
+    drawings = RECIPES[name].draw(config, results_of(change(list(recordings(name)))))
     assert drawings
     for drawing in drawings:
         assert len(rendered(drawing, "svg")) > 1000

@@ -20,13 +20,13 @@ def rows() -> Results:
 
 
 def test_all_claims_hold(rows: Results) -> None:
-    found = STUDY.claims(TINY, rows)
+    found = STUDY.judge(TINY, rows)
     assert [claim.text for claim in found if not claim.held] == []
     assert len(found) == 15
 
 
 def test_the_renormalised_law_is_ours_and_the_projected_law_the_papers(rows: Results) -> None:
-    owners = {claim.text: claim.source for claim in STUDY.claims(TINY, rows)}
+    owners = {claim.text: claim.source for claim in STUDY.judge(TINY, rows)}
     text = "{} flow: simulated features follow the closed form"
     assert owners[text.format("Projected")] == "MSE, proposition 2"
     assert owners[text.format("Renormalised")] == "ours"
@@ -91,13 +91,13 @@ CASES: list[tuple[str, str, str, Callable[[float], float]]] = [
 
 @pytest.mark.parametrize(("claim", "part", "key", "change"), CASES)
 def test_each_claim_can_fail(rows: Results, claim: str, part: str, key: str, change: Any) -> None:
-    found = STUDY.claims(TINY, spoilt(rows, part, key, change))
+    found = STUDY.judge(TINY, spoilt(rows, part, key, change))
     (failed,) = [each for each in found if not each.held]
     assert failed.text.startswith(claim)
 
 
 def test_figures_draw_every_part(rows: Results) -> None:
-    drawn = {drawing.name: drawing for drawing in STUDY.drawings(TINY, rows)}
+    drawn = {drawing.name: drawing for drawing in STUDY.draw(TINY, rows)}
     assert list(drawn) == ["growth", "limits", "collapse", "descent", "unrestricted"]
     assert [len(drawing.figure.axes) for drawing in drawn.values()] == [2, 2, 4, 2, 2]
     for drawing in drawn.values():
@@ -113,15 +113,15 @@ def test_two_classes_have_one_singular_value() -> None:
         num_classes=2, dim=2, per_class=2, points=9, last=1e5, descent_steps=(8, 16)
     )
     two = study_results(STUDY, config)
-    claims = STUDY.claims(config, two)
+    claims = STUDY.judge(config, two)
     assert len(claims) == 13
     assert [claim.text for claim in claims if "ratio" in claim.text] == []
     emerged = [claim.held for claim in claims if "NC1 to NC4" in claim.text]
     assert emerged == [True, True]
-    for drawing in STUDY.drawings(config, two):
+    for drawing in STUDY.draw(config, two):
         drawing.figure.canvas.draw()
     wrong = spoilt(two, "projected", "nc2_etf", lambda x: 1e-9)
-    failed = [claim.text for claim in STUDY.claims(config, wrong) if not claim.held]
+    failed = [claim.text for claim in STUDY.judge(config, wrong) if not claim.held]
     assert any(text.startswith("Projected flow: NC1 to NC4 emerge") for text in failed)
 
 

@@ -35,7 +35,7 @@ def whole() -> tuple[ExtendedConfig, Results]:
 
 
 def held(config: ExtendedConfig, rows: Results) -> dict[str, bool]:
-    return {claim.text: claim.held for claim in STUDY.claims(config, rows)}
+    return {claim.text: claim.held for claim in STUDY.judge(config, rows)}
 
 
 def test_theorems_hold_of_a_small_run(whole: tuple[ExtendedConfig, Results]):
@@ -93,7 +93,7 @@ def test_one_sample_a_class_is_at_its_mean_from_the_start():
     config, rows = run(per_class=1, steps=20, every=20, activation="linear")
     assert [claim for claim in held(config, rows) if "collapses to its class means" in claim] == []
     assert len(held(config, rows)) == 4
-    (drawing,) = STUDY.drawings(config, rows)
+    (drawing,) = STUDY.draw(config, rows)
     drawing.figure.canvas.draw()
 
 
@@ -106,7 +106,7 @@ def test_settings_out_of_bounds_are_named(wrong: dict[str, Any]):
 
 
 def test_figures_are_drawn(whole: tuple[ExtendedConfig, Results]):
-    (drawing,) = STUDY.drawings(*whole)
+    (drawing,) = STUDY.draw(*whole)
     titles = [axes.get_title(loc="left") for axes in drawing.figure.axes]
     assert titles[:4] == titles[4:]
     assert drawing.figure.axes[5].get_legend_handles_labels()[1] == [

@@ -23,12 +23,12 @@ def run(**settings: object) -> tuple[GeodesicConfig, Results]:
 @pytest.mark.parametrize("orientation", ["nearest", "random", "opposite"])
 def test_theorems_hold_on_the_line(orientation: str):
     config, rows = run(orientation=orientation)
-    first, second, _ = STUDY.claims(config, rows)
+    first, second, _ = STUDY.judge(config, rows)
     assert first.held
     assert second.held
     assert rows[-1]["pfc1"] < 1e-20
     assert rows[-1]["pfc3"] == 1
-    (drawing,) = STUDY.drawings(config, rows)
+    (drawing,) = STUDY.draw(config, rows)
     assert len(drawing.figure.axes) == 3
 
 
@@ -52,7 +52,7 @@ def test_metrics_rise_before_and_fall_after_the_stated_place():
 def test_spread_is_left_in_the_last_layer():
     config, rows = run(spread=0.5)
     assert rows[-1]["pfc1"] > 0.01
-    assert [claim.text for claim in STUDY.claims(config, rows)] == [
+    assert [claim.text for claim in STUDY.judge(config, rows)] == [
         "PFC3 does not fall along the line"
     ]
 
@@ -61,7 +61,7 @@ def test_claims_fail_where_the_rows_say_otherwise():
     config, rows = run()
     other = {"alignment": -1.0, "pfc1_falls_from": 0.0, "pfc2_falls_from": 1.0}
     wrong = Results(changed(row, **other, pfc3=-index) for index, row in enumerate(rows))
-    assert [claim.held for claim in STUDY.claims(config, wrong)] == [False] * 3
+    assert [claim.held for claim in STUDY.judge(config, wrong)] == [False] * 3
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_settings_out_of_bounds_are_named(wrong: dict[str, float]):
 def test_the_largest_settings_can_be_run():
     config, rows = run(size=1e6, spread=1e6)
     assert all(math.isfinite(row["pfc1"]) for row in rows)
-    (drawing,) = STUDY.drawings(config, rows)
+    (drawing,) = STUDY.draw(config, rows)
     drawing.figure.canvas.draw()
 
 

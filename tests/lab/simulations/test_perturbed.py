@@ -29,7 +29,7 @@ def rows() -> Results:
 
 
 def held(rows: Results) -> list[bool]:
-    return [claim.held for claim in STUDY.claims(CONFIG, rows)]
+    return [claim.held for claim in STUDY.judge(CONFIG, rows)]
 
 
 def test_the_law_holds(rows: Results):
@@ -91,13 +91,13 @@ def test_no_noise_leaves_no_deviation():
     config = CONFIG.model_copy(update={"noise": 0.0})
     rows = study_results(STUDY, config)
     assert {row.part for row in rows} == {PART}
-    assert [claim.held for claim in STUDY.claims(config, rows)] == [True, True]
-    (drawing,) = STUDY.drawings(config, rows)
+    assert [claim.held for claim in STUDY.judge(config, rows)] == [True, True]
+    (drawing,) = STUDY.draw(config, rows)
     drawing.figure.canvas.draw()
 
 
 def test_figure_shows_the_limit(rows: Results):
-    (drawing,) = STUDY.drawings(CONFIG, rows)
+    (drawing,) = STUDY.draw(CONFIG, rows)
     kept, deviation = drawing.figure.axes
     assert kept.get_legend_handles_labels()[1] == ["theorem 5.1", "fitted"]
     assert deviation.get_yscale() == "log"

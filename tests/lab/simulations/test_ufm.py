@@ -31,7 +31,7 @@ def run(study: Study[Any], **given: Any) -> tuple[Any, Results]:
 
 
 def held(study: Study[Any], config: Any, rows: Results) -> dict[str, bool]:
-    return {claim.text: claim.held for claim in study.claims(config, rows)}
+    return {claim.text: claim.held for claim in study.judge(config, rows)}
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_what_the_closed_form_says_holds(study: Study[Any], given: Any, count: i
     config, rows = run(study, **given)
     found = held(study, config, rows)
     assert list(found.values()) == [True] * count, found
-    (drawing,) = study.drawings(config, rows)
+    (drawing,) = study.draw(config, rows)
     titles = [axes.get_title("left") for axes in drawing.figure.axes]
     frame = "OF" if given.get("bias") == "none" or given.get("weight_decay") == 0.4 else "ETF"
     assert study is ufm_cross_entropy.STUDY or titles[2] == f"NC2: distance to {frame}"
@@ -119,10 +119,10 @@ def test_what_is_zero_at_the_start_is_not_claimed(
     study: Study[Any], given: Any, left_out: str, claims: int
 ) -> None:
     config, rows = run(study, **given)
-    found = study.claims(config, rows)
+    found = study.judge(config, rows)
     assert len(found) == claims
     assert [claim.evidence for claim in found if claim.evidence.startswith(left_out)] == []
-    (drawing,) = study.drawings(config, rows)
+    (drawing,) = study.draw(config, rows)
     drawing.figure.canvas.draw()
 
 

@@ -75,7 +75,7 @@ def _simulation_command(study: "Study[Any]", summary: str) -> Callable[..., None
         _option("json", bool, as_json, False),
     ]
     example = f"Example: ncscope simulate {study.id} --seed 1 --json"
-    command.__doc__ = f"{summary}\n\n{study.lead} Source: {study.source}.\n\n{example}"
+    command.__doc__ = f"{summary}\n\n{study.question} Source: {study.source}.\n\n{example}"
     command.__signature__ = Signature(options)  # type: ignore[attr-defined]
     command.__annotations__ = {option.name: option.annotation for option in options}
     return command

@@ -70,6 +70,23 @@ class Study(Generic[Config]):
     tables: Callable[[Config, Results], list[Summary]] = no_tables
     unit: str = "epoch"
 
+    @property
+    def question(self) -> str:
+        """Question that the study answers."""
+        return self.lead
+
+    def judge(self, config: Config, results: Results) -> list[Claim]:
+        """Judge the claims on results."""
+        return self.claims(config, results)
+
+    def draw(self, config: Config, results: Results) -> list[Drawing]:
+        """Draw the figures of results."""
+        return self.drawings(config, results)
+
+    def summarise(self, config: Config, results: Results) -> list[Summary]:
+        """Summarise results in tables."""
+        return self.tables(config, results)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(Study[Config]):

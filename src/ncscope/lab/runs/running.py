@@ -65,11 +65,11 @@ class StudyRun:
 
     def drawings(self) -> list[Drawing]:
         """Draw the figures; ``drawing.figure.savefig("x.svg")`` writes a figure to a file."""
-        return self.study.drawings(self.config, self.rows)
+        return self.study.draw(self.config, self.rows)
 
     def tables(self) -> list[Summary]:
         """Return the summary tables, or an empty list while parts have not ended."""
-        return self.study.tables(self.config, self.rows) if self.ended else []
+        return self.study.summarise(self.config, self.rows) if self.ended else []
 
     @property
     def history(self) -> History:
@@ -146,7 +146,7 @@ def run_study(
         )
         keep = partial(_keep, study, _origin(labels, config))
         results = _results(study.parts(config), folder, own, on_row, resume, keep)
-        run = StudyRun(study, labels, config, results, study.claims(config, results))
+        run = StudyRun(study, labels, config, results, study.judge(config, results))
         return run if folder is None else _written(run, folder)
 
 
@@ -172,7 +172,7 @@ def _written(run: StudyRun, folder: RunFolder) -> StudyRun:
         folder.save_figure(drawing.name, "svg", svg)
         folder.save_figure(drawing.name, "pdf", rendered(drawing, "pdf"))
     facts = [run.study.source, *(f"{key} {value}" for key, value in run.labels.items())]
-    page = folder.save_page(study_page(run.study.title, run.study.lead, facts, [view]))
+    page = folder.save_page(study_page(run.study.title, run.study.question, facts, [view]))
     return replace(run, page=page)
 
 

@@ -172,7 +172,7 @@ def _written(plan: SweepPlan, failures: Mapping[str, str]) -> Sweep:
     write_text(plan.folder / "table.csv", sweep_csv(swept, recipe.columns))
     facts = [recipe.source, f"recipe {plan.recipe}", f"scale {plan.scale}", f"{len(swept)} runs"]
     views = [run.view(name) for name, run in runs.items()]
-    page = study_page(recipe.title, recipe.lead, facts, views, table)
+    page = study_page(recipe.title, recipe.question, facts, views, table)
     write_text(plan.folder / "report.html", page)
     return Sweep(plan.folder, runs, failures, table)
 

@@ -63,8 +63,8 @@ def test_claims_and_figures_come_out_of_a_short_run(results: Results) -> None:
 
 
 def claims_and_figures(config: InfoConnectivity, results: Results, panels: int) -> None:
-    assert all(claim.evidence for claim in RECIPE.claims(config, results))
-    (drawing,) = RECIPE.drawings(config, results)
+    assert all(claim.evidence for claim in RECIPE.judge(config, results))
+    (drawing,) = RECIPE.draw(config, results)
     assert len(drawing.figure.axes) == panels
 
 
@@ -104,7 +104,7 @@ def made_up(
 
 
 def verdicts(results: Results) -> dict[str, str]:
-    return {claim.text: claim.verdict for claim in RECIPE.claims(SMALL, results)}
+    return {claim.text: claim.verdict for claim in RECIPE.judge(SMALL, results)}
 
 
 def lost(results: Results) -> list[str]:

@@ -61,12 +61,12 @@ def made(changed: dict[str, list[float]] | None = None) -> Results:
 
 def failing(results: Results) -> set[str]:
     """The claims that do not hold, those on information without what it is of."""
-    lost = {claim.text for claim in RECIPE.claims(CONFIG, results) if not claim.held}
+    lost = {claim.text for claim in RECIPE.judge(CONFIG, results) if not claim.held}
     return {claim for claim in CLAIMS if any(claim in text for text in lost)}
 
 
 def test_all_claims_hold_of_runs_as_the_paper_tells_them() -> None:
-    claims = RECIPE.claims(CONFIG, made())
+    claims = RECIPE.judge(CONFIG, made())
     assert len(claims) == 3 + 6
     assert failing(made()) == set()
     told = {part: claim.evidence for claim in claims for part in CLAIMS if part in claim.text}
@@ -122,10 +122,10 @@ def test_whatever_the_results_claims_and_figures_come_out(
     kept: Callable[[Observation], bool],
 ) -> None:
     results = those(made(), kept)
-    claims = RECIPE.claims(CONFIG, results)
+    claims = RECIPE.judge(CONFIG, results)
     assert all(claim.evidence for claim in claims)
     assert not any(claim.held for claim in claims)
-    assert len(RECIPE.drawings(CONFIG, results)) == 2
+    assert len(RECIPE.draw(CONFIG, results)) == 2
 
 
 def test_a_short_run_yields_what_claims_and_figures_need() -> None:
@@ -133,10 +133,10 @@ def test_a_short_run_yields_what_claims_and_figures_need() -> None:
     assert not others
     results = results_of(part)
     config = TINY.model_copy(update={"seeds": (3,)})
-    by_heart = RECIPE.claims(config, results)[3]
+    by_heart = RECIPE.judge(config, results)[3]
     assert by_heart.text.startswith(f"batches of pairs: {MIR_FIRST}")
     assert "training pairs" in by_heart.evidence
-    for drawing in RECIPE.drawings(config, results):
+    for drawing in RECIPE.draw(config, results):
         assert [len(axes.get_lines()) for axes in drawing.figure.axes] == [4, 4, 3]
 
 

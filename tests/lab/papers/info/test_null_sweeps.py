@@ -98,5 +98,5 @@ def test_noise_seldom_bears_out_a_claim(
 ) -> None:
     small = recipe.scales["small"]
     real = results_of(recipe)
-    assert not_held(recipe.claims(small, real)) == []
-    assert often_held(lambda random: recipe.claims(small, change(real, random))) == {}
+    assert not_held(recipe.judge(small, real)) == []
+    assert often_held(lambda random: recipe.judge(small, change(real, random))) == {}

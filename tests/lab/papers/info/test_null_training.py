@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from ncscope.lab.experiments.info import training
 from ncscope.lab.observations import Observation, Results
-from ncscope.lab.papers.info import connectivity, grokking, training
+from ncscope.lab.papers.info import connectivity, grokking
 from ncscope.lab.runs.recipe import Recipe
 from ncscope.report.claims import Claim
 from tests.lab.papers.chance import not_held, often_held
@@ -23,7 +24,10 @@ from tests.lab.papers.info.test_sweeps import over_training
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unchecked_signatures")]
 RATIOS = ("mir", "hdr", "mir_batch", "hdr_batch")
 KEYS = ("accuracy", *RATIOS)
-SMALL = {module: module.RECIPE.scales["small"] for module in (connectivity, training)}
+SMALL = {
+    connectivity: connectivity.RECIPE.scales["small"],
+    training: training.EXPERIMENT.scales["small"],
+}
 
 
 def exchanged(
@@ -59,7 +63,7 @@ def trained() -> Results:
 @pytest.mark.parametrize(
     ("recipe", "config", "results"),
     [
-        (training.RECIPE, SMALL[training], trained),
+        (training.EXPERIMENT, SMALL[training], trained),
         (connectivity.RECIPE, SMALL[connectivity], lambda: made_up(TOLD)),
         (grokking.RECIPE, CONFIG, made),
     ],
@@ -68,7 +72,7 @@ def trained() -> Results:
 def test_the_results_bear_out_every_claim(
     recipe: Recipe, config: Any, results: Callable[[], Results]
 ) -> None:
-    assert not_held(recipe.claims(config, results())) == []
+    assert not_held(recipe.judge(config, results())) == []
 
 
 def test_training_of_permuted_epochs() -> None:
@@ -76,7 +80,7 @@ def test_training_of_permuted_epochs() -> None:
 
     def claims(random: Random) -> list[Claim]:
         drawn = exchanged(rows, KEYS, lambda row: row.part, random)
-        return training.RECIPE.claims(SMALL[training], drawn)
+        return training.EXPERIMENT.judge(SMALL[training], drawn)
 
     assert often_held(claims) == {}
 
@@ -90,7 +94,7 @@ def test_training_of_untrained_networks() -> None:
             row.with_values({key: start[key] * exp(random.gauss(0, 0.02)) for key in KEYS})
             for row in rows
         )
-        return training.RECIPE.claims(SMALL[training], drawn)
+        return training.EXPERIMENT.judge(SMALL[training], drawn)
 
     assert often_held(claims) == {}
 
@@ -102,7 +106,7 @@ def test_connectivity_of_permuted_networks_and_rates() -> None:
 
     def claims(random: Random) -> list[Claim]:
         drawn = [*runs, *exchanged(others, KEYS, lambda row: "all", random)]
-        return connectivity.RECIPE.claims(SMALL[connectivity], Results(drawn))
+        return connectivity.RECIPE.judge(SMALL[connectivity], Results(drawn))
 
     assert often_held(claims) == {}
 
@@ -121,7 +125,7 @@ def test_connectivity_of_untrained_networks_between_trained_runs() -> None:
 
     def claims(random: Random) -> list[Claim]:
         drawn = Results(changed(row, random) for row in made_up(TOLD))
-        return connectivity.RECIPE.claims(SMALL[connectivity], drawn)
+        return connectivity.RECIPE.judge(SMALL[connectivity], drawn)
 
     assert [text for text in often_held(claims) if "random guessing" not in text] == []
 
@@ -145,7 +149,7 @@ def test_grokking_of_permuted_steps() -> None:
             for row in by_run
             for index in [steps[row.part].index(row.step)]
         )
-        return grokking.RECIPE.claims(CONFIG, drawn)
+        return grokking.RECIPE.judge(CONFIG, drawn)
 
     assert often_held(claims) == {}
 
@@ -156,7 +160,7 @@ def test_grokking_of_permuted_ratios() -> None:
 
     def claims(random: Random) -> list[Claim]:
         drawn = exchanged(rows, RATIOS, lambda row: (row.part, row.split), random)
-        return grokking.RECIPE.claims(CONFIG, drawn)
+        return grokking.RECIPE.judge(CONFIG, drawn)
 
     assert [text for text in often_held(claims) if "MIR" in text or "HDR" in text] == []
 
@@ -172,7 +176,7 @@ def test_grokking_of_untrained_ratios() -> None:
             )
             for row in made()
         )
-        return grokking.RECIPE.claims(CONFIG, drawn)
+        return grokking.RECIPE.judge(CONFIG, drawn)
 
     found = often_held(claims)
     assert [text for text in found if "MIR" in text or "HDR" in text] == []
@@ -189,7 +193,7 @@ def test_grokking_of_untrained_accuracies() -> None:
             else row
             for row in made()
         )
-        return grokking.RECIPE.claims(CONFIG, drawn)
+        return grokking.RECIPE.judge(CONFIG, drawn)
 
     # True of them: the test of permuted steps is the null test of this claim.
     kept = "held-out accuracy exceeds chance by less"

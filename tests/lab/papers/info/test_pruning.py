@@ -107,14 +107,14 @@ def test_stopped_while_fine_tuning_it_goes_on_to_the_same_results(tmp_path: Path
 
 def test_claims_and_figures_come_out_of_made_results_and_of_none() -> None:
     for found in (made_up(), Results()):
-        assert all(claim.evidence for claim in RECIPE.claims(SMALL, found))
-        assert {len(drawing.figure.axes) for drawing in RECIPE.drawings(SMALL, found)} == {3}
+        assert all(claim.evidence for claim in RECIPE.judge(SMALL, found))
+        assert {len(drawing.figure.axes) for drawing in RECIPE.draw(SMALL, found)} == {3}
 
 
 @pytest.mark.slow
 def test_claims_and_figures_come_out_of_a_short_run(results: Results) -> None:
-    assert all(claim.evidence for claim in RECIPE.claims(short(), results))
-    (drawing,) = RECIPE.drawings(short(), results)
+    assert all(claim.evidence for claim in RECIPE.judge(short(), results))
+    (drawing,) = RECIPE.draw(short(), results)
     assert len(drawing.figure.axes) == 3
 
 
@@ -166,7 +166,7 @@ KEEPS, RESTORES = "after", "fine-tuning"
 def test_what_the_paper_sees_holds_and_each_part_of_it_can_fail(
     changed: Changes, lost: list[str]
 ) -> None:
-    claims = RECIPE.claims(SMALL, made_up(changed))
+    claims = RECIPE.judge(SMALL, made_up(changed))
     assert len(claims) == 2 * 3
     assert {claim.source for claim in claims} == {"INFO, figure 6"}
     failed = [claim.text.split(": ")[1].split()[0] for claim in claims if not claim.held]
@@ -187,9 +187,9 @@ def test_the_share_kept_is_1_at_the_dense_network_and_0_at_chance() -> None:
 
 
 def test_nothing_holds_of_what_was_not_measured() -> None:
-    assert not any(claim.held for claim in RECIPE.claims(SMALL, unmeasured(made_up())))
+    assert not any(claim.held for claim in RECIPE.judge(SMALL, unmeasured(made_up())))
     half = Results([*made_up()[:15], *unmeasured(made_up()[15:])])
-    assert not any(claim.held for claim in RECIPE.claims(SMALL, half))
+    assert not any(claim.held for claim in RECIPE.judge(SMALL, half))
 
 
 def test_fine_tuning_averages_no_weights_and_sparsities_go_to_nine_tenths() -> None:

@@ -67,11 +67,11 @@ LITTLE = {"FreeMatch + MI": 0.19, "FreeMatch + ED": 0.17, "SoftMatch": 0.21}
 
 
 def failing(results: Results) -> list[str]:
-    return [claim.text for claim in RECIPE.claims(SMALL, results) if not claim.held]
+    return [claim.text for claim in RECIPE.judge(SMALL, results) if not claim.held]
 
 
 def test_all_claims_hold_in_the_papers_order() -> None:
-    claims = RECIPE.claims(SMALL, made())
+    claims = RECIPE.judge(SMALL, made())
     assert len(claims) == 3 * (4 + 2 + 2) + 2 * 2
     assert failing(made()) == []
     assert {claim.source for claim in claims} == {
@@ -158,7 +158,7 @@ def test_a_setting_stands_beside_a_printed_column() -> None:
 
 
 def test_the_table_is_means_and_deviations_in_per_cent_beside_the_printed_ones() -> None:
-    table = RECIPE.tables(SMALL, made())[0]
+    table = RECIPE.summarise(SMALL, made())[0]
     assert set(METHODS) <= set(table.lines)
     printed = [f"printed: cifar10, {labels} labels" for labels in (10, 40, 250)]
     assert table.columns == [*(f"digits, {labels} labels" for labels in (10, 20, 40)), *printed]
@@ -174,14 +174,14 @@ def test_the_table_is_means_and_deviations_in_per_cent_beside_the_printed_ones()
 
 def test_what_was_not_measured_is_unknown_and_claims_nothing() -> None:
     results = those(made(), lambda row: "seed 8" not in row.part)
-    assert len(failing(results)) == len(RECIPE.claims(SMALL, results))
-    lines = RECIPE.tables(SMALL, results)[0].lines
+    assert len(failing(results)) == len(RECIPE.judge(SMALL, results))
+    lines = RECIPE.summarise(SMALL, results)[0].lines
     assert {cell for method in METHODS for cell in lines[method][:3]} == {"unknown"}
-    assert len(RECIPE.drawings(SMALL, Results())) == 4
+    assert len(RECIPE.draw(SMALL, Results())) == 4
 
 
 def test_the_paper_has_its_own_columns_in_its_own_table() -> None:
-    tables = RECIPE.tables(PAPER, Results())
+    tables = RECIPE.summarise(PAPER, Results())
     assert [len(table.columns) for table in tables] == [6, 4, 4, 4]  # three sets, and the gains
     assert tables[2].columns[2:] == ["printed: stl10, 40 labels", "printed: stl10, 1000 labels"]
     assert tables[2].lines["FreeMatch + MI"][2:] == ["16.61 ± 1.19", "5.24 ± 0.17"]
@@ -201,12 +201,12 @@ def test_printed_errors_are_the_papers() -> None:
 
 def test_gains_are_of_paired_seeds_beside_the_printed_ones() -> None:
     changed = {"FreeMatch + MI": 0.17, "FreeMatch + ED": 0.21}
-    table = RECIPE.tables(SMALL, made(changed))[1]
+    table = RECIPE.summarise(SMALL, made(changed))[1]
     assert table.lines["digits, 20 labels"] == ["3.00 ± 0.00", "-1.00 ± 0.00", "", ""]
     assert table.lines["digits, 10 labels"][:2] == ["10.00 ± 0.00", "5.00 ± 0.00"]
     assert table.lines["cifar10, 10 labels"] == ["not run", "not run", "+3.20", "+3.38"]
     assert table.lines["stl10, 40 labels"][2:] == ["-1.05", "+0.63"]
-    (gain,) = [d.figure for d in RECIPE.drawings(SMALL, made(changed)) if d.name == "gain"]
+    (gain,) = [d.figure for d in RECIPE.draw(SMALL, made(changed)) if d.name == "gain"]
     ours, theirs = gain.axes
     (line, *_) = ours.containers[0]
     assert line.get_xydata().ravel().tolist() == pytest.approx([10, 10, 20, 3, 40, 1])
@@ -224,7 +224,7 @@ def test_weights_are_swept_when_asked() -> None:
         [{"part": part, "error": 0.5 * run.mutual_information, **where}
          for part, run in SMALL.swept.items()]
     )  # fmt: skip
-    table = RECIPE.tables(SMALL, Results([*made(), *swept]))[-1]
+    table = RECIPE.summarise(SMALL, Results([*made(), *swept]))[-1]
     assert list(table.lines) == [
         "FreeMatch",
         *(f"FreeMatch + {term}, weight {weight}" for term in ("MI", "ED")
@@ -233,12 +233,12 @@ def test_weights_are_swept_when_asked() -> None:
     assert table.lines["FreeMatch + MI, weight 1"] == ["50.00 ± 0.00"] * 3
     assert table.lines["FreeMatch + MI, weight 0.1"][0].startswith("12.00 ± 1.58")
     plain = SMALL.model_copy(update={"weights": ()})
-    assert len(RECIPE.tables(plain, made())) == 2
-    assert RECIPE.claims(plain, made()) == RECIPE.claims(SMALL, made())
+    assert len(RECIPE.summarise(plain, made())) == 2
+    assert RECIPE.judge(plain, made()) == RECIPE.judge(SMALL, made())
 
 
 def test_figures_have_a_curve_a_method() -> None:
-    figures = {drawing.name: drawing.figure for drawing in RECIPE.drawings(SMALL, made())}
+    figures = {drawing.name: drawing.figure for drawing in RECIPE.draw(SMALL, made())}
     thresholds, trusted, right, classes = figures["pseudo-labels"].axes[:4]
     assert [len(axes.get_lines()) for axes in (thresholds, trusted, right)] == [4 + 10, 4, 4]
     (image,) = classes.get_images()
@@ -253,7 +253,7 @@ def test_a_short_run_has_the_numbers_that_figures_and_claims_read() -> None:
     events = list(few_labels_events(runs["a"], Resources()))
     results = together([gathered(events, "a"), gathered(events, "b")])
     assert 0 < errors(results, ["a"])[0] < 100
-    found = RECIPE.claims(config, results)
+    found = RECIPE.judge(config, results)
     assert {claim.verdict for claim in found} == {"undecided"}  # of one seed
     first = next(claim for claim in found if "maximising" in claim.text)
     assert "no interval from fewer than two finite values: 0" in first.evidence

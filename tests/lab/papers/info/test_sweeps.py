@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from ncscope.data.catalogue import CATALOGUE
+from ncscope.lab.experiments.info import training
 from ncscope.lab.observations import Results
-from ncscope.lab.papers.info import label_smoothing, supervised, training
+from ncscope.lab.papers.info import label_smoothing, supervised
 from ncscope.lab.papers.info.runs import paper_training
 from ncscope.metrics.information import collapse_mir
 from tests.lab.observed import results_of, with_each
@@ -15,7 +16,12 @@ from tests.lab.papers.info.brief import CLASSES, brief, made, unmeasured
 from tests.pace import others_slow
 
 MODULES = (training, label_smoothing, supervised)
-SMALL = {module: module.RECIPE.scales["small"] for module in MODULES}
+EXPERIMENTS = {
+    training: training.EXPERIMENT,
+    label_smoothing: label_smoothing.RECIPE,
+    supervised: supervised.RECIPE,
+}
+SMALL = {module: one.scales["small"] for module, one in EXPERIMENTS.items()}
 
 
 @pytest.mark.parametrize("module", others_slow(MODULES, training))
@@ -23,12 +29,12 @@ def test_claims_and_figures_come_out_of_a_short_run_and_of_none(module: Any) -> 
     config = SMALL[module]
     name, first = next(iter(config.runs.items()))
     short = type(config)(runs={name: brief(first.model_copy(update={"data": "digits"}))})
-    (part,) = module.RECIPE.parts(short)
+    (part,) = EXPERIMENTS[module].parts(short)
     results = results_of(part)
     assert {row["num_classes"] for row in results} == {10}
     for found in (results, Results()):
-        assert all(claim.evidence for claim in module.RECIPE.claims(short, found))
-        assert all(drawing.figure.axes for drawing in module.RECIPE.drawings(short, found))
+        assert all(claim.evidence for claim in EXPERIMENTS[module].judge(short, found))
+        assert all(drawing.figure.axes for drawing in EXPERIMENTS[module].draw(short, found))
 
 
 def over_training(change: Callable[[float, dict[str, float]], dict[str, float]]) -> Results:
@@ -74,7 +80,7 @@ def test_over_training_each_claim_can_fail(change: Any, lost: list[str]) -> None
         over_training(change),
         lambda row: row.with_values({"mir_batch": row["mir"], "hdr_batch": row["hdr"]}),
     )
-    claims = training.RECIPE.claims(SMALL[training], results)
+    claims = training.EXPERIMENT.judge(SMALL[training], results)
     assert len(claims) == 6
     failed = [claim.text for claim in claims if not claim.held]
     assert len(failed) == len(lost)
@@ -86,7 +92,7 @@ def test_a_claim_is_judged_by_batch_and_tells_the_exact_verdict() -> None:
         over_training(lambda share, values: {}),
         lambda row: row.with_values({"mir": 0.9 - row["accuracy"] / 2}),
     )
-    rises, *_ = training.RECIPE.claims(SMALL[training], falling)
+    rises, *_ = training.EXPERIMENT.judge(SMALL[training], falling)
     assert rises.text.endswith("on every data set (batches of 64)")
     assert rises.held
     assert "; not counted: on exact values not held, 0 of 2 data sets held" in rises.evidence
@@ -105,7 +111,7 @@ def smoothed(slope: float) -> Results:
 @pytest.mark.parametrize(("slope", "failing"), [(0.06, 0), (0.07, 3), (-0.07, 3)])
 def test_a_variation_with_the_smoothness_is_found(slope: float, failing: int) -> None:
     """The levels go to 0.8, so slopes of 0.0625 make a tenth of what training changes."""
-    claims = label_smoothing.RECIPE.claims(SMALL[label_smoothing], smoothed(slope))
+    claims = label_smoothing.RECIPE.judge(SMALL[label_smoothing], smoothed(slope))
     assert len(claims) == 3
     assert {claim.source for claim in claims} == {"INFO, figure 5"}
     assert [claim.verdict for claim in claims].count("not held") == failing
@@ -114,7 +120,7 @@ def test_a_variation_with_the_smoothness_is_found(slope: float, failing: int) ->
 def test_networks_that_learn_nothing_have_no_small_variation() -> None:
     at_start = [row.with_values({"epoch": 20}) for row in smoothed(0.0) if row["epoch"] == 0]
     results = Results([*smoothed(0.0)[::2], *at_start])
-    claims = label_smoothing.RECIPE.claims(SMALL[label_smoothing], results)
+    claims = label_smoothing.RECIPE.judge(SMALL[label_smoothing], results)
     assert {claim.verdict for claim in claims} == {"undecided"}
 
 
@@ -141,7 +147,7 @@ def with_losses(gain: float, mir: float, hdr: float) -> Results:
     ],
 )
 def test_what_a_loss_gains_is_found(given: tuple[float, ...], held: list[bool]) -> None:
-    claims = supervised.RECIPE.claims(SMALL[supervised], with_losses(*given))
+    claims = supervised.RECIPE.judge(SMALL[supervised], with_losses(*given))
     assert [claim.held for claim in claims] == held
     assert [claim.source[-3:] for claim in claims] == ["6.3"] * 2 + ["6.2"] * 2
 
@@ -154,12 +160,12 @@ def test_a_gain_at_some_seeds_only_is_undecided() -> None:
         else row
         for row in rows
     ]
-    claims = supervised.RECIPE.claims(SMALL[supervised], Results(mixed))
+    claims = supervised.RECIPE.judge(SMALL[supervised], Results(mixed))
     assert [claim.verdict for claim in claims[:2]] == ["undecided", "held"]
 
 
 def test_table_2_has_the_printed_accuracies_beside_ours() -> None:
-    table, _ = supervised.RECIPE.tables(SMALL[supervised], with_losses(0.005, 0.1, -0.1))
+    table, _ = supervised.RECIPE.summarise(SMALL[supervised], with_losses(0.005, 0.1, -0.1))
     assert table.columns == ["warped-digits", "printed: cifar10", "printed: cifar100"]
     assert table.lines == {
         "CE": ["91.00 ± 1.00", "95.35", "80.77"],
@@ -167,7 +173,7 @@ def test_table_2_has_the_printed_accuracies_beside_ours() -> None:
         "CE + ED": ["91.50 ± 1.00", "95.57", "80.96"],
     }
     paper = supervised.RECIPE.scales["paper"]
-    (empty,) = supervised.RECIPE.tables(paper, Results())
+    (empty,) = supervised.RECIPE.summarise(paper, Results())
     assert empty.columns == ["cifar10", "cifar100", "printed: cifar10", "printed: cifar100"]
     assert empty.lines["CE"] == ["unknown", "unknown", "95.35", "80.77"]
 
@@ -180,7 +186,7 @@ def test_weights_of_the_supervised_losses_are_swept_when_asked() -> None:
     swept = [made(name, where, {"accuracy": 0.5 + 0.01 * (run.seed - 3), "mir": 0.5, "hdr": 0.2})
              for name, run in config.swept.items()]  # fmt: skip
     results = Results([*with_losses(0.005, 0.1, -0.1), *swept])
-    table = supervised.RECIPE.tables(config, results)[1]
+    table = supervised.RECIPE.summarise(config, results)[1]
     assert table.lines == {
         "CE": ["91.00 ± 1.00"],
         "CE + ED, weight 0.1": ["91.50 ± 1.00"],
@@ -188,8 +194,8 @@ def test_weights_of_the_supervised_losses_are_swept_when_asked() -> None:
         "CE + MI, weight 0.1": ["91.50 ± 1.00"],
         "CE + MI, weight 1": ["51.00 ± 1.00"],
     }
-    plain = supervised.RECIPE.claims(SMALL[supervised], results)
-    assert supervised.RECIPE.claims(config, results) == plain
+    plain = supervised.RECIPE.judge(SMALL[supervised], results)
+    assert supervised.RECIPE.judge(config, results) == plain
 
 
 def test_nothing_holds_of_what_was_not_measured() -> None:
@@ -200,10 +206,10 @@ def test_nothing_holds_of_what_was_not_measured() -> None:
     }
     for module, results in found.items():
         assert not any(
-            claim.held for claim in module.RECIPE.claims(SMALL[module], unmeasured(results))
+            claim.held for claim in EXPERIMENTS[module].judge(SMALL[module], unmeasured(results))
         )
         some = Results([*unmeasured(results[:1]), *results[1:-1], *unmeasured(results[-1:])])
-        claims = module.RECIPE.claims(SMALL[module], some)
+        claims = EXPERIMENTS[module].judge(SMALL[module], some)
         assert not [claim for claim in claims if claim.held and "nan" in claim.evidence]
 
 
@@ -214,7 +220,7 @@ def test_the_value_at_collapse_is_in_every_mir_panel() -> None:
         supervised: with_losses(0.0, 0.0, 0.0),
     }
     for module, results in found.items():
-        first = module.RECIPE.drawings(SMALL[module], results)[0].figure
+        first = EXPERIMENTS[module].draw(SMALL[module], results)[0].figure
         drawn = [axes for axes in first.axes if "MIR" in axes.get_title(loc="left")]
         assert drawn
         for axes in drawn:
@@ -224,7 +230,7 @@ def test_the_value_at_collapse_is_in_every_mir_panel() -> None:
 
 def test_the_paper_s_scale_is_the_paper_s() -> None:
     for module in MODULES:
-        for run in module.RECIPE.scales["paper"].runs.values():
+        for run in EXPERIMENTS[module].scales["paper"].runs.values():
             base = paper_training(run.data)
             assert run.data in CATALOGUE
             assert (run.network, run.optimisation) == (base.network, base.optimisation)

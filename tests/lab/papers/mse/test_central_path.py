@@ -17,6 +17,6 @@ def test_it_is_the_study_at_two_sizes() -> None:
 @pytest.mark.parametrize("scale", ["small", "paper"])
 def test_every_claim_holds(scale: str) -> None:
     config = RECIPE.scales[scale]
-    found = RECIPE.claims(config, results_of(*RECIPE.parts(config)))
+    found = RECIPE.judge(config, results_of(*RECIPE.parts(config)))
     assert len(found) == 15
     assert [claim.text for claim in found if not claim.held] == []

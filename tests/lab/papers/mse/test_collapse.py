@@ -32,7 +32,7 @@ def verdicts(found: list[Claim]) -> list[str]:
 
 
 def test_all_claims_hold_for_networks_that_collapse() -> None:
-    claims = RECIPE.claims(CONFIG, results())
+    claims = RECIPE.judge(CONFIG, results())
     assert verdicts(claims) == ["held"] * (2 + len(KEYS))
     assert claims[1].source == "MSE, figure 3"
     assert claims[GAIN].interval is not None
@@ -43,8 +43,8 @@ def test_a_metric_that_falls_too_little_in_two_of_three_networks_fails(index: in
     little = (1, 1, 1, 0.92 if "nc1" not in KEYS[index] else 0.6)
     one = {"digits, VGG": {KEYS[index]: little}}
     two = one | {"digits, ResNet": {KEYS[index]: little}}
-    assert set(verdicts(RECIPE.claims(CONFIG, results(one)))) == {"held"}
-    found = verdicts(RECIPE.claims(CONFIG, results(two)))
+    assert set(verdicts(RECIPE.judge(CONFIG, results(one)))) == {"held"}
+    found = verdicts(RECIPE.judge(CONFIG, results(two)))
     assert [at for at, verdict in enumerate(found) if verdict == "not held"] == [1 + index]
 
 
@@ -56,7 +56,7 @@ def test_seeds_that_disagree_leave_a_claim_undecided() -> None:
             name, COLLAPSING | {"nc1": (4, 3, 2, (0.5, 0.9, 1.9)[seed % 3])}, GAINING
         )
     ]
-    claim = RECIPE.claims(CONFIG, Results(rows))[1 + KEYS.index("nc1")]
+    claim = RECIPE.judge(CONFIG, Results(rows))[1 + KEYS.index("nc1")]
     assert claim.verdict == "undecided"
     assert "2 to 1.9" in claim.evidence
 
@@ -66,7 +66,7 @@ def test_without_a_terminal_phase_no_fall_is_judged() -> None:
         key: {"accuracy": (0, 0, 0, 1)}
         for key in ("digits, VGG", "digits, ResNet", "digits, DenseNet")
     }
-    found = verdicts(RECIPE.claims(CONFIG, results(late)))
+    found = verdicts(RECIPE.judge(CONFIG, results(late)))
     disagreement = 1 + KEYS.index("nc4_disagreement")
     assert found[PREMISE] == "not held"
     assert found[disagreement] == "held"  # of the last epoch alone
@@ -88,7 +88,7 @@ def test_the_gain_is_judged_over_seeds(seeds: tuple[float, ...], verdict: str) -
         for index, name in enumerate(CONFIG.runs)
         for row in history_of(name, COLLAPSING, {"accuracy": (0, 0, 0.9, seeds[index % 3])})
     ]
-    assert RECIPE.claims(CONFIG, Results(rows))[GAIN].verdict == verdict
+    assert RECIPE.judge(CONFIG, Results(rows))[GAIN].verdict == verdict
 
 
 @pytest.mark.parametrize(("end", "verdict"), [(1.9, "held"), (0.9, "not held")])
@@ -96,7 +96,7 @@ def test_exceptions_are_compared_with_the_others(end: float, verdict: str) -> No
     chosen = {n: r for n, r in paper_runs(("mse",), GROUPS).items() if r.data in ("stl10", "mnist")}
     config = MSETraining(runs=chosen)
     changed = {key: {"nc1": (4, 3, 2, end)} for key in EXCEPTIONS}
-    claims = RECIPE.claims(config, results(changed, config))
+    claims = RECIPE.judge(config, results(changed, config))
     assert claims[-1].source == "MSE, appendix A.7"
     assert claims[-1].verdict == verdict
     assert {claim.verdict for claim in claims[:-1]} == {"held"}  # without the exceptions
@@ -104,7 +104,7 @@ def test_exceptions_are_compared_with_the_others(end: float, verdict: str) -> No
 
 
 def test_figures_3_to_8() -> None:
-    drawn = {drawing.name: drawing.figure for drawing in RECIPE.drawings(CONFIG, results())}
+    drawn = {drawing.name: drawing.figure for drawing in RECIPE.draw(CONFIG, results())}
     assert list(drawn) == [f"fig-{number}" for number in range(3, 9)]
     for name, shown in SHOWN.items():
         assert len(drawn[name].axes) == 3
@@ -113,7 +113,7 @@ def test_figures_3_to_8() -> None:
 
 
 def test_table_1_has_our_numbers_and_the_printed_ones() -> None:
-    (table,) = RECIPE.tables(CONFIG, results())
+    (table,) = RECIPE.summarise(CONFIG, results())
     assert table.lines["digits, VGG"] == ["90.00", "95.00", "+5.00", "", "", ""]
     assert table.lines["svhn, DenseNet"] == ["", "", "", "95.61", "95.23", "-0.38"]
     assert table.lines["median gain"] == ["", "", "+5.000", "", "", "+0.962"]
@@ -127,6 +127,6 @@ def test_it_runs() -> None:
         (epoch, split) for epoch in (0, 1) for split in ("train", "test")
     }
     assert all(set(KEYS) <= set(row.values) for row in found)
-    assert len(RECIPE.claims(config, found)) == 2 + len(KEYS)
-    assert len(RECIPE.drawings(config, found)) == 6
+    assert len(RECIPE.judge(config, found)) == 2 + len(KEYS)
+    assert len(RECIPE.draw(config, found)) == 6
     assert {one.groups for one in RECIPE.scales["paper"].runs.values()} == {GROUPS}

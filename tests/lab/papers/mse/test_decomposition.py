@@ -47,11 +47,11 @@ def results(evaluation: Columns = ON_PATH, training: Columns = NEARER) -> Result
 
 
 def failing(found: Results) -> set[int]:
-    return {at for at, claim in enumerate(RECIPE.claims(CONFIG, found)) if not claim.held}
+    return {at for at, claim in enumerate(RECIPE.judge(CONFIG, found)) if not claim.held}
 
 
 def test_all_claims_hold_near_the_path() -> None:
-    assert len(RECIPE.claims(CONFIG, results())) == 8
+    assert len(RECIPE.judge(CONFIG, results())) == 8
     assert failing(results()) == set()
 
 
@@ -84,7 +84,7 @@ def test_the_share_is_averaged_over_epochs_and_not_over_measurements() -> None:
 
 
 def test_figure_2_in_both_modes() -> None:
-    drawings = RECIPE.drawings(CONFIG, results())
+    drawings = RECIPE.draw(CONFIG, results())
     assert [drawing.name for drawing in drawings] == ["fig-2", "fig-2-training-mode"]
     for drawing in drawings:
         assert [len(axes.get_lines()) for axes in drawing.figure.axes] == [3 * 4] * 3
@@ -96,8 +96,8 @@ def test_it_runs_and_the_parts_are_those_of_the_loss() -> None:
     assert {row.split for row in found} == {"train", "test", TRAINING_MODE}
     for row in found:
         assert sum(float(row[key]) for key in CURVES) == pytest.approx(row["mse_loss"], rel=1e-9)
-    assert len(RECIPE.claims(config, found)) == 8
-    assert len(RECIPE.drawings(config, found)) == 2
+    assert len(RECIPE.judge(config, found)) == 8
+    assert len(RECIPE.draw(config, found)) == 2
 
 
 @pytest.mark.slow

@@ -44,11 +44,11 @@ def results(
 
 
 def failing(found: Results) -> set[int]:
-    return {index for index, one in enumerate(RECIPE.claims(CONFIG, found)) if not one.held}
+    return {index for index, one in enumerate(RECIPE.judge(CONFIG, found)) if not one.held}
 
 
 def test_all_claims_hold_as_in_the_paper() -> None:
-    claims = RECIPE.claims(CONFIG, results())
+    claims = RECIPE.judge(CONFIG, results())
     assert len(claims) == 12
     assert failing(results()) == set()
     assert {claim.source for claim in claims} == {
@@ -77,7 +77,7 @@ def test_each_claim_can_fail(found: Results, expected: set[int]) -> None:
 
 
 def test_two_data_sets_are_compared_and_more_are_ranked_by_their_errors() -> None:
-    (two,) = {claim.source for claim in RECIPE.claims(CONFIG, results())[7::4]}
+    (two,) = {claim.source for claim in RECIPE.judge(CONFIG, results())[7::4]}
     assert two == "ours"
     runs = {
         f"{data} {name}": run.model_copy(update={"data": data})
@@ -99,7 +99,7 @@ def test_two_data_sets_are_compared_and_more_are_ranked_by_their_errors() -> Non
 
 
 def test_figures_10_and_12() -> None:
-    drawn = {drawing.name: drawing.figure for drawing in RECIPE.drawings(CONFIG, results())}
+    drawn = {drawing.name: drawing.figure for drawing in RECIPE.draw(CONFIG, results())}
     assert list(drawn) == ["fig-10", "fig-12"]
     for figure in drawn.values():
         lines = [len(axes.get_lines()) for axes in figure.axes if axes.get_visible()]
@@ -113,5 +113,5 @@ def test_it_runs() -> None:
     config = tiny(small(*BOTH))
     found = results_of(*RECIPE.parts(config))
     assert {row.part for row in found} == set(config.runs)
-    assert len(RECIPE.drawings(config, found)) == 2
+    assert len(RECIPE.draw(config, found)) == 2
     assert all("nc1" in row for row in found)

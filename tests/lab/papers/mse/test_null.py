@@ -97,7 +97,7 @@ def untrained(results: Results, random: Random) -> Results:
 @pytest.mark.parametrize("name", MADE)
 def test_the_results_bear_out_every_claim(name: str) -> None:
     recipe, config, real = MADE[name]
-    assert not_held(recipe.claims(config, real)) == []
+    assert not_held(recipe.judge(config, real)) == []
 
 
 @pytest.mark.parametrize("change", [exchanged, untrained])
@@ -106,7 +106,7 @@ def test_claims_seldom_hold_by_chance(
     name: str, change: Callable[[Results, Random], Results]
 ) -> None:
     recipe, config, real = MADE[name]
-    found = often_held(lambda random: recipe.claims(config, change(real, random)))
+    found = often_held(lambda random: recipe.judge(config, change(real, random)))
     assert not {text: n for text, n in found.items() if not text.endswith(PREMISES)}
 
 
@@ -124,5 +124,5 @@ def test_premises_seldom_hold_by_chance(name: str) -> None:
                 rows[at] = rows[at].with_values({key: noisy(value, key, random)})
         return Results(rows)
 
-    found = often_held(lambda random: recipe.claims(config, changed(random)))
+    found = often_held(lambda random: recipe.judge(config, changed(random)))
     assert not {text: n for text, n in found.items() if text.endswith(PREMISES)}

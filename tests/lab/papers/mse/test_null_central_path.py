@@ -36,7 +36,7 @@ def real() -> Results:
 
 
 def test_the_flows_bear_out_every_claim() -> None:
-    claims = STUDY.claims(CONFIG, real())
+    claims = STUDY.judge(CONFIG, real())
     assert len(claims) == 15
     assert not_held(claims) == []
 
@@ -82,6 +82,6 @@ def test_claims_seldom_hold_of_changed_points(
 ) -> None:
     changing(monkeypatch, change())
     runs = [results_of(*STUDY.parts(CONFIG)) for _ in range(RUNS)]
-    found = often_held(lambda random: STUDY.claims(CONFIG, mixed(runs, random)))
+    found = often_held(lambda random: STUDY.judge(CONFIG, mixed(runs, random)))
     kept = KEPT if change is randomly_ordered else ()
     assert not {text: n for text, n in found.items() if not any(part in text for part in kept)}

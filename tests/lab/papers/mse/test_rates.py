@@ -82,6 +82,6 @@ def test_claims_of_a_sweep_are_of_the_best_rates(count: int) -> None:
     config = small("mse").model_copy(update={"rates": count})
     last = f"{swept_rates(count)[-1]:.4g}"
     each = {f"{rate:.4g}": 0.5 for rate in swept_rates(count)} | {last: 0.9}
-    claims = RECIPE.claims(config, rows(dict.fromkeys(config.runs, each)))
+    claims = RECIPE.judge(config, rows(dict.fromkeys(config.runs, each)))
     nc1 = next(claim for claim in claims if claim.source == "MSE, figure 7")
     assert "2 to 0.9" in nc1.evidence

@@ -29,7 +29,7 @@ def results(mse: Columns = GROWING, last: Columns = GROWING, train: Columns = FO
 
 
 def failing(found: Results) -> set[int]:
-    return {index for index, one in enumerate(RECIPE.claims(CONFIG, found)) if not one.held}
+    return {index for index, one in enumerate(RECIPE.judge(CONFIG, found)) if not one.held}
 
 
 LEAST = {"robustness": (0.1, 0.2, 0.25, 0.2)} | FOOLED
@@ -50,7 +50,7 @@ LITTLE = {"robustness": (0.1, 0.2, 0.58, 0.6)} | FOOLED
     ],
 )
 def test_each_claim_both_ways(found: Results, expected: set[int]) -> None:
-    assert len(RECIPE.claims(CONFIG, found)) == 3
+    assert len(RECIPE.judge(CONFIG, found)) == 3
     assert failing(found) == expected
 
 
@@ -60,12 +60,12 @@ def test_seeds_that_disagree_leave_the_claims_undecided() -> None:
         end = (0.2, 0.3, 0.9)[one.seed % 3]
         chosen = GROWING | {"robustness": (0.1, 0.2, 0.3, end)} if one.loss == "mse" else LOWER
         found += history_of(name, FOOLED, attacked=chosen)
-    verdicts = [claim.verdict for claim in RECIPE.claims(CONFIG, Results(found))]
+    verdicts = [claim.verdict for claim in RECIPE.judge(CONFIG, Results(found))]
     assert verdicts == ["held", "undecided", "undecided"]
 
 
 def test_figures_9_and_11() -> None:
-    drawn = {drawing.name: drawing.figure for drawing in RECIPE.drawings(CONFIG, results())}
+    drawn = {drawing.name: drawing.figure for drawing in RECIPE.draw(CONFIG, results())}
     assert list(drawn) == ["fig-9", "fig-11"]
     for name, count in {"fig-9": 2, "fig-11": 4}.items():
         visible = [axes for axes in drawn[name].axes if axes.get_visible()]
@@ -78,8 +78,8 @@ def test_it_runs_and_training_goes_on_as_if_not_attacked() -> None:
     found = results_of(*RECIPE.parts(config))
     assert [row.epoch for row in found if row.split == ATTACKED] == [0, 1, 0, 1]
     assert all(float(row["robustness"]) > 0 for row in found if row.split == ATTACKED)
-    assert len(RECIPE.claims(config, found)) == 3
-    assert len(RECIPE.drawings(config, found)) == 2
+    assert len(RECIPE.judge(config, found)) == 3
+    assert len(RECIPE.draw(config, found)) == 2
     name, one = next(iter(config.runs.items()))
     undisturbed = list(gathered(training_events(one, Resources()), name))
     disturbed = [row for row in found if row.part == name and row.split != ATTACKED]

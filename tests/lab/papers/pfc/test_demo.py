@@ -198,7 +198,7 @@ def collapsed(last: Metrics = LATE, deep: list[Metrics] = DEEP) -> Results:
 
 
 def failing(results: Results) -> list[str]:
-    return [found.text for found in RECIPE.claims(TINY, results) if not found.held]
+    return [found.text for found in RECIPE.judge(TINY, results) if not found.held]
 
 
 def deep_with(layer: int, **metrics: float) -> list[Metrics]:
@@ -206,7 +206,7 @@ def deep_with(layer: int, **metrics: float) -> list[Metrics]:
 
 
 def test_all_claims_hold_of_a_collapsing_run() -> None:
-    found = RECIPE.claims(TINY, collapsed())
+    found = RECIPE.judge(TINY, collapsed())
     assert failing(collapsed()) == []
     assert len(found) == 8
     for claim in found:
@@ -215,13 +215,13 @@ def test_all_claims_hold_of_a_collapsing_run() -> None:
 
 
 def test_claims_of_a_real_run_have_the_same_shape(tiny: list[Measurement]) -> None:
-    assert [c.text for c in RECIPE.claims(TINY, measured(tiny))] == [
-        c.text for c in RECIPE.claims(TINY, collapsed())
+    assert [c.text for c in RECIPE.judge(TINY, measured(tiny))] == [
+        c.text for c in RECIPE.judge(TINY, collapsed())
     ]
 
 
 def test_the_picture_is_drawn_from_the_measurements(tiny: list[Measurement]) -> None:
-    (drawing,) = RECIPE.drawings(TINY, gathered(tiny, PART))
+    (drawing,) = RECIPE.draw(TINY, gathered(tiny, PART))
     assert drawing.name == "demo"
     assert len(drawing.figure.axes) >= 3
 
@@ -266,7 +266,7 @@ def test_a_fall_needs_a_trend() -> None:
 
 def test_without_zero_error_nothing_after_it_is_held() -> None:
     run = [at(0, EARLY | {"accuracy": 0.5}), at(9, LATE | {"accuracy": 0.9})]
-    first, *falling = RECIPE.claims(TINY, measured(run))[:5]
+    first, *falling = RECIPE.judge(TINY, measured(run))[:5]
     assert not first.held
     assert "never" in first.evidence
     for claim in falling:
@@ -289,7 +289,7 @@ def test_claims_seldom_hold_of_permuted_measurements() -> None:
             for values, value in zip(last, moved, strict=True):
                 assert isinstance(values, dict)
                 values[key] = value
-        held.update(claim.text for claim in RECIPE.claims(TINY, results)[:5] if claim.held)
+        held.update(claim.text for claim in RECIPE.judge(TINY, results)[:5] if claim.held)
     assert max(held.values(), default=0) <= 4, held
 
 
@@ -302,6 +302,6 @@ def test_order_is_claimed_up_to_the_effective_depth_only() -> None:
 
 def test_evidence_counts_the_breaks() -> None:
     found = {
-        c.text[:4]: c.evidence for c in RECIPE.claims(TINY, collapsed(deep=deep_with(1, pfc1=0.7)))
+        c.text[:4]: c.evidence for c in RECIPE.judge(TINY, collapsed(deep=deep_with(1, pfc1=0.7)))
     }
     assert found["PFC1"] == "0.6 at stem, 0.1 at blocks.2; 1 steps the wrong way, by 0.1 at most"

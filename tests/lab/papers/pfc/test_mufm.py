@@ -22,7 +22,7 @@ def results() -> Results:
 
 
 def claims(results: Results) -> dict[str, bool]:
-    return {claim.text: claim.held for claim in RECIPE.claims(TINY, results)}
+    return {claim.text: claim.held for claim in RECIPE.judge(TINY, results)}
 
 
 @pytest.mark.slow
@@ -57,7 +57,7 @@ def test_claims_fail_where_the_results_say_otherwise(results: Results):
 
 
 def test_four_figures(results: Results):
-    drawings = RECIPE.drawings(TINY, results)
+    drawings = RECIPE.draw(TINY, results)
     assert [drawing.name for drawing in drawings] == [
         "fig-4-plain", "fig-5-plain", "fig-4-printed", "fig-5-printed",
     ]  # fmt: skip

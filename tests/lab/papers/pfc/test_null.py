@@ -86,8 +86,8 @@ def untrained(random: Random) -> Results:
 
 @pytest.mark.parametrize("drawn", [permuted, untrained])
 def test_claims_seldom_hold_of_nothing(drawn: Callable[[Random], Results]) -> None:
-    assert often_held(lambda random: RECIPE.claims(SMALL, drawn(random))) == {}
+    assert often_held(lambda random: RECIPE.judge(SMALL, drawn(random))) == {}
 
 
 def test_the_results_bear_out_every_claim() -> None:
-    assert not_held(RECIPE.claims(SMALL, made())) == []
+    assert not_held(RECIPE.judge(SMALL, made())) == []

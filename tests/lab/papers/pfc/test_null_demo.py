@@ -54,7 +54,7 @@ def made(random: Random, *, trained: bool = True, exchanged_layers: bool = False
 
 
 def claims(results: Results) -> list[Claim]:
-    return RECIPE.claims(CONFIG, results)
+    return RECIPE.judge(CONFIG, results)
 
 
 def test_a_run_that_collapses_bears_out_every_claim() -> None:

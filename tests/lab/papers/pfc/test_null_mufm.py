@@ -52,7 +52,7 @@ def real(_small_model: None) -> Results:
 
 
 def test_the_results_bear_out_every_claim(real: Results) -> None:
-    claims = RECIPE.claims(CONFIG, real)
+    claims = RECIPE.judge(CONFIG, real)
     assert len(claims) == 9
     assert not_held(claims) == []
 
@@ -110,7 +110,7 @@ def at_the_start(
 def test_claims_seldom_hold_of_nothing(
     real: Results, change: Callable[[Results, Random], Results]
 ) -> None:
-    found = often_held(lambda random: RECIPE.claims(CONFIG, change(real, random)))
+    found = often_held(lambda random: RECIPE.judge(CONFIG, change(real, random)))
     without_data = "gradient descent takes UFM to collapse"
     kept = [text for text in found if change is untrained_with_data and without_data in text]
     assert list(found) == kept

@@ -34,7 +34,7 @@ def results() -> Results:
 
 
 def test_a_short_run_yields_what_claims_and_figures_need(results: Results) -> None:
-    claims = RECIPE.claims(brief(), results)
+    claims = RECIPE.judge(brief(), results)
     assert len(claims) == 16  # no control
     assert all(claim.evidence for claim in claims)
     at_end = [row for row in results if row.split == "train" and row.epoch == 2]
@@ -85,11 +85,11 @@ def test_decay_acts_as_long_as_at_the_paper_s_scale() -> None:
 
 
 def failing(found: Results) -> list[str]:
-    return [claim.text for claim in RECIPE.claims(SMALL, found) if not claim.held]
+    return [claim.text for claim in RECIPE.judge(SMALL, found) if not claim.held]
 
 
 def test_all_claims_hold_of_networks_as_the_paper_tells_them() -> None:
-    claims = RECIPE.claims(SMALL, made())
+    claims = RECIPE.judge(SMALL, made())
     assert len(claims) == 2 * 17
     assert {claim.text.split(":")[0] for claim in claims} == {"digits", "patterns"}
     assert failing(made()) == []
@@ -157,7 +157,7 @@ def test_behind_the_effective_depth_the_order_is_free() -> None:
 
 
 def test_without_zero_error_claims_about_what_follows_are_undecided() -> None:
-    claims = RECIPE.claims(SMALL, made("digits", accuracy=0.99))
+    claims = RECIPE.judge(SMALL, made("digits", accuracy=0.99))
     undecided = [claim.text for claim in claims if claim.verdict == "undecided"]
     assert len(undecided) == 3 + 2
     assert all("past zero training error" in text for text in undecided)
@@ -169,11 +169,11 @@ def test_controls_are_the_runs_without_decay_of_equal_seeds() -> None:
         assert SMALL.controls(own) == others
         assert PFCTraining(runs={run: SMALL.runs[run] for run in own}).controls(own) == []
     paper = RECIPE.scales["paper"]
-    assert not any("without" in claim.text for claim in RECIPE.claims(paper, Results()))
+    assert not any("without" in claim.text for claim in RECIPE.judge(paper, Results()))
 
 
 def test_figures_have_a_row_a_network_and_a_panel_a_metric() -> None:
-    drawn = {d.name: d.figure for d in RECIPE.drawings(SMALL, made())}
+    drawn = {d.name: d.figure for d in RECIPE.draw(SMALL, made())}
     panels = {"fig-2": 6, "fig-3": 6, "order": 4, "paths": 12}
     assert {name: len(figure.axes) for name, figure in drawn.items()} == panels
     vertical = 1
@@ -183,7 +183,7 @@ def test_figures_have_a_row_a_network_and_a_panel_a_metric() -> None:
 
 @pytest.mark.slow
 def test_paths_and_order_are_drawn_over_training() -> None:
-    drawn = {d.name: d.figure for d in RECIPE.drawings(SMALL, made())}
+    drawn = {d.name: d.figure for d in RECIPE.draw(SMALL, made())}
     first, *_ = drawn["order"].axes
     assert list(first.get_lines()[0].get_ydata()) == [4, 0, 0, 0]
     shares, constants, premises = drawn["paths"].axes[:3]
@@ -198,7 +198,7 @@ def test_paths_and_order_are_drawn_over_training() -> None:
 
 
 def test_tables_show_pfc2_of_the_last_layer_beside_pfc1_and_pfc3() -> None:
-    collapse, paths = RECIPE.tables(SMALL, made())
+    collapse, paths = RECIPE.summarise(SMALL, made())
     assert collapse.columns[2:4] == ["PFC2, zero error", "PFC2, end"]
     assert collapse.lines["digits, seed 3"] == ["0.402", "0.309", "0.402", "0.309", "1", "1"]
     assert list(collapse.lines) == list(paths.lines)

@@ -41,15 +41,15 @@ def results() -> Results:
 
 
 def test_a_short_run_yields_what_claims_and_figures_need(results: Results) -> None:
-    claims = RECIPE.claims(brief(), results)
+    claims = RECIPE.judge(brief(), results)
     assert len(claims) == 4 + 4 + 1 + 4 + 2
     assert all(claim.evidence for claim in claims)
-    panels = {d.name: len(d.figure.axes) for d in RECIPE.drawings(brief(), results)}
+    panels = {d.name: len(d.figure.axes) for d in RECIPE.draw(brief(), results)}
     assert panels == {"fig-1": 4, "fig-2": 1, "fig-4": 4, "fig-5": 4, "fig-6": 2, "fig-8": 6}
 
 
 def held(results: Results) -> dict[str, bool]:
-    return {claim.text: claim.held for claim in RECIPE.claims(PAPER, results)}
+    return {claim.text: claim.held for claim in RECIPE.judge(PAPER, results)}
 
 
 def of(name: str) -> list[str]:

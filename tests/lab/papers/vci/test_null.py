@@ -75,7 +75,7 @@ def test_exchanged_epochs_seldom_bear_out_a_claim(recipe: Recipe) -> None:
     runs = list(config.runs)
 
     def claims(random: Random) -> list[Claim]:
-        return recipe.claims(config, exchanged(runs, random))
+        return recipe.judge(config, exchanged(runs, random))
 
     assert not {text: count for text, count in held(claims).items() if count > MOST}
 
@@ -85,7 +85,7 @@ def test_the_same_courses_in_order_bear_the_claims_out(recipe: Recipe) -> None:
     config = recipe.scales["small"]
     runs = list(config.runs)
     results = exchanged(runs, Random(0), in_order=True)
-    failed = [claim.text for claim in recipe.claims(config, results) if not claim.held]
+    failed = [claim.text for claim in recipe.judge(config, results) if not claim.held]
     assert not [text for text in failed if not any(part in text for part in NEVER)]
 
 

@@ -40,7 +40,7 @@ def flat(recipe: Recipe, random: Random) -> Results:
 @pytest.mark.parametrize("recipe", [TRAINING, IMAGENET], ids=lambda one: one.id)
 def test_untrained_networks_seldom_bear_out_a_claim(recipe: Recipe) -> None:
     small = recipe.scales["small"]
-    assert often_held(lambda random: recipe.claims(small, flat(recipe, random))) == {}
+    assert often_held(lambda random: recipe.judge(small, flat(recipe, random))) == {}
 
 
 def as_the_paper_tells(random: Random) -> Results:

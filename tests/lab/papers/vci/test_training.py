@@ -33,7 +33,7 @@ def results() -> Results:
 
 @pytest.mark.slow
 def test_a_short_run_yields_what_claims_and_figures_need(results: Results) -> None:
-    claims = RECIPE.claims(brief(), results)
+    claims = RECIPE.judge(brief(), results)
     assert len(claims) == 3 + 2 + 2
     assert all(claim.evidence for claim in claims)
     measured = [(row.epoch, row.split) for row in results]
@@ -56,7 +56,7 @@ def test_spectra_are_those_of_the_last_measurement(results: Results) -> None:
 
 
 def verdicts(changed: Courses) -> dict[str, str]:
-    return {claim.text: claim.verdict for claim in RECIPE.claims(SMALL, made(RUNS, changed))}
+    return {claim.text: claim.verdict for claim in RECIPE.judge(SMALL, made(RUNS, changed))}
 
 
 def of(groups: list[str], split: str, key: str, course) -> Courses:
@@ -105,13 +105,13 @@ def test_one_group_turns_one_claim(groups, split, key, course, claim: str) -> No
 
 @pytest.mark.slow
 def test_section_4_3_is_shown_and_not_judged(results: Results) -> None:
-    eigenvalues, sweeps = RECIPE.tables(brief(), results)
+    eigenvalues, sweeps = RECIPE.summarise(brief(), results)
     (compared, *unevenness) = eigenvalues.lines["step decay"]
     assert compared == "9"
     assert all(float(cell) > 1 for cell in unevenness)
     (changes,) = sweeps.lines.values()
     assert all(float(cell) >= 0 for cell in changes)
-    assert "VCI, section 4.3" not in {claim.source for claim in RECIPE.claims(brief(), results)}
+    assert "VCI, section 4.3" not in {claim.source for claim in RECIPE.judge(brief(), results)}
 
 
 OWN = {"shares": 1, "stability": 2}
@@ -119,13 +119,13 @@ OWN = {"shares": 1, "stability": 2}
 
 def test_figures_have_the_paper_s_panels() -> None:
     whole = with_sweeps(made(RUNS), RUNS)
-    panels = {d.name: len(d.figure.axes) for d in RECIPE.drawings(SMALL, whole)}
+    panels = {d.name: len(d.figure.axes) for d in RECIPE.draw(SMALL, whole)}
     assert panels == {"fig-1": 12, "fig-2": 6, "fig-3": 4, "fig-6": 3, "fig-8": 9} | OWN
 
 
 @pytest.mark.slow
 def test_figures_of_a_short_run_have_the_panels_of_its_group(results: Results) -> None:
-    short = {d.name: len(d.figure.axes) for d in RECIPE.drawings(brief(), results)}
+    short = {d.name: len(d.figure.axes) for d in RECIPE.draw(brief(), results)}
     assert short == {"fig-1": 2, "fig-2": 1, "fig-3": 4, "fig-6": 1, "fig-8": 3} | OWN
 
 

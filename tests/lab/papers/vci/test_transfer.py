@@ -61,7 +61,7 @@ def from_tables() -> Results:
 
 
 def test_the_paper_s_tables_bear_out_every_claim() -> None:
-    claims = RECIPE.claims(PAPER, from_tables())
+    claims = RECIPE.judge(PAPER, from_tables())
     assert all(claim.held for claim in claims)
     assert len(claims) == 10
 
@@ -80,7 +80,7 @@ def changed(part: str, split: str, change: Callable[[Observation], Values]) -> l
             else row
         ),
     )
-    return [claim.text for claim in RECIPE.claims(PAPER, results) if not claim.held]
+    return [claim.text for claim in RECIPE.judge(PAPER, results) if not claim.held]
 
 
 LOST_BY_VCI = [
@@ -132,7 +132,7 @@ def test_vci_must_go_up_with_transfer_in_both_groups() -> None:
 
 
 def test_the_tables_are_the_paper_s() -> None:
-    first, second, third = RECIPE.tables(PAPER, from_tables())
+    first, second, third = RECIPE.summarise(PAPER, from_tables())
     names = [f"{TEMPERATURE} {value:g}" for value in TEMPERATURES]
     names += [f"{PENALTY} {value:g}" for value in REGULARISED]
     for table in (first, second):
@@ -180,23 +180,23 @@ def test_what_is_missing_or_infinite_claims_nothing_and_is_shown() -> None:
     )
     ones = with_each(whole, lambda row: row.with_values({"accuracy": 1.0}))
     for results in (Results(), Results(whole[:1]), unknown, ones):
-        told = RECIPE.claims(PAPER, results)
+        told = RECIPE.judge(PAPER, results)
         assert len(told) == 10
         assert all(claim.evidence for claim in told)
         if results is not ones:
             assert not any(claim.held for claim in told)
-        assert len(RECIPE.tables(PAPER, results)) == 3
+        assert len(RECIPE.summarise(PAPER, results)) == 3
     for results in (Results(), ones):
-        for drawing in RECIPE.drawings(PAPER, results):
+        for drawing in RECIPE.draw(PAPER, results):
             drawing.figure.canvas.draw()
     lost = those(whole, lambda row: row.split != "pets" or "temperature" not in row.part)
-    moved = {c.text for c in RECIPE.claims(PAPER, lost) if not c.held}
+    moved = {c.text for c in RECIPE.judge(PAPER, lost) if not c.held}
     assert "MLOG falls with the temperature: coefficient below -0.7" in moved
     assert "MLOG falls with the cosine penalty: coefficient below -0.7" not in moved
 
 
 def test_figures_have_the_paper_s_panels() -> None:
-    figures = {d.name: d.figure for d in RECIPE.drawings(PAPER, from_tables())}
+    figures = {d.name: d.figure for d in RECIPE.draw(PAPER, from_tables())}
     assert {name: len(figure.axes) for name, figure in figures.items()} == {
         "fig-7": 8,
         "fig-7-printed": 8,

@@ -37,7 +37,7 @@ def test_every_setting_has_a_part_for_each_start(results: Results) -> None:
 
 @pytest.mark.slow
 def test_claims_are_of_both_settings_and_see_that_nothing_converged(results: Results) -> None:
-    claims = RECIPE.claims(CONFIG, results)
+    claims = RECIPE.judge(CONFIG, results)
     assert len(claims) == 2 * 14 + 5 + 2
     assert len({claim.text for claim in claims}) == len(claims)
     of_descents = [claim for claim in claims if claim.text.startswith("K = ")]
@@ -48,7 +48,7 @@ def test_claims_are_of_both_settings_and_see_that_nothing_converged(results: Res
 
 @pytest.mark.slow
 def test_every_claim_has_an_exact_owner(results: Results) -> None:
-    for claim in RECIPE.claims(CONFIG, results):
+    for claim in RECIPE.judge(CONFIG, results):
         assert claim.source == "ours" or claim.source.startswith("XUFM, "), claim
 
 
@@ -62,7 +62,7 @@ def test_starts_are_the_papers(results: Results) -> None:
 
 @pytest.mark.slow
 def test_figures_are_those_of_the_paper(results: Results) -> None:
-    drawings = RECIPE.drawings(CONFIG, results)
+    drawings = RECIPE.draw(CONFIG, results)
     assert [drawing.name for drawing in drawings] == [
         "two-levels-k4",
         "two-levels-k6",

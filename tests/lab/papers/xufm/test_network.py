@@ -51,11 +51,11 @@ def test_a_short_run_yields_what_claims_and_figures_need(
     by_level = levels(results, FIRST)
     assert list(by_level) == ["block 1", "block 2", "block 3", "classifier's input"]
     assert [[row.epoch for row in path] for path in by_level.values()] == [[0, 1]] * 4
-    claims = RECIPE.claims(brief, results)
+    claims = RECIPE.judge(brief, results)
     assert len(claims) == 2 * 7 + 2
     assert {claim.verdict for claim in claims} == {"undecided"}, "one seed decides nothing"
     assert all(claim.evidence for claim in claims)
-    assert [d.name for d in RECIPE.drawings(brief, results)] == ["fig-5", "models"]
+    assert [d.name for d in RECIPE.draw(brief, results)] == ["fig-5", "models"]
 
 
 def test_the_loss_decides_on_the_bias() -> None:
@@ -120,11 +120,11 @@ def model_results(
 
 
 def failing(found: Results) -> list[str]:
-    return [claim.text for claim in RECIPE.claims(SMALL, found) if not claim.held]
+    return [claim.text for claim in RECIPE.judge(SMALL, found) if not claim.held]
 
 
 def test_all_claims_hold_where_a_network_does_as_the_paper_says() -> None:
-    claims = RECIPE.claims(SMALL, made())
+    claims = RECIPE.judge(SMALL, made())
     assert len(claims) == 2 * 7 + 2
     assert failing(made()) == []
     assert all(claim.source.startswith("XUFM, ") for claim in claims)
@@ -170,7 +170,7 @@ def test_one_network_turns_one_claim(changed: Paths, what: list[str]) -> None:
 def test_an_untrained_network_holds_no_claim() -> None:
     start = {key: [[path[0]] * 3 for path in paths] for key, paths in PATHS.items()}
     found = made(CE, start | {"duality": [[1.0, 1.0, 1.0]]})
-    own = [claim for claim in RECIPE.claims(SMALL, found) if claim.text.startswith(CE)]
+    own = [claim for claim in RECIPE.judge(SMALL, found) if claim.text.startswith(CE)]
     assert len(own) == 7
     assert not any(claim.held for claim in own)
 
@@ -200,7 +200,7 @@ def test_models_that_are_alike_decide_nothing() -> None:
     alike = {"linear": 1.0, "relu": 1.0}
     networks = those(made(), lambda row: row.part in SMALL.runs)
     found = Results([*networks, *model_results(alike, alike)])
-    claims = [claim for claim in RECIPE.claims(SMALL, found) if not claim.held]
+    claims = [claim for claim in RECIPE.judge(SMALL, found) if not claim.held]
     assert [(claim.text.split(": ")[1], claim.verdict) for claim in claims] == [
         (RATES, "undecided")
     ] * 2
@@ -208,7 +208,7 @@ def test_models_that_are_alike_decide_nothing() -> None:
 
 @pytest.mark.slow
 def test_figures_have_a_row_a_loss_and_a_panel_a_metric(results: Results) -> None:
-    drawn = {d.name: d.figure for d in RECIPE.drawings(SMALL, made())}
+    drawn = {d.name: d.figure for d in RECIPE.draw(SMALL, made())}
     assert {n: len(f.axes) for n, f in drawn.items()} == {"fig-5": 8, "models": 8}
     zero_error = 1
     lines = [len(axes.get_lines()) - zero_error for axes in drawn["fig-5"].axes]

@@ -47,5 +47,5 @@ def untrained(results: Results, generator: torch.Generator) -> Results:
 def test_claims_of_noise_seldom_hold(change) -> None:
     generator = torch.Generator().manual_seed(0)
     real = made()
-    assert not_held(RECIPE.claims(SMALL, real)) == []
-    assert often_held(lambda _: RECIPE.claims(SMALL, change(real, generator))) == {}
+    assert not_held(RECIPE.judge(SMALL, real)) == []
+    assert often_held(lambda _: RECIPE.judge(SMALL, change(real, generator))) == {}

@@ -141,12 +141,12 @@ def fits() -> Results:
 
 
 def test_the_fits_bear_out_both_claims(fits: Results) -> None:
-    assert not_held(perturbed.STUDY.claims(FITS, fits)) == []
+    assert not_held(perturbed.STUDY.judge(FITS, fits)) == []
 
 
 def test_exchanged_sizes_seldom_bear_out_a_claim_on_perturbed_features(fits: Results) -> None:
     """The numbers of samples are exchanged among the fits, seed by seed."""
-    assert often_held(lambda random: perturbed.STUDY.claims(FITS, resized(fits, random))) == {}
+    assert often_held(lambda random: perturbed.STUDY.judge(FITS, resized(fits, random))) == {}
 
 
 def resized(fits: Results, random: Random) -> Results:

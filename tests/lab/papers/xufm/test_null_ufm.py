@@ -55,7 +55,7 @@ def real(_small_model: None) -> Results:
 
 
 def test_the_results_bear_out_every_claim(real: Results) -> None:
-    claims = RECIPE.claims(config(), real)
+    claims = RECIPE.judge(config(), real)
     assert len(claims) == 4 + 5 + 3 + 3
     assert not_held(claims) == []
 
@@ -63,7 +63,7 @@ def test_the_results_bear_out_every_claim(real: Results) -> None:
 def test_random_points_seldom_bear_out_a_claim(monkeypatch: pytest.MonkeyPatch) -> None:
     randomly(monkeypatch, torch.Generator().manual_seed(0))
     runs = [results_of(*RECIPE.parts(config(steps=1))) for _ in range(RUNS)]
-    assert often_held(lambda random: RECIPE.claims(config(), mixed(runs, random))) == {}
+    assert often_held(lambda random: RECIPE.judge(config(), mixed(runs, random))) == {}
 
 
 def randomly(patch: pytest.MonkeyPatch, generator: torch.Generator) -> None:
@@ -92,7 +92,7 @@ def randomly(patch: pytest.MonkeyPatch, generator: torch.Generator) -> None:
 def test_exchanged_settings_and_models_seldom_bear_out_a_comparison(real: Results) -> None:
     def claims(random: Random) -> list[Claim]:
         rows = with_exchanged_settings(list(real), random)
-        found = RECIPE.claims(config(), Results(with_exchanged_models(rows, random)))
+        found = RECIPE.judge(config(), Results(with_exchanged_models(rows, random)))
         compared = [claim for claim in found if any(part in claim.text for part in COMPARED)]
         assert len(compared) == len(COMPARED)
         return compared

@@ -31,12 +31,12 @@ def short() -> Results:
 
 
 def failed(config: XUFMConfig, results: Results) -> list[str]:
-    return [claim.text for claim in RECIPE.claims(config, results) if not claim.held]
+    return [claim.text for claim in RECIPE.judge(config, results) if not claim.held]
 
 
 @pytest.mark.slow
 def test_a_short_descent_has_not_arrived_and_the_sweep_holds(short: Results) -> None:
-    claims = RECIPE.claims(SHORT, short)
+    claims = RECIPE.judge(SHORT, short)
     assert [claim.text for claim in claims if claim.held] == [
         "Regularised bias: centred means are a simplex ETF, aligned with the classifier",
         "Regularised bias: the minimiser is a simplex exactly for decays up to c / (1-c)",
@@ -71,7 +71,7 @@ def test_each_claim_of_the_sweep_can_fail(
 
 @pytest.mark.slow
 def test_figures_are_those_of_the_paper_and_the_sweep(short: Results) -> None:
-    drawings = RECIPE.drawings(SHORT, short)
+    drawings = RECIPE.draw(SHORT, short)
     assert [drawing.name for drawing in drawings] == ["fig-1", "fig-2", "bias-decay"]
     assert [len(drawing.figure.axes) for drawing in drawings] == [4, 4, 3]
     (line,) = [line for line in drawings[2].figure.axes[1].lines if line.get_label() == "found"]
@@ -106,5 +106,5 @@ def test_the_first_setting_is_the_studys() -> None:
 def test_all_claims_hold_at_the_papers_scale() -> None:
     results = run(RECIPE.scales["paper"])
     assert failed(RECIPE.scales["paper"], results) == []
-    names = [drawing.name for drawing in RECIPE.drawings(RECIPE.scales["paper"], results)]
+    names = [drawing.name for drawing in RECIPE.draw(RECIPE.scales["paper"], results)]
     assert names == ["fig-1", "fig-2", "fig-6", "fig-7", "bias-decay"]

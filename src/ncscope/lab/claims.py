@@ -1,0 +1,166 @@
+"""The claim table of an experiment, and its judge.
+
+A claim names a quantity of one run, the region in which the quantity lies if the claim is true, and
+a rule: how the runs are counted. The judge turns the table and the results into findings.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Any, Literal
+
+from ncscope.lab.evidence.judging import Region, combined, decided, judged
+from ncscope.lab.evidence.proportions import in_most
+from ncscope.lab.quantities import Key, Quantity, Runs, average, ends, read_field
+from ncscope.report.claims import Claim as Finding
+from ncscope.report.claims import Scale
+
+
+def every(count: int) -> int:
+    """Require the claim of all groups, and of at least one."""
+    return max(1, count)
+
+
+def two_thirds(count: int) -> int:
+    """Require the claim of two thirds of the groups: "most networks".
+
+    Example:
+        >>> two_thirds(3), two_thirds(5), two_thirds(13)
+        (2, 4, 9)
+    """
+    return max(1, -(-2 * count // 3))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A row of a claim table.
+
+    Attributes:
+        text: One sentence that can be true or false.
+        source: Owner of the claim: paper with section, figure or equation, or ``"ours"``.
+        quantity: Number of one run, for example ``last("nc1")``.
+        region: Values of the quantity for which the claim is true.
+        rule: ``"mean"``: the 95 % interval of the mean over the seeds lies in the region.
+            ``"each"``: the value of every run lies in the region. ``"share"``: more than half of
+            the runs lie in the region, by the exact binomial interval of their share.
+        scale: Scale of the mean: ``"plain"``, ``"ratio"`` or ``"correlation"``.
+        step: Spacing of the possible values, see `mean_interval`.
+        bounds: Least and greatest possible value.
+        where: Values of the settings of the runs that the claim is about; empty for all runs.
+        per: Field of the settings, or function of a run, by which runs are grouped into claims of
+            their own, whose texts begin with the name of the group.
+        groups: Field or function by which the runs of one claim are grouped; the claim must hold in
+            enough groups. None if all runs are one group.
+        enough: Number of groups in which the claim must hold, of their number.
+        unit: Plural noun for the groups.
+        over: Plural noun for the values of a group.
+        average: Average the values of the runs that share this field, such as ``"seed"``, before
+            the rule; None to keep one value a run.
+        tell: Function that describes the runs of a group in numbers, for the evidence.
+        uncounted: Other quantities by name, judged alike for the evidence only.
+    """
+
+    text: str
+    source: str
+    quantity: Quantity
+    region: Region
+    rule: Literal["mean", "each", "share"] = "mean"
+    scale: Scale = "plain"
+    step: float = 0.0
+    bounds: tuple[float, float] = (-inf, inf)
+    where: Mapping[str, Any] = field(default_factory=dict)
+    per: Key | None = None
+    groups: Key | None = None
+    enough: Callable[[int], int] = every
+    unit: str = "networks"
+    over: str = "seeds"
+    average: str | None = None
+    tell: Callable[[Runs], str] | None = None
+    uncounted: Mapping[str, "Claim"] = field(default_factory=dict)
+
+
+def judge(claims: Sequence[Claim], runs: Runs) -> list[Finding]:
+    """Judge a claim table on the results of an experiment.
+
+    Args:
+        claims: The table.
+        runs: Runs with their results.
+    """
+    findings = []
+    for claim in claims:
+        chosen = runs.where(**claim.where)
+        if claim.per is None:
+            findings.append(_judge_one(claim, chosen))
+            continue
+        for name, group in chosen.group(claim.per).items():
+            finding = _judge_one(claim, group)
+            findings.append(replace(finding, text=f"{name}: {finding.text}"))
+    return findings
+
+
+def _judge_one(claim: Claim, runs: Runs) -> Finding:
+    if claim.groups is None:
+        finding = _judge_group(claim, runs)
+    else:
+        groups = runs.group(claim.groups)
+        findings = {name: _judge_group(claim, group) for name, group in groups.items()}
+        finding = combined(
+            claim.text,
+            source=claim.source,
+            claims=findings,
+            enough=claim.enough(len(findings)),
+            of=claim.unit,
+        )
+    for name, other in claim.uncounted.items():
+        beside = _judge_one(other, runs)
+        told = f"not counted: on {name} {beside.verdict}, {beside.evidence}"
+        finding = replace(finding, evidence=f"{finding.evidence}; {told}")
+    return finding
+
+
+def _judge_group(claim: Claim, runs: Runs) -> Finding:
+    told = "" if claim.tell is None else claim.tell(runs)
+    numbers = {run.name: claim.quantity(run) for run in runs}
+    if claim.average is not None:
+        by_field: dict[Any, list[float]] = {}
+        for run in runs:
+            by_field.setdefault(read_field(run.settings, claim.average), []).append(
+                numbers[run.name]
+            )
+        numbers = {str(name): average(of_field) for name, of_field in by_field.items()}
+    if claim.rule == "mean":
+        return judged(
+            claim.text,
+            source=claim.source,
+            values=list(numbers.values()),
+            region=claim.region,
+            of=claim.over,
+            scale=claim.scale,
+            step=claim.step,
+            bounds=claim.bounds,
+            evidence=told,
+        )
+    inside = {name: claim.region.verdict(value, value) for name, value in numbers.items()}
+    if claim.rule == "share":
+        hits = [verdict == "held" for verdict in inside.values()]
+        return in_most(claim.text, source=claim.source, hits=hits, of=claim.over, evidence=told)
+    held = list(inside.values()).count("held")
+    undecided = any(value != value for value in numbers.values())
+    listed = told or ", ".join(f"{name}: {value:.3g}" for name, value in numbers.items())
+    return decided(
+        claim.text,
+        source=claim.source,
+        held=None if undecided or not numbers else held == len(numbers),
+        evidence=f"in {held} of {len(numbers)} {claim.over}; {listed or 'none to judge'}",
+    )
+
+
+def tell_ends(key: str, split: str = "train", form: str = ".3f") -> Callable[[Runs], str]:
+    """Return a function that writes a metric's first and last value in the mean of the runs."""
+
+    def tell(runs: Runs) -> str:
+        pairs = [ends(run.path(split), key) for run in runs]
+        start, end = (average([pair[index] for pair in pairs]) for index in (0, 1))
+        return f"{key} {start:{form}} to {end:{form}} in the mean"
+
+    return tell

@@ -1,0 +1,97 @@
+"""An experiment: a question, the settings of each scale, a claim table and figures."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ncscope.lab.claims import Claim, judge
+from ncscope.lab.observations import Results
+from ncscope.lab.quantities import Runs
+from ncscope.lab.report.drawing import Drawing
+from ncscope.lab.runs.recipe import Part, Scale
+from ncscope.lab.training.settings import Training
+from ncscope.lab.training.supervised import Extra, training_events
+from ncscope.report.claims import Claim as Finding
+from ncscope.report.tables import Summary
+
+Settings = TypeVar("Settings", bound=BaseModel)
+
+
+class Trainings(BaseModel):
+    """Settings of an experiment that trains networks."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    runs: dict[str, Training] = Field(description="Training runs by name.")
+
+
+def train_runs(settings: Any, extra: Extra | None = None) -> list[Part]:
+    """Return a part for each training run.
+
+    Args:
+        settings: Settings with ``runs``.
+        extra: Function that measures more at the epochs that are due.
+    """
+    train = training_events if extra is None else partial(training_events, extra=extra)
+    return [
+        Part(name, training.optimisation.epochs, partial(train, training), trains=True)
+        for name, training in settings.runs.items()
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment(Generic[Settings]):
+    """An experiment of a paper, or of a surrogate model.
+
+    Attributes:
+        id: Name, for example ``"info/training"``.
+        title: Heading of its page.
+        question: Question that it answers, in one or two sentences.
+        source: Paper, section and figures.
+        scales: Settings of each scale; all of one class.
+        cost: Cost of each scale and the machine.
+        claims: The claim table, or a function that makes it for given settings.
+        figures: Function that draws the figures of the runs, in the paper's arrangement.
+        tables: Function that summarises the runs in the paper's arrangement.
+        parts: Function that returns the parts for given settings, in order.
+        columns: Keys that the table of the last measurements shows.
+        unit: Unit of the measurements' steps.
+    """
+
+    id: str
+    title: str
+    question: str
+    source: str
+    scales: Mapping[Scale, Settings]
+    cost: Mapping[Scale, str]
+    claims: Sequence[Claim] | Callable[[Settings], Sequence[Claim]]
+    figures: Callable[[Settings, Runs], list[Drawing]]
+    tables: Callable[[Settings, Runs], list[Summary]] = lambda settings, runs: []
+    parts: Callable[[Settings], Sequence[Part]] = train_runs
+    columns: Sequence[str] = ()
+    unit: str = "epoch"
+
+    @property
+    def config(self) -> type[Settings]:
+        """Class of the settings."""
+        return type(next(iter(self.scales.values())))
+
+    def judge(self, settings: Settings, results: Results) -> list[Finding]:
+        """Judge the claim table on results."""
+        claims = self.claims(settings) if callable(self.claims) else self.claims
+        return judge(claims, self.collect(settings, results))
+
+    def draw(self, settings: Settings, results: Results) -> list[Drawing]:
+        """Draw the figures of results."""
+        return self.figures(settings, self.collect(settings, results))
+
+    def summarise(self, settings: Settings, results: Results) -> list[Summary]:
+        """Summarise results in tables."""
+        return self.tables(settings, self.collect(settings, results))
+
+    def collect(self, settings: Settings, results: Results) -> Runs:
+        """Return the runs with their results; parts that do not train come last."""
+        return Runs.of(getattr(settings, "runs", {}), results)

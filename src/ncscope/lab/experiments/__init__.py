@@ -1,0 +1,1 @@
+"""The papers' experiments and the surrogate models, one file each."""

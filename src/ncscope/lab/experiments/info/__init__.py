@@ -1,0 +1,1 @@
+"""Experiments of INFO: matrix information, and training with few labels."""

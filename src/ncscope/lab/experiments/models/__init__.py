@@ -1,0 +1,1 @@
+"""Surrogate models, each run at settings of its own."""

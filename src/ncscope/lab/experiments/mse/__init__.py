@@ -1,0 +1,1 @@
+"""Experiments of MSE: collapse under the squared loss, and the central path."""

@@ -1,0 +1,1 @@
+"""Experiments of VCI: variability that the classifier sees, and transfer."""

@@ -1,0 +1,1 @@
+"""Experiments of XUFM: unconstrained features under the squared loss, in one and two levels."""
