@@ -6,7 +6,7 @@ a rule: how the runs are counted. The judge turns the table and the results into
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import inf, isnan
 from typing import Any, Literal
 
 from ncscope.lab.evidence.judging import Region, combined, decided, judged
@@ -46,7 +46,8 @@ class Claim:
         scale: Scale of the mean: ``"plain"``, ``"ratio"`` or ``"correlation"``.
         step: Spacing of the possible values, see `mean_interval`.
         bounds: Least and greatest possible value.
-        where: Values of the settings of the runs that the claim is about; empty for all runs.
+        where: Runs that the claim is about: values of their settings, or a function that selects
+            from the experiment's runs; empty for all runs.
         per: Field of the settings, or function of a run, by which runs are grouped into claims of
             their own, whose texts begin with the name of the group.
         groups: Field or function by which the runs of one claim are grouped; the claim must hold in
@@ -56,7 +57,8 @@ class Claim:
         over: Plural noun for the values of a group.
         average: Average the values of the runs that share this field, such as ``"seed"``, before
             the rule; None to keep one value a run.
-        tell: Function that describes the runs of a group in numbers, for the evidence.
+        tell: Function that describes the runs of a group in numbers, for the evidence; by the rule
+            ``"each"`` it describes every run.
         uncounted: Other quantities by name, judged alike for the evidence only.
     """
 
@@ -68,7 +70,7 @@ class Claim:
     scale: Scale = "plain"
     step: float = 0.0
     bounds: tuple[float, float] = (-inf, inf)
-    where: Mapping[str, Any] = field(default_factory=dict)
+    where: Mapping[str, Any] | Callable[[Runs], Runs] = field(default_factory=dict)
     per: Key | None = None
     groups: Key | None = None
     enough: Callable[[int], int] = every
@@ -88,7 +90,7 @@ def judge(claims: Sequence[Claim], runs: Runs) -> list[Finding]:
     """
     findings = []
     for claim in claims:
-        chosen = runs.where(**claim.where)
+        chosen = claim.where(runs) if callable(claim.where) else runs.where(**claim.where)
         if claim.per is None:
             findings.append(_judge_one(claim, chosen))
             continue
@@ -119,39 +121,42 @@ def _judge_one(claim: Claim, runs: Runs) -> Finding:
 
 
 def _judge_group(claim: Claim, runs: Runs) -> Finding:
-    told = "" if claim.tell is None else claim.tell(runs)
     numbers = {run.name: claim.quantity(run) for run in runs}
+    if claim.rule == "each":
+        verdicts = [claim.region.verdict(value, value) for value in numbers.values()]
+        good, missing = verdicts.count("held"), sum(map(isnan, numbers.values()))
+        listed = [
+            f"{run.name}: {claim.tell(Runs([run])) if claim.tell else f'{numbers[run.name]:.3g}'}"
+            for run in runs
+        ]
+        needed = max(1, len(numbers))
+        return decided(
+            claim.text,
+            source=claim.source,
+            held=None if good < needed <= good + missing else good >= needed,
+            evidence=f"in {good} of {len(numbers)} {claim.over}; "
+            f"{'; '.join(listed) or 'none to judge'}",
+        )
+    told = "" if claim.tell is None else claim.tell(runs)
+    if claim.rule == "share":
+        hits = [claim.region.verdict(value, value) == "held" for value in numbers.values()]
+        return in_most(claim.text, source=claim.source, hits=hits, of=claim.over, evidence=told)
     if claim.average is not None:
         by_field: dict[Any, list[float]] = {}
         for run in runs:
-            by_field.setdefault(read_field(run.settings, claim.average), []).append(
-                numbers[run.name]
-            )
+            name = read_field(run.settings, claim.average)
+            by_field.setdefault(name, []).append(numbers[run.name])
         numbers = {str(name): average(of_field) for name, of_field in by_field.items()}
-    if claim.rule == "mean":
-        return judged(
-            claim.text,
-            source=claim.source,
-            values=list(numbers.values()),
-            region=claim.region,
-            of=claim.over,
-            scale=claim.scale,
-            step=claim.step,
-            bounds=claim.bounds,
-            evidence=told,
-        )
-    inside = {name: claim.region.verdict(value, value) for name, value in numbers.items()}
-    if claim.rule == "share":
-        hits = [verdict == "held" for verdict in inside.values()]
-        return in_most(claim.text, source=claim.source, hits=hits, of=claim.over, evidence=told)
-    held = list(inside.values()).count("held")
-    undecided = any(value != value for value in numbers.values())
-    listed = told or ", ".join(f"{name}: {value:.3g}" for name, value in numbers.items())
-    return decided(
+    return judged(
         claim.text,
         source=claim.source,
-        held=None if undecided or not numbers else held == len(numbers),
-        evidence=f"in {held} of {len(numbers)} {claim.over}; {listed or 'none to judge'}",
+        values=list(numbers.values()),
+        region=claim.region,
+        of=claim.over,
+        scale=claim.scale,
+        step=claim.step,
+        bounds=claim.bounds,
+        evidence=told,
     )
 
 

@@ -114,6 +114,19 @@ class Runs(Sequence[Run]):
         missing = Run(name, None, [], [], self)
         return next((run for run in self if run.name == name), missing)
 
+    def split(self, key: str) -> "Runs":
+        """Split the runs' rows by one of their values, such as ``"seed"``, into runs of their own.
+
+        Args:
+            key: Value of the rows; rows without it are left out.
+        """
+        parts: dict[str, list[Observation]] = {}
+        for run in self:
+            for row in run.rows:
+                if key in row:
+                    parts.setdefault(f"{key} {row[key]}", []).append(row)
+        return Runs(Run(name, None, rows, [], self) for name, rows in parts.items())
+
     def where(self, **fields: Any) -> "Runs":
         """Select the runs whose settings have these values.
 
