@@ -23,7 +23,7 @@ from torch import Tensor, nn
 import ncscope
 from ncscope.errors import InputError
 from ncscope.integrations.recording import Recorder
-from ncscope.lab.papers.xufm.between_class import between_class_metrics
+from ncscope.lab.experiments.xufm.between_class import between_class_metrics
 from ncscope.measurement.model import measure_layers
 from ncscope.measurement.options import Options
 from ncscope.measurement.watching import Watch

@@ -9,10 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
 from ncscope.lab.evidence.judging import decided
+from ncscope.lab.experiments.models.bounds import Seed
 from ncscope.lab.observations import Observation
 from ncscope.lab.report.rows import number, part_of
 from ncscope.lab.runs.recipe import Part, Study
-from ncscope.lab.simulations.bounds import Seed
 from ncscope.lab.simulations.central_path_figures import drawings
 from ncscope.lab.surrogates.dynamics.central_path import least_squares
 from ncscope.lab.surrogates.dynamics.flows import (

@@ -17,11 +17,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
 from ncscope.lab.evidence.judging import decided
+from ncscope.lab.experiments.models.bounds import NotNegative, Positive, Seed
 from ncscope.lab.observations import Observation
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.rows import number
 from ncscope.lab.runs.recipe import Part, Study
-from ncscope.lab.simulations.bounds import NotNegative, Positive, Seed
 from ncscope.lab.simulations.mufm import PFC_TITLES
 from ncscope.lab.surrogates.geodesic import line_between, pfc1_falls_from, pfc2_falls_from
 from ncscope.lab.surrogates.problem import gaussian_classes

@@ -17,12 +17,12 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.lab.evidence.judging import decided
+from ncscope.lab.experiments.models.bounds import Positive, Seed
+from ncscope.lab.experiments.models.descents import recorded_steps
 from ncscope.lab.observations import Observation, observations_of
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.rows import number, part_of
 from ncscope.lab.runs.recipe import Part, Study
-from ncscope.lab.simulations.bounds import Positive, Seed
-from ncscope.lab.simulations.ufm import recorded_steps
 from ncscope.lab.surrogates.descent import SolverResult, gradient_descent, quasi_newton
 from ncscope.lab.surrogates.mufm import (
     MUFM,

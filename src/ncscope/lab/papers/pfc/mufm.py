@@ -32,15 +32,15 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from ncscope.lab.evidence.judging import above, below, decided, judged
+from ncscope.lab.experiments.models.bounds import Positives, Seed
+from ncscope.lab.experiments.models.descents import recorded_steps
 from ncscope.lab.observations import Observation, observations_of
 from ncscope.lab.papers.trained import on_runs, ratio
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.rows import number, part_of
 from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.lab.runs.resources import Resources
-from ncscope.lab.simulations.bounds import Positives, Seed
 from ncscope.lab.simulations.mufm import COLLAPSED, PFC_TITLES, measured, minimum
-from ncscope.lab.simulations.ufm import recorded_steps
 from ncscope.lab.surrogates.descent import gradient_descent
 from ncscope.lab.surrogates.mufm import MUFM
 from ncscope.lab.surrogates.problem import gaussian_classes

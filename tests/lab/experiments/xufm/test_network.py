@@ -1,19 +1,25 @@
-"""The recipe of XUFM figures 5 and 10: runs, and every claim seen held and seen not held."""
+"""XUFM figures 5 and 10: every claim seen held, not held, and seldom held of noise."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+import torch
 
-from ncscope.lab.observations import Results
-from ncscope.lab.papers.xufm.network import RECIPE, XUFMNetwork, levels
-from ncscope.lab.papers.xufm.network_claims import DUALITIES, SURROGATES, compared
+from ncscope.lab.experiments.xufm.network import (
+    DUALITIES,
+    EXPERIMENT,
+    SURROGATES,
+    name_levels,
+)
+from ncscope.lab.observations import Observation, Results
 from ncscope.models.layers import match_layers
 from ncscope.models.networks.catalogue import NAMES, build
 from ncscope.models.taps import HEAD_INPUT
-from tests.lab.observed import nudged, observed, results_of, those, with_each
+from tests.lab.observed import nudged, observed, those, with_each
+from tests.lab.papers.chance import not_held, often_held
 
-SMALL = RECIPE.scales["small"]
+SMALL = EXPERIMENT.scales["small"]
 MSE, CE = "digits, MSE, no bias", "digits, CE, bias"
 FIRST = f"{MSE}, seed 3"
 LEVELS = ("stages.0", "stages.1", "stages.2", HEAD_INPUT)
@@ -26,36 +32,6 @@ PATHS: Paths = {
     "nc2_etf": ([1, 1, 1], [1, 0.9, 0.9], [1, 0.5, 0.3], [1, 0.3, 0.1]),
 }
 """By metric and level, values over the epochs."""
-
-
-@pytest.fixture(scope="module")
-def brief() -> XUFMNetwork:
-    """Both losses on digits, an epoch of the first seed, and a few steps of the models."""
-    runs = {}
-    for name in (FIRST, f"{CE}, seed 3"):
-        short = SMALL.runs[name].optimisation.model_copy(update={"epochs": 1, "batch_size": 256})
-        update = {"optimisation": short, "every": 1, "balanced": 300}
-        runs[name] = SMALL.runs[name].model_copy(update=update)
-    return SMALL.model_copy(update={"runs": runs, "steps": 20})
-
-
-@pytest.fixture(scope="module")
-def results(brief: XUFMNetwork) -> Results:
-    return results_of(*RECIPE.parts(brief))
-
-
-@pytest.mark.slow
-def test_a_short_run_yields_what_claims_and_figures_need(
-    brief: XUFMNetwork, results: Results
-) -> None:
-    by_level = levels(results, FIRST)
-    assert list(by_level) == ["block 1", "block 2", "block 3", "classifier's input"]
-    assert [[row.epoch for row in path] for path in by_level.values()] == [[0, 1]] * 4
-    claims = RECIPE.judge(brief, results)
-    assert len(claims) == 2 * 7 + 2
-    assert {claim.verdict for claim in claims} == {"undecided"}, "one seed decides nothing"
-    assert all(claim.evidence for claim in claims)
-    assert [d.name for d in RECIPE.draw(brief, results)] == ["fig-5", "models"]
 
 
 def test_the_loss_decides_on_the_bias() -> None:
@@ -120,11 +96,11 @@ def model_results(
 
 
 def failing(found: Results) -> list[str]:
-    return [claim.text for claim in RECIPE.judge(SMALL, found) if not claim.held]
+    return [claim.text for claim in EXPERIMENT.judge(SMALL, found) if not claim.held]
 
 
 def test_all_claims_hold_where_a_network_does_as_the_paper_says() -> None:
-    claims = RECIPE.judge(SMALL, made())
+    claims = EXPERIMENT.judge(SMALL, made())
     assert len(claims) == 2 * 7 + 2
     assert failing(made()) == []
     assert all(claim.source.startswith("XUFM, ") for claim in claims)
@@ -170,7 +146,7 @@ def test_one_network_turns_one_claim(changed: Paths, what: list[str]) -> None:
 def test_an_untrained_network_holds_no_claim() -> None:
     start = {key: [[path[0]] * 3 for path in paths] for key, paths in PATHS.items()}
     found = made(CE, start | {"duality": [[1.0, 1.0, 1.0]]})
-    own = [claim for claim in RECIPE.judge(SMALL, found) if claim.text.startswith(CE)]
+    own = [claim for claim in EXPERIMENT.judge(SMALL, found) if claim.text.startswith(CE)]
     assert len(own) == 7
     assert not any(claim.held for claim in own)
 
@@ -181,8 +157,8 @@ def test_collapse_past_zero_error_needs_zero_error() -> None:
 
 
 def test_the_map_of_the_last_block_is_not_a_level() -> None:
-    names = list(compared(levels(made(), FIRST)))
-    assert names == ["block 1", "block 2", "classifier's input"]
+    first = EXPERIMENT.collect(SMALL, made()).named(FIRST)
+    assert name_levels(first) == ["block 1", "block 2", "classifier's input"]
 
 
 def test_the_frames_are_told_apart() -> None:
@@ -200,15 +176,15 @@ def test_models_that_are_alike_decide_nothing() -> None:
     alike = {"linear": 1.0, "relu": 1.0}
     networks = those(made(), lambda row: row.part in SMALL.runs)
     found = Results([*networks, *model_results(alike, alike)])
-    claims = [claim for claim in RECIPE.judge(SMALL, found) if not claim.held]
+    claims = [claim for claim in EXPERIMENT.judge(SMALL, found) if not claim.held]
     assert [(claim.text.split(": ")[1], claim.verdict) for claim in claims] == [
         (RATES, "undecided")
     ] * 2
 
 
 @pytest.mark.slow
-def test_figures_have_a_row_a_loss_and_a_panel_a_metric(results: Results) -> None:
-    drawn = {d.name: d.figure for d in RECIPE.draw(SMALL, made())}
+def test_figures_have_a_row_a_loss_and_a_panel_a_metric() -> None:
+    drawn = {d.name: d.figure for d in EXPERIMENT.draw(SMALL, made())}
     assert {n: len(f.axes) for n, f in drawn.items()} == {"fig-5": 8, "models": 8}
     zero_error = 1
     lines = [len(axes.get_lines()) - zero_error for axes in drawn["fig-5"].axes]
@@ -216,8 +192,8 @@ def test_figures_have_a_row_a_loss_and_a_panel_a_metric(results: Results) -> Non
 
 
 def test_the_paper_s_scale_is_the_paper_s() -> None:
-    paper = RECIPE.scales["paper"]
-    assert len(RECIPE.parts(paper)) == 4 * 3 + 2
+    paper = EXPERIMENT.scales["paper"]
+    assert len(EXPERIMENT.parts(paper)) == 4 * 3 + 2
     assert [(run.data, run.loss) for run in paper.runs.values()] == [
         (data, loss)
         for data in ("mnist", "cifar10")
@@ -232,3 +208,45 @@ def test_the_paper_s_scale_is_the_paper_s() -> None:
         assert [share * chosen.epochs for share in chosen.milestones] == [40, 80]
     blocks = match_layers(build("resnet18", 10), paper.blocks)
     assert blocks == ["layer1", "layer2", "layer3", "layer4"]
+
+
+KEYS = (*PATHS, "nc3_alignment", "nc3_self_duality")
+
+
+def permuted(results: Results, generator: torch.Generator) -> Results:
+    """The results with each metric's values exchanged among epochs, levels and seeds of a loss."""
+    rows = list(results)
+    for network in {name.rsplit(",", 1)[0] for name in SMALL.runs}:
+        for key in KEYS:
+            own = [i for i, row in enumerate(rows) if network in row.part and key in row]
+            order = torch.randperm(len(own), generator=generator).tolist()
+            values = [rows[own[index]][key] for index in order]
+            for index, value in zip(own, values, strict=True):
+                rows[index] = rows[index].with_values({key: value})
+    return Results(rows)
+
+
+def untrained(results: Results, generator: torch.Generator) -> Results:
+    """The results with each metric after training as at the start, but for a few per cent."""
+
+    def changed(row: Observation) -> Observation:
+        first = starts[row.part, row.layer]
+        noise = {key: float(first[key]) * spread() for key in KEYS if key in row}
+        return row.with_values(noise) if row.part in SMALL.runs else row
+
+    def spread() -> float:
+        return float(torch.exp(0.05 * torch.randn((), generator=generator)))
+
+    starts: dict[tuple[str, str], Observation] = {}
+    for row in results:
+        starts.setdefault((row.part, row.layer), row)
+    return Results(map(changed, results))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", [permuted, untrained])
+def test_claims_of_noise_seldom_hold(change) -> None:
+    generator = torch.Generator().manual_seed(0)
+    real = made()
+    assert not_held(EXPERIMENT.judge(SMALL, real)) == []
+    assert often_held(lambda _: EXPERIMENT.judge(SMALL, change(real, generator))) == {}

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from ncscope.lab.papers.xufm.between_class import between_class_metrics
+from ncscope.lab.experiments.xufm.between_class import between_class_metrics
 from ncscope.measurement.model import measure_layers
 from ncscope.measurement.options import Options
 from ncscope.models.networks.catalogue import build

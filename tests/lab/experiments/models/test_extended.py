@@ -6,9 +6,14 @@ from typing import Any
 import pytest
 
 from ncscope.errors import InputError
+from ncscope.lab.experiments.models.extended import (
+    EXPERIMENT,
+    ExtendedConfig,
+    separate_levels,
+)
 from ncscope.lab.observations import Results
+from ncscope.lab.quantities import Runs
 from ncscope.lab.runs.settings import settings
-from ncscope.lab.simulations.extended import STUDY, ExtendedConfig, separation
 from tests.lab.observed import changed, study_results
 
 SMALL: dict[str, Any] = {
@@ -26,7 +31,7 @@ SMALL: dict[str, Any] = {
 
 def run(**given: Any) -> tuple[ExtendedConfig, Results]:
     config = ExtendedConfig(**SMALL | given)
-    return config, study_results(STUDY, config)
+    return config, study_results(EXPERIMENT, config)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +40,7 @@ def whole() -> tuple[ExtendedConfig, Results]:
 
 
 def held(config: ExtendedConfig, rows: Results) -> dict[str, bool]:
-    return {claim.text: claim.held for claim in STUDY.judge(config, rows)}
+    return {claim.text: claim.held for claim in EXPERIMENT.judge(config, rows)}
 
 
 def test_theorems_hold_of_a_small_run(whole: tuple[ExtendedConfig, Results]):
@@ -70,12 +75,11 @@ def test_claims_can_fail(
 
 
 def test_levels_that_move_together_are_not_separated(whole: tuple[ExtendedConfig, Results]):
-    _, rows = whole
-    path = [row for row in rows if row.part == "linear"]
-    same = [changed(row, nc1=0.1) for row in path]
-    tenfold = [changed(row, nc1=0.1 if row.layer == "H1" else 0.01) for row in path]
-    assert separation(same) == 0
-    assert separation(tenfold) == pytest.approx(1)
+    path = [row for row in whole[1] if row.part == "linear"]
+    same = Results(changed(row, nc1=0.1) for row in path)
+    tenfold = Results(changed(row, nc1=0.1 if row.layer == "H1" else 0.01) for row in path)
+    assert separate_levels(Runs.of({}, same)[0]) == 0
+    assert separate_levels(Runs.of({}, tenfold)[0]) == pytest.approx(1)
 
 
 @pytest.mark.slow
@@ -93,7 +97,7 @@ def test_one_sample_a_class_is_at_its_mean_from_the_start():
     config, rows = run(per_class=1, steps=20, every=20, activation="linear")
     assert [claim for claim in held(config, rows) if "collapses to its class means" in claim] == []
     assert len(held(config, rows)) == 4
-    (drawing,) = STUDY.draw(config, rows)
+    (drawing,) = EXPERIMENT.draw(config, rows)
     drawing.figure.canvas.draw()
 
 
@@ -106,7 +110,7 @@ def test_settings_out_of_bounds_are_named(wrong: dict[str, Any]):
 
 
 def test_figures_are_drawn(whole: tuple[ExtendedConfig, Results]):
-    (drawing,) = STUDY.draw(*whole)
+    (drawing,) = EXPERIMENT.draw(*whole)
     titles = [axes.get_title(loc="left") for axes in drawing.figure.axes]
     assert titles[:4] == titles[4:]
     assert drawing.figure.axes[5].get_legend_handles_labels()[1] == [
@@ -116,4 +120,4 @@ def test_figures_are_drawn(whole: tuple[ExtendedConfig, Results]):
 
 
 def test_columns_are_in_the_rows(whole: tuple[ExtendedConfig, Results]):
-    assert set(STUDY.columns) <= {key for row in whole[1] for key in row.as_line()}
+    assert set(EXPERIMENT.columns) <= {key for row in whole[1] for key in row.as_line()}

@@ -1,11 +1,20 @@
 """The landscape of the linear extended model and lemma C.1: claims seen held and not held."""
 
-import pytest
+from collections.abc import Sequence
+from typing import Any
 
+import pytest
+import torch
+from torch import Tensor
+
+from ncscope.lab.claims import judge
+from ncscope.lab.experiments.xufm import landscape
 from ncscope.lab.observations import Results
-from ncscope.lab.papers.xufm import landscape
+from ncscope.lab.quantities import Runs
 from ncscope.lab.surrogates.extended import ExtendedUFM
+from ncscope.lab.surrogates.problem import Point
 from tests.lab.observed import changed, results_of
+from tests.lab.papers.chance import mixed, often_held
 
 MODEL = ExtendedUFM(2, 2, 2, weight_decays=(0.02, 0.02), feature_decay=0.02)
 SADDLES = "With positive decays the landscape of (23) includes non-strict saddles"
@@ -13,14 +22,15 @@ SADDLES = "With positive decays the landscape of (23) includes non-strict saddle
 
 @pytest.fixture(scope="module")
 def rows() -> Results:
-    parts = landscape.parts(MODEL, rate=0.5, steps=1500, starts=2)
+    parts = landscape.list_parts(MODEL, rate=0.5, steps=1500, starts=2)
     results = results_of(*parts)
     assert len(results) == sum(part.yields for part in parts)
     return results
 
 
 def verdicts(rows: Results) -> dict[str, str]:
-    return {claim.text: claim.verdict for claim in landscape.claims(rows)}
+    findings = judge(landscape.list_claims(), Runs.of({}, rows))
+    return {finding.text: finding.verdict for finding in findings}
 
 
 def test_all_holds_but_the_paper_s_remark_on_saddles(rows: Results) -> None:
@@ -59,3 +69,38 @@ def test_points_that_are_not_critical_decide_nothing(rows: Results) -> None:
         changed(row, gradient_norm=1e-3) if row.part == landscape.CRITICAL else row for row in rows
     )
     assert verdicts(wrong)[SADDLES] == "undecided"
+
+
+RUNS = 4
+"""Runs on random points, from which the draws take their rows."""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unchecked_signatures")
+def test_random_points_and_factors_seldom_bear_out_a_claim(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+
+    def point(model: ExtendedUFM, products: Sequence[float]) -> Point:
+        return model.start(generator)
+
+    def factors(product: Tensor, inner: int, *_: Any) -> tuple[Tensor, Tensor]:
+        left = torch.randn(len(product), inner, dtype=torch.float64, generator=generator)
+        return left, torch.linalg.pinv(left) @ product
+
+    def descent(problem: Any, start: Point, *_: Any) -> list[tuple[int, Point]]:
+        return [(1, tuple(10 * torch.randn(p.shape, generator=generator).double() for p in start))]
+
+    monkeypatch.setattr(landscape, "MODELS", landscape.MODELS[-2:])
+    monkeypatch.setattr(landscape, "critical_point", point)
+    monkeypatch.setattr(landscape, "cheapest_factors", factors)
+    monkeypatch.setattr(landscape, "balanced_factors", factors)
+    monkeypatch.setattr(landscape, "gradient_descent", descent)
+    parts = landscape.list_parts(MODEL, rate=0.5, steps=1, starts=3)
+    runs = [results_of(*parts) for _ in range(RUNS)]
+
+    def claims(random: Any) -> Any:
+        return judge(landscape.list_claims(), Runs.of({}, mixed(runs, random)))
+
+    assert often_held(claims) == {}

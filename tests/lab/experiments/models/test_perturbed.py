@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from ncscope.errors import InputError
-from ncscope.lab.observations import Results
-from ncscope.lab.runs.settings import settings
-from ncscope.lab.simulations.perturbed import (
+from ncscope.lab.experiments.models.perturbed import (
+    EXPERIMENT,
     PART,
-    STUDY,
     PerturbedConfig,
     first_correction,
 )
+from ncscope.lab.observations import Results
+from ncscope.lab.runs.settings import settings
 from ncscope.lab.surrogates.perturbed import PerturbedUFM
 from tests.lab.observed import changed, study_results
 
@@ -23,13 +23,13 @@ CONFIG = PerturbedConfig(num_classes=3, dim=4, per_class=(100, 400, 1600), seeds
 
 @pytest.fixture(scope="module")
 def rows() -> Results:
-    (part,) = STUDY.parts(CONFIG)
+    (part,) = EXPERIMENT.parts(CONFIG)
     assert part.yields == 36
-    return study_results(STUDY, CONFIG)
+    return study_results(EXPERIMENT, CONFIG)
 
 
 def held(rows: Results) -> list[bool]:
-    return [claim.held for claim in STUDY.judge(CONFIG, rows)]
+    return [claim.held for claim in EXPERIMENT.judge(CONFIG, rows)]
 
 
 def test_the_law_holds(rows: Results):
@@ -89,15 +89,15 @@ def test_claims_can_fail(rows: Results):
 
 def test_no_noise_leaves_no_deviation():
     config = CONFIG.model_copy(update={"noise": 0.0})
-    rows = study_results(STUDY, config)
+    rows = study_results(EXPERIMENT, config)
     assert {row.part for row in rows} == {PART}
-    assert [claim.held for claim in STUDY.judge(config, rows)] == [True, True]
-    (drawing,) = STUDY.draw(config, rows)
+    assert [claim.held for claim in EXPERIMENT.judge(config, rows)] == [True, True]
+    (drawing,) = EXPERIMENT.draw(config, rows)
     drawing.figure.canvas.draw()
 
 
 def test_figure_shows_the_limit(rows: Results):
-    (drawing,) = STUDY.draw(CONFIG, rows)
+    (drawing,) = EXPERIMENT.draw(CONFIG, rows)
     kept, deviation = drawing.figure.axes
     assert kept.get_legend_handles_labels()[1] == ["theorem 5.1", "fitted"]
     assert deviation.get_yscale() == "log"
@@ -105,4 +105,4 @@ def test_figure_shows_the_limit(rows: Results):
 
 
 def test_columns_are_in_the_rows(rows: Results):
-    assert set(STUDY.columns) <= set(rows[0].as_line())
+    assert set(EXPERIMENT.columns) <= set(rows[0].as_line())

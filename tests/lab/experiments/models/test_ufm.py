@@ -7,10 +7,11 @@ import pytest
 from pydantic import ValidationError
 
 from ncscope.errors import InputError
+from ncscope.lab.experiment import Experiment
+from ncscope.lab.experiments.models import ufm, ufm_cross_entropy
+from ncscope.lab.experiments.models.descents import recorded_steps
 from ncscope.lab.observations import Results
-from ncscope.lab.runs.recipe import Study
 from ncscope.lab.runs.settings import settings
-from ncscope.lab.simulations import ufm, ufm_cross_entropy
 from tests.lab.observed import changed, study_results
 
 SMALL: dict[str, Any] = {
@@ -25,55 +26,55 @@ SMALL: dict[str, Any] = {
 }
 
 
-def run(study: Study[Any], **given: Any) -> tuple[Any, Results]:
+def run(study: Experiment[Any], **given: Any) -> tuple[Any, Results]:
     config = study.config(**SMALL | given)
     return config, study_results(study, config)
 
 
-def held(study: Study[Any], config: Any, rows: Results) -> dict[str, bool]:
+def held(study: Experiment[Any], config: Any, rows: Results) -> dict[str, bool]:
     return {claim.text: claim.held for claim in study.judge(config, rows)}
 
 
 @pytest.fixture(scope="module")
 def whole() -> tuple[Any, Results]:
-    return run(ufm.STUDY)
+    return run(ufm.EXPERIMENT)
 
 
 STUDIES = [
-    (ufm.STUDY, {"bias": "none"}, 5),
-    pytest.param(ufm.STUDY, {"bias": "none", "dim": 2}, 4, marks=pytest.mark.slow),
-    (ufm.STUDY, {"bias": "free"}, 6),
-    pytest.param(ufm.STUDY, {"bias": "free", "dim": 2}, 6, marks=pytest.mark.slow),
-    (ufm.STUDY, {"bias": "regularised", "bias_decay": 3.0, "rate": 0.4, "steps": 700}, 6),
-    (ufm.STUDY, {"weight_decay": 0.4, "feature_decay": 0.4}, 2),
-    (ufm_cross_entropy.STUDY, {}, 6),
+    (ufm.EXPERIMENT, {"bias": "none"}, 5),
+    pytest.param(ufm.EXPERIMENT, {"bias": "none", "dim": 2}, 4, marks=pytest.mark.slow),
+    (ufm.EXPERIMENT, {"bias": "free"}, 6),
+    pytest.param(ufm.EXPERIMENT, {"bias": "free", "dim": 2}, 6, marks=pytest.mark.slow),
+    (ufm.EXPERIMENT, {"bias": "regularised", "bias_decay": 3.0, "rate": 0.4, "steps": 700}, 6),
+    (ufm.EXPERIMENT, {"weight_decay": 0.4, "feature_decay": 0.4}, 2),
+    (ufm_cross_entropy.EXPERIMENT, {}, 6),
     pytest.param(
-        ufm_cross_entropy.STUDY,
+        ufm_cross_entropy.EXPERIMENT,
         {"weight_decay": 0.4, "feature_decay": 0.4},
         2,
         marks=pytest.mark.slow,
     ),
-    (ufm_cross_entropy.STUDY, {"num_classes": 4, "dim": 2}, 1),
+    (ufm_cross_entropy.EXPERIMENT, {"num_classes": 4, "dim": 2}, 1),
 ]
 
 
 @pytest.mark.parametrize(("study", "given", "count"), STUDIES)
-def test_what_the_closed_form_says_holds(study: Study[Any], given: Any, count: int) -> None:
+def test_what_the_closed_form_says_holds(study: Experiment[Any], given: Any, count: int) -> None:
     config, rows = run(study, **given)
     found = held(study, config, rows)
     assert list(found.values()) == [True] * count, found
     (drawing,) = study.draw(config, rows)
     titles = [axes.get_title("left") for axes in drawing.figure.axes]
     frame = "OF" if given.get("bias") == "none" or given.get("weight_decay") == 0.4 else "ETF"
-    assert study is ufm_cross_entropy.STUDY or titles[2] == f"NC2: distance to {frame}"
+    assert study is ufm_cross_entropy.EXPERIMENT or titles[2] == f"NC2: distance to {frame}"
     assert len(titles) == 4
     assert {"step", "objective", "layer"} <= rows[0].as_line().keys()
     assert set(study.columns) <= rows[-1].as_line().keys()
 
 
 def test_a_run_too_short_is_seen() -> None:
-    config, rows = run(ufm.STUDY, steps=20)
-    found = held(ufm.STUDY, config, rows)
+    config, rows = run(ufm.EXPERIMENT, steps=20)
+    found = held(ufm.EXPERIMENT, config, rows)
     assert not found["Gradient descent arrives at the closed form's minimum, to 1e-6"]
     assert not found["NC1: features collapse to their class means"]
     assert found["The fast solver ends at the closed form's minimum, to 1e-9"]
@@ -94,7 +95,7 @@ def test_each_claim_can_fail(whole: tuple[Any, Results], part: str, key: str, cl
     wrong = Results(
         changed(row, **{key: float(row[key]) + (0.01 if row.part == part else 0.0)}) for row in rows
     )
-    failed = [text for text, holds in held(ufm.STUDY, config, wrong).items() if not holds]
+    failed = [text for text, holds in held(ufm.EXPERIMENT, config, wrong).items() if not holds]
     assert len(failed) == 1
     assert failed[0].startswith(claim)
 
@@ -102,21 +103,30 @@ def test_each_claim_can_fail(whole: tuple[Any, Results], part: str, key: str, cl
 def test_undefined_metrics_do_not_hold(whole: tuple[Any, Results]) -> None:
     config, rows = whole
     undefined = Results(changed(row, nc1=math.nan) for row in rows)
-    assert not held(ufm.STUDY, config, undefined)["NC1: features collapse to their class means"]
+    assert not held(ufm.EXPERIMENT, config, undefined)[
+        "NC1: features collapse to their class means"
+    ]
 
 
 @pytest.mark.parametrize(
     ("study", "given", "left_out", "claims"),
     [
-        (ufm.STUDY, {"per_class": 1, "rate": 0.3}, "nc1", 4),
-        pytest.param(ufm.STUDY, {"num_classes": 2}, "nc2_etf", 5, marks=pytest.mark.slow),
-        (ufm.STUDY, {"num_classes": 2, "per_class": 1, "bias": "free", "rate": 0.2}, "nc2_etf", 4),
-        pytest.param(ufm_cross_entropy.STUDY, {"per_class": 1}, "nc1", 5, marks=pytest.mark.slow),
-        (ufm_cross_entropy.STUDY, {"num_classes": 2}, "nc2_etf", 5),
+        (ufm.EXPERIMENT, {"per_class": 1, "rate": 0.3}, "nc1", 4),
+        pytest.param(ufm.EXPERIMENT, {"num_classes": 2}, "nc2_etf", 5, marks=pytest.mark.slow),
+        (
+            ufm.EXPERIMENT,
+            {"num_classes": 2, "per_class": 1, "bias": "free", "rate": 0.2},
+            "nc2_etf",
+            4,
+        ),
+        pytest.param(
+            ufm_cross_entropy.EXPERIMENT, {"per_class": 1}, "nc1", 5, marks=pytest.mark.slow
+        ),
+        (ufm_cross_entropy.EXPERIMENT, {"num_classes": 2}, "nc2_etf", 5),
     ],
 )
 def test_what_is_zero_at_the_start_is_not_claimed(
-    study: Study[Any], given: Any, left_out: str, claims: int
+    study: Experiment[Any], given: Any, left_out: str, claims: int
 ) -> None:
     config, rows = run(study, **given)
     found = study.judge(config, rows)
@@ -127,21 +137,21 @@ def test_what_is_zero_at_the_start_is_not_claimed(
 
 
 def test_the_same_seed_gives_the_same_rows() -> None:
-    (config, rows), (again, others) = run(ufm.STUDY, steps=2), run(ufm.STUDY, steps=2)
+    (config, rows), (again, others) = run(ufm.EXPERIMENT, steps=2), run(ufm.EXPERIMENT, steps=2)
     assert config == again
     assert list(rows) == list(others)
     assert rows.measurements == others.measurements
-    assert list(rows) != list(run(ufm.STUDY, steps=2, seed=1)[1])
+    assert list(rows) != list(run(ufm.EXPERIMENT, steps=2, seed=1)[1])
 
 
 def test_steps_recorded() -> None:
-    assert ufm.recorded_steps(25, 10) == [0, 1, 3, 10, 20, 25]
-    assert ufm.recorded_steps(20, 10) == [0, 1, 3, 10, 20]
-    assert ufm.recorded_steps(2, 10) == [0, 1, 2]
+    assert recorded_steps(25, 10) == [0, 1, 3, 10, 20, 25]
+    assert recorded_steps(20, 10) == [0, 1, 3, 10, 20]
+    assert recorded_steps(2, 10) == [0, 1, 2]
 
 
-@pytest.mark.parametrize("study", [ufm.STUDY, ufm_cross_entropy.STUDY])
-def test_settings_are_bounded(study: Study[Any]) -> None:
+@pytest.mark.parametrize("study", [ufm.EXPERIMENT, ufm_cross_entropy.EXPERIMENT])
+def test_settings_are_bounded(study: Experiment[Any]) -> None:
     for wrong in ({"rate": math.inf}, {"seed": 2**63}, {"weight_decay": math.nan}):
         with pytest.raises(InputError, match=next(iter(wrong))):
             settings(study.config, wrong)
