@@ -1,4 +1,4 @@
-"""What experiments on surrogate models share: the descent, its claims and its figure.
+"""Descents of surrogate models, as parts of experiments, with their claims and their figure.
 
 A part holds the measurements along one descent. Its claims are mathematics that a computation
 checks, so they need no interval: the descent arrives at the minimum, and metrics vanish.

@@ -7,6 +7,7 @@ the best classifier on them is shorter than the classifier without noise.
 import math
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 from matplotlib.axes import Axes
 from pydantic import BaseModel, ConfigDict, Field
@@ -170,7 +171,7 @@ def draw_against_size(run: Run, key: str, axes: Axes) -> None:
         capsize=2.5,
         label="fitted",
     )
-    theory = {"color": panels.SECOND, "linestyle": panels.DASHED}
+    theory: dict[str, Any] = {"color": panels.SECOND, "linestyle": panels.DASHED}
     if key == "kept":
         axes.axhline(float(run.rows[0]["predicted"]), label="theorem 5.1", **theory)
         axes.set_title("Share of W* that is kept")

@@ -375,7 +375,7 @@ def tell_models(key: str, runs: Runs) -> str:
 
 def draw_figures(settings: XUFMNetwork, runs: Runs) -> list[Drawing]:
     """Draw a figure for each data set with one row per loss, and a figure of the models."""
-    drawings = []
+    drawings: list[Drawing] = []
     trained = Runs(run for run in runs if run.name in settings.runs)
     for data, own in trained.group("data").items():
         caption = (

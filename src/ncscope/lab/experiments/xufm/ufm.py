@@ -348,10 +348,11 @@ def list_parts(settings: XUFMConfig) -> list[Part]:
         NO_DECAYS: (PlainUFM(k, d, n, weight_decay=0.0, feature_decay=0.0), 0.0),
         RELU: (PlainUFM(*SIZES[0], activation="relu"), minimum),
     }
-    for name, model in models.items():
-        run = partial(descend_from_starts, settings, *model)
-        parts.append(Part(name, settings.starts, lambda _, run=run: run()))
-    return parts
+
+    def starts(name: str, model: Problem, lowest: float) -> Part:
+        return Part(name, settings.starts, lambda _: descend_from_starts(settings, model, lowest))
+
+    return [*parts, *(starts(name, *model) for name, model in models.items())]
 
 
 def sweep_bias_decays(settings: XUFMConfig) -> Iterator[Observation]:
