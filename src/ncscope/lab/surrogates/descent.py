@@ -1,6 +1,6 @@
 """Solvers of surrogate models: quasi-Newton, and plain gradient descent."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -145,6 +145,36 @@ def gradient_descent(
                 fix="lower the rate",
             )
         yield taken, tuple(part.clone() for part in point)
+
+
+def descend_together(
+    problem: Problem, starts: Sequence[Point], rate: float, steps: int
+) -> list[tuple[Problem, Point]]:
+    """Descend from several starts at once, in a fraction of the time of single descents.
+
+    The points are those of `gradient_descent` from each start, bit for bit.
+
+    Args:
+        problem: Problem to minimise; without a bias, and linear or with one layer of weights.
+        starts: Initial points, not modified.
+        rate: Step size.
+        steps: Number of steps.
+
+    Returns:
+        The last point from each start, with the problem that it is a point of: the given problem,
+        or the one with fewer columns that replaces it for this start.
+
+    Raises:
+        InputError: If a descent diverges.
+    """
+    pairs = [problem.compact(start) for start in starts]
+    problems, begins = [own for own, _ in pairs], [begin for _, begin in pairs]
+    whole = problems[0].stack(problems)
+    stacked = tuple(torch.stack(parts) for parts in zip(*begins, strict=True))
+    ((_, ends),) = gradient_descent(whole, stacked, rate, [steps])
+    return [
+        (own, tuple(part[index].clone() for part in ends)) for index, own in enumerate(problems)
+    ]
 
 
 _BEYOND_RETURN = 1e50

@@ -200,12 +200,12 @@ class ExtendedUFM(Problem):
         for weight in point[1:-1]:
             products.append(products[-1] @ weight)
         share = 1 / (self.num_classes * self.per_class)
-        error = torch.addmm(self._targets, products[-1], point[-1], beta=-share, alpha=share)
-        slopes = [torch.addmm(point[-1], products[-1].mT, error, beta=self.decays[-1])]
+        error = self.add_product(self._targets, products[-1], point[-1], beta=-share, alpha=share)
+        slopes = [self.add_product(point[-1], products[-1].mT, error, beta=self.decays[-1])]
         passed = error @ point[-1].mT
         for index in range(len(point) - 2, 0, -1):
             left, part = products[index - 1].mT, point[index]
-            slopes.append(torch.addmm(part, left, passed, beta=self.decays[index]))
+            slopes.append(self.add_product(part, left, passed, beta=self.decays[index]))
             passed = passed @ part.mT
         slopes.append(torch.add(passed, point[0], alpha=self.decays[0]))
         return tuple(reversed(slopes))

@@ -80,13 +80,13 @@ class PlainUFM(Problem):
         """Compute the gradient; the ReLU's slope at zero is zero."""
         weight, features = point
         outputs, share = self._activated(features), self._share
-        error = torch.addmm(self._targets, weight, outputs, beta=-share, alpha=share)
+        error = self.add_product(self._targets, weight, outputs, beta=-share, alpha=share)
         back = weight.mT @ error
         if self.activation == "relu":
-            back = back * (features > 0)
+            torch.ops.aten.threshold_backward.grad_input(back, features, 0.0, grad_input=back)
         return (
-            torch.addmm(weight, error, outputs.mT, beta=self.weight_decay),
-            torch.add(back, features, alpha=self.feature_decay),
+            self.add_product(weight, error, outputs.mT, beta=self.weight_decay),
+            back.add_(features, alpha=self.feature_decay),
         )
 
     def start(self, generator: torch.Generator) -> Point:

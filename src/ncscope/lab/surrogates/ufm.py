@@ -88,8 +88,8 @@ class UFM(Problem):
         weight, features, share = point[0], point[1], 1 / self.num_samples
         error = self._error(point)
         slopes = (
-            torch.addmm(weight, error, features.mT, beta=self.weight_decay, alpha=share),
-            torch.addmm(features, weight.mT, error, beta=self.feature_decay, alpha=share),
+            self.add_product(weight, error, features.mT, beta=self.weight_decay, alpha=share),
+            self.add_product(features, weight.mT, error, beta=self.feature_decay, alpha=share),
         )
         if self.bias_decay is None:
             return slopes
@@ -177,7 +177,7 @@ class UFM(Problem):
         offset = self._offset
         if self.bias_decay is not None:
             offset = torch.addr(offset, point[2], self._ones)
-        return torch.addmm(offset, point[0], point[1])
+        return self.add_product(offset, point[0], point[1])
 
     def _bias_share(self) -> float:
         r"""$\omega=\lambda_b/(1+\lambda_b)$: 0 with a free bias, 1 without a bias."""

@@ -21,7 +21,7 @@ from ncscope.lab.observations import Observation
 from ncscope.lab.quantities import Run, Runs
 from ncscope.lab.runs.recipe import Part
 from ncscope.lab.surrogates.critical_points import critical_point, critical_roots, hessian, kind
-from ncscope.lab.surrogates.descent import gradient_descent
+from ncscope.lab.surrogates.descent import descend_together
 from ncscope.lab.surrogates.extended import ExtendedUFM
 from ncscope.lab.surrogates.factorisation import (
     balanced_factors,
@@ -220,13 +220,14 @@ def descend_from_faint_starts(
     problem: ExtendedUFM, rate: float, steps: int, starts: int
 ) -> Iterator[Observation]:
     """Yield the last objective from each start, beside the minimum and the value at zero."""
-    for seed in range(starts):
-        faint = tuple(FAINT_DEVIATION / 0.1 * part for part in draw_start(problem, seed))
-        compact, begin = problem.compact(faint)
-        ((_, last),) = gradient_descent(compact, begin, rate, [steps])
+    faint = [
+        tuple(FAINT_DEVIATION / 0.1 * part for part in draw_start(problem, seed))
+        for seed in range(starts)
+    ]
+    for seed, (own, end) in enumerate(descend_together(problem, faint, rate, steps)):
         values = {
             "seed": seed,
-            "objective": float(compact.objective(last)),
+            "objective": float(own.objective(end)),
             "minimum": problem.collapsed_objective(),
         }
         yield Observation(steps, steps, values=values)

@@ -48,9 +48,8 @@ from ncscope.lab.observations import Observation, observations_of
 from ncscope.lab.quantities import Path, Run, Runs, last, values
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Part
-from ncscope.lab.surrogates.descent import gradient_descent
+from ncscope.lab.surrogates.descent import descend_together
 from ncscope.lab.surrogates.plain import PlainUFM
-from ncscope.lab.surrogates.problem import Problem
 from ncscope.lab.surrogates.trajectory import measured_point
 from ncscope.lab.surrogates.ufm import UFM
 from ncscope.report import panels
@@ -343,13 +342,13 @@ def list_parts(settings: XUFMConfig) -> list[Part]:
     parts.append(Part(SWEEP, len(settings.bias_decays), lambda _: sweep_bias_decays(settings)))
     k, d, n, *_ = SIZES[0]
     minimum = UFM(*SIZES[0]).minimiser().objective
-    models: dict[str, tuple[Problem, float]] = {
+    models: dict[str, tuple[UFM | PlainUFM, float]] = {
         DECAYS: (UFM(*SIZES[0]), minimum),
         NO_DECAYS: (PlainUFM(k, d, n, weight_decay=0.0, feature_decay=0.0), 0.0),
         RELU: (PlainUFM(*SIZES[0], activation="relu"), minimum),
     }
 
-    def starts(name: str, model: Problem, lowest: float) -> Part:
+    def starts(name: str, model: UFM | PlainUFM, lowest: float) -> Part:
         return Part(name, settings.starts, lambda _: descend_from_starts(settings, model, lowest))
 
     return [*parts, *(starts(name, *model) for name, model in models.items())]
@@ -368,14 +367,12 @@ def sweep_bias_decays(settings: XUFMConfig) -> Iterator[Observation]:
 
 
 def descend_from_starts(
-    settings: XUFMConfig, model: Problem, minimum: float
+    settings: XUFMConfig, model: UFM | PlainUFM, minimum: float
 ) -> Iterator[Observation]:
     """Yield the last point of the descent from each start, beside the minimum."""
     steps = settings.first_steps
-    for seed in range(settings.starts):
-        start = draw_start(model, seed)
-        problem, begin = model.compact(start) if isinstance(model, UFM) else (model, start)
-        ((_, end),) = gradient_descent(problem, begin, RATE, [steps])
+    starts = [draw_start(model, seed) for seed in range(settings.starts)]
+    for seed, (problem, end) in enumerate(descend_together(model, starts, RATE, steps)):
         (row,) = observations_of(measured_point(problem, end, steps, GROUPS))
         yield row.with_values({"seed": seed, "minimum": minimum})
 
