@@ -179,6 +179,11 @@ def replace_fields(settings: Any, **fields: Any) -> Any:
     return settings.model_copy(update=outer)
 
 
+def part(name: str) -> Callable[[Runs], Runs]:
+    """Return the function that selects one part of an experiment, for claims about it alone."""
+    return lambda runs: Runs([runs.named(name)] if runs.named(name).rows else [])
+
+
 def values(path: Path, key: str) -> list[float]:
     """Return one metric of every row, NaN for rows without the metric."""
     return [float(row.get(key, math.nan)) for row in path]
