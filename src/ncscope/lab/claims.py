@@ -6,12 +6,12 @@ a rule: how the runs are counted. The judge turns the table and the results into
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf, isnan, nan
+from math import inf, isnan
 from typing import Any, Literal
 
 from ncscope.lab.evidence.judging import Region, combined, decided, judged
 from ncscope.lab.evidence.proportions import in_most
-from ncscope.lab.quantities import Key, Quantity, Run, Runs, average, ends, read_field
+from ncscope.lab.quantities import Key, Quantity, Runs, average, ends, read_field
 from ncscope.report.claims import Claim as Finding
 from ncscope.report.claims import Scale
 
@@ -41,14 +41,13 @@ class Claim:
         quantity: Number of one run, for example ``last("nc1")``.
         region: Values of the quantity for which the claim is true.
         rule: ``"mean"``: the 95 % interval of the mean over the seeds lies in the region.
-            ``"each"``: the value of every run lies in the region. ``"one"``: the value of the one
-            run lies in the region, and the evidence is what ``tell`` says. ``"share"``: more than
-            half of the runs lie in the region, by the exact binomial interval of their share.
+            ``"each"``: the value of every run lies in the region. ``"share"``: more than half of
+            the runs lie in the region, by the exact binomial interval of their share.
         scale: Scale of the mean: ``"plain"``, ``"ratio"`` or ``"correlation"``.
         step: Spacing of the possible values, see `mean_interval`.
         bounds: Least and greatest possible value.
         where: Runs that the claim is about: values of their settings, or a function that selects
-            from the experiment's runs, for example ``part("descent")``; empty for all runs.
+            from the experiment's runs; empty for all runs.
         per: Field of the settings, or function of a run, by which runs are grouped into claims of
             their own, whose texts begin with the name of the group.
         groups: Field or function by which the runs of one claim are grouped; the claim must hold in
@@ -67,7 +66,7 @@ class Claim:
     source: str
     quantity: Quantity
     region: Region
-    rule: Literal["mean", "each", "one", "share"] = "mean"
+    rule: Literal["mean", "each", "share"] = "mean"
     scale: Scale = "plain"
     step: float = 0.0
     bounds: tuple[float, float] = (-inf, inf)
@@ -139,10 +138,6 @@ def _judge_group(claim: Claim, runs: Runs) -> Finding:
             f"{'; '.join(listed) or 'none to judge'}",
         )
     told = "" if claim.tell is None else claim.tell(runs)
-    if claim.rule == "one":
-        value = next(iter(numbers.values()), nan)
-        held = None if isnan(value) else claim.region.verdict(value, value) == "held"
-        return decided(claim.text, source=claim.source, held=held, evidence=told or "none to judge")
     if claim.rule == "share":
         hits = [claim.region.verdict(value, value) == "held" for value in numbers.values()]
         return in_most(claim.text, source=claim.source, hits=hits, of=claim.over, evidence=told)
@@ -163,15 +158,6 @@ def _judge_group(claim: Claim, runs: Runs) -> Finding:
         bounds=claim.bounds,
         evidence=told,
     )
-
-
-def tell_each(write: Callable[[Run], str]) -> Callable[[Runs], str]:
-    """Return a function that writes every run in words, by a function of one run.
-
-    Args:
-        write: Function of one run; a run of which it writes nothing is left out.
-    """
-    return lambda runs: ", ".join(filter(None, map(write, runs)))
 
 
 def tell_ends(key: str, split: str = "train", form: str = ".3f") -> Callable[[Runs], str]:

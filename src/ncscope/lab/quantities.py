@@ -179,11 +179,6 @@ def replace_fields(settings: Any, **fields: Any) -> Any:
     return settings.model_copy(update=outer)
 
 
-def part(name: str) -> Callable[[Runs], Runs]:
-    """Return the function that selects one part of an experiment, for claims about it alone."""
-    return lambda runs: Runs([runs.named(name)] if runs.named(name).rows else [])
-
-
 def values(path: Path, key: str) -> list[float]:
     """Return one metric of every row, NaN for rows without the metric."""
     return [float(row.get(key, math.nan)) for row in path]
@@ -215,17 +210,6 @@ def decades(start: float, end: float) -> float:
 def average(numbers: Sequence[float]) -> float:
     """Compute the mean; NaN without values."""
     return float(np.mean(numbers)) if len(numbers) else math.nan
-
-
-def geometric_mean(numbers: Sequence[float]) -> float:
-    """Compute the geometric mean: 0 if a value is 0, NaN without values.
-
-    Example:
-        >>> round(geometric_mean([1.0, 4.0]), 12), geometric_mean([0.0, 4.0]), geometric_mean([])
-        (2.0, 0.0, nan)
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return float(np.exp(np.mean(np.log(numbers)))) if len(numbers) else math.nan
 
 
 def first(key: str, split: str = "train") -> Quantity:
