@@ -39,15 +39,17 @@ class Claim:
         text: One sentence that can be true or false.
         source: Owner of the claim: paper with section, figure or equation, or ``"ours"``.
         quantity: Number of one run, for example ``last("nc1")``.
-        region: Values of the quantity for which the claim is true.
+        region: Values of the quantity for which the claim is true; or a function that returns them
+            from all runs of the experiment, if other runs set the border.
         rule: ``"mean"``: the 95 % interval of the mean over the seeds lies in the region.
-            ``"each"``: the value of every run lies in the region. ``"share"``: more than half of
-            the runs lie in the region, by the exact binomial interval of their share.
+            ``"each"``: the value of every run lies in the region. ``"all"``: the same, but the
+            evidence describes all runs together; for one run, or for very many. ``"share"``: more
+            than half of the runs lie in the region, by the exact binomial interval of their share.
         scale: Scale of the mean: ``"plain"``, ``"ratio"`` or ``"correlation"``.
         step: Spacing of the possible values, see `mean_interval`.
         bounds: Least and greatest possible value.
-        where: Runs that the claim is about: values of their settings, or a function that selects
-            from the experiment's runs; empty for all runs.
+        where: Runs that the claim is about: values of their settings, a function that selects
+            from the experiment's runs, or the name of one run; empty for all runs.
         per: Field of the settings, or function of a run, by which runs are grouped into claims of
             their own, whose texts begin with the name of the group.
         groups: Field or function by which the runs of one claim are grouped; the claim must hold in
@@ -60,17 +62,18 @@ class Claim:
         tell: Function that describes the runs of a group in numbers, for the evidence; by the rule
             ``"each"`` it describes every run.
         uncounted: Other quantities by name, judged alike for the evidence only.
+        note: Function that describes other runs of the experiment, at the end of the evidence.
     """
 
     text: str
     source: str
     quantity: Quantity
-    region: Region
-    rule: Literal["mean", "each", "share"] = "mean"
+    region: Region | Callable[[Runs], Region]
+    rule: Literal["mean", "each", "all", "share"] = "mean"
     scale: Scale = "plain"
     step: float = 0.0
     bounds: tuple[float, float] = (-inf, inf)
-    where: Mapping[str, Any] | Callable[[Runs], Runs] = field(default_factory=dict)
+    where: Mapping[str, Any] | Callable[[Runs], Runs] | str = field(default_factory=dict)
     per: Key | None = None
     groups: Key | None = None
     enough: Callable[[int], int] = every
@@ -79,6 +82,7 @@ class Claim:
     average: str | None = None
     tell: Callable[[Runs], str] | None = None
     uncounted: Mapping[str, "Claim"] = field(default_factory=dict)
+    note: Callable[[Runs], str] | None = None
 
 
 def judge(claims: Sequence[Claim], runs: Runs) -> list[Finding]:
@@ -90,22 +94,26 @@ def judge(claims: Sequence[Claim], runs: Runs) -> list[Finding]:
     """
     findings = []
     for claim in claims:
-        chosen = claim.where(runs) if callable(claim.where) else runs.where(**claim.where)
+        if isinstance(claim.where, str):
+            chosen = Runs(run for run in runs if run.name == claim.where and run.rows)
+        else:
+            chosen = claim.where(runs) if callable(claim.where) else runs.where(**claim.where)
         if claim.per is None:
-            findings.append(_judge_one(claim, chosen))
+            findings.append(_judge_one(claim, chosen, runs))
             continue
         for name, group in chosen.group(claim.per).items():
-            finding = _judge_one(claim, group)
+            finding = _judge_one(claim, group, runs)
             findings.append(replace(finding, text=f"{name}: {finding.text}"))
     return findings
 
 
-def _judge_one(claim: Claim, runs: Runs) -> Finding:
+def _judge_one(claim: Claim, runs: Runs, experiment: Runs) -> Finding:
+    region = claim.region(experiment) if callable(claim.region) else claim.region
     if claim.groups is None:
-        finding = _judge_group(claim, runs)
+        finding = _judge_group(claim, runs, region)
     else:
         groups = runs.group(claim.groups)
-        findings = {name: _judge_group(claim, group) for name, group in groups.items()}
+        findings = {name: _judge_group(claim, group, region) for name, group in groups.items()}
         finding = combined(
             claim.text,
             source=claim.source,
@@ -114,32 +122,41 @@ def _judge_one(claim: Claim, runs: Runs) -> Finding:
             of=claim.unit,
         )
     for name, other in claim.uncounted.items():
-        beside = _judge_one(other, runs)
+        beside = _judge_one(other, runs, experiment)
         told = f"not counted: on {name} {beside.verdict}, {beside.evidence}"
         finding = replace(finding, evidence=f"{finding.evidence}; {told}")
+    if claim.note is not None:
+        finding = replace(finding, evidence=f"{finding.evidence}; {claim.note(experiment)}")
     return finding
 
 
-def _judge_group(claim: Claim, runs: Runs) -> Finding:
+def _judge_group(claim: Claim, runs: Runs, region: Region) -> Finding:
     numbers = {run.name: claim.quantity(run) for run in runs}
-    if claim.rule == "each":
-        verdicts = [claim.region.verdict(value, value) for value in numbers.values()]
+    if claim.rule in ("each", "all"):
+        verdicts = [region.verdict(value, value) for value in numbers.values()]
         good, missing = verdicts.count("held"), sum(map(isnan, numbers.values()))
-        listed = [
-            f"{run.name}: {claim.tell(Runs([run])) if claim.tell else f'{numbers[run.name]:.3g}'}"
-            for run in runs
-        ]
         needed = max(1, len(numbers))
+        if claim.rule == "all" and claim.tell is not None and numbers:
+            evidence = claim.tell(runs)
+        else:
+            listed = [
+                f"{run.name}: "
+                f"{claim.tell(Runs([run])) if claim.tell else f'{numbers[run.name]:.3g}'}"
+                for run in runs
+            ]
+            count = f"in {good} of {len(numbers)} {claim.over}"
+            evidence = f"{count}; {'; '.join(listed) or 'none to judge'}"
+        unmeasured = claim.rule == "all" and not numbers
+        open_ = unmeasured or good < needed <= good + missing
         return decided(
             claim.text,
             source=claim.source,
-            held=None if good < needed <= good + missing else good >= needed,
-            evidence=f"in {good} of {len(numbers)} {claim.over}; "
-            f"{'; '.join(listed) or 'none to judge'}",
+            held=None if open_ else good >= needed,
+            evidence=evidence,
         )
-    told = "" if claim.tell is None else claim.tell(runs)
+    told = claim.tell(runs) if claim.tell is not None and numbers else ""
     if claim.rule == "share":
-        hits = [claim.region.verdict(value, value) == "held" for value in numbers.values()]
+        hits = [region.verdict(value, value) == "held" for value in numbers.values()]
         return in_most(claim.text, source=claim.source, hits=hits, of=claim.over, evidence=told)
     if claim.average is not None:
         by_field: dict[Any, list[float]] = {}
@@ -151,7 +168,7 @@ def _judge_group(claim: Claim, runs: Runs) -> Finding:
         claim.text,
         source=claim.source,
         values=list(numbers.values()),
-        region=claim.region,
+        region=region,
         of=claim.over,
         scale=claim.scale,
         step=claim.step,

@@ -212,19 +212,19 @@ def average(numbers: Sequence[float]) -> float:
     return float(np.mean(numbers)) if len(numbers) else math.nan
 
 
-def first(key: str, split: str = "train") -> Quantity:
-    """Return the quantity of a metric's first value."""
-    return lambda run: ends(run.path(split), key)[0]
+def first(key: str, split: str = "train", layer: str | None = None) -> Quantity:
+    """Return the quantity of a metric's first value, in the last layer or a named one."""
+    return lambda run: ends(run.path(split, layer), key)[0]
 
 
-def last(key: str, split: str = "train") -> Quantity:
-    """Return the quantity of a metric's last value."""
-    return lambda run: ends(run.path(split), key)[1]
+def last(key: str, split: str = "train", layer: str | None = None) -> Quantity:
+    """Return the quantity of a metric's last value, in the last layer or a named one."""
+    return lambda run: ends(run.path(split, layer), key)[1]
 
 
-def last_over_first(key: str, split: str = "train") -> Quantity:
-    """Return the quantity of a metric's last value over its first."""
-    return lambda run: ratio(*reversed(ends(run.path(split), key)))
+def last_over_first(key: str, split: str = "train", layer: str | None = None) -> Quantity:
+    """Return the quantity of a metric's last value over its first, in the last layer or another."""
+    return lambda run: ratio(*reversed(ends(run.path(split, layer), key)))
 
 
 def beyond(quantity: Quantity, **fields: Any) -> Quantity:
