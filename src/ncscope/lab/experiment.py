@@ -42,11 +42,6 @@ def train_runs(settings: Any, extra: Extra | None = None) -> list[Part]:
     ]
 
 
-def collect_runs(settings: Any, results: Results) -> Runs:
-    """Return the runs with their results; parts that do not train come last."""
-    return Runs.of(getattr(settings, "runs", {}), results)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Experiment(Generic[Settings]):
     """An experiment of a paper, or of a surrogate model.
@@ -62,7 +57,7 @@ class Experiment(Generic[Settings]):
         figures: Function that draws the figures of the runs, in the paper's arrangement.
         tables: Function that summarises the runs in the paper's arrangement.
         parts: Function that returns the parts for given settings, in order.
-        collect: Function that collects the runs of claims, figures and tables from the results.
+        select: Function that selects the runs of claims, figures and tables from those collected.
         columns: Keys that the table of the last measurements shows.
         unit: Unit of the measurements' steps.
     """
@@ -77,7 +72,7 @@ class Experiment(Generic[Settings]):
     figures: Callable[[Settings, Runs], list[Drawing]]
     tables: Callable[[Settings, Runs], list[Summary]] = lambda settings, runs: []
     parts: Callable[[Settings], Sequence[Part]] = train_runs
-    collect: Callable[[Settings, Results], Runs] = collect_runs
+    select: Callable[[Settings, Runs], Runs] = lambda settings, runs: runs
     columns: Sequence[str] = ()
     unit: str = "epoch"
 
@@ -98,3 +93,7 @@ class Experiment(Generic[Settings]):
     def summarise(self, settings: Settings, results: Results) -> list[Summary]:
         """Summarise results in tables."""
         return self.tables(settings, self.collect(settings, results))
+
+    def collect(self, settings: Settings, results: Results) -> Runs:
+        """Return the runs with their results; parts that do not train come last."""
+        return self.select(settings, Runs.of(getattr(settings, "runs", {}), results))

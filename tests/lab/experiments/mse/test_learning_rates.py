@@ -6,7 +6,6 @@ import pytest
 
 from ncscope.lab.experiments.mse.collapse import EXPERIMENT
 from ncscope.lab.experiments.mse.learning_rates import (
-    collect_best_rates,
     list_rates,
     sweep_runs,
     tabulate_rates,
@@ -53,7 +52,7 @@ def test_seeds_share_the_rate_that_is_best_in_their_mean() -> None:
             for name in list(SWEPT.runs)[:3]
         }
     )
-    runs = collect_best_rates(SWEPT, found)
+    runs = EXPERIMENT.collect(SWEPT, found)
     assert [run.name for run in runs] == list(SWEPT.runs)
     assert [run.settings for run in runs] == list(SWEPT.runs.values())
     ends = [last("nc1")(run) for run in runs]
@@ -65,13 +64,13 @@ def test_seeds_share_the_rate_that_is_best_in_their_mean() -> None:
 
 def test_a_rate_without_all_seeds_is_not_chosen() -> None:
     found = rows({FIRST: {"0.005": 0.9, "0.25": 0.5}, SECOND: {"0.25": 0.5}})
-    assert not any(run.rows for run in collect_best_rates(SWEPT, found))
+    assert not any(run.rows for run in EXPERIMENT.collect(SWEPT, found))
 
 
 def test_without_a_sweep_rows_and_runs_are_left_alone() -> None:
     config = small("mse")
     found = Results(history_of(FIRST, {"nc1": (4, 3, 2, 1)}))
-    runs = collect_best_rates(config, found)
+    runs = EXPERIMENT.collect(config, found)
     assert runs.named(FIRST).rows == list(found)
     assert sweep_runs(config) == config.runs
     assert tabulate_rates(config, runs) == []

@@ -7,7 +7,6 @@ from operator import mul
 import pytest
 
 from ncscope.lab.claims import judge
-from ncscope.lab.experiment import collect_runs
 from ncscope.lab.experiments.mse.loss_comparison import (
     EXPERIMENT,
     claim_difficulty,
@@ -101,7 +100,7 @@ def test_two_data_sets_are_compared_and_more_are_ranked_by_their_errors() -> Non
         found += history_of(name, {"nc1": [8, 6, 5, 1], "accuracy": ACCURACY}, seen)
     settings = MSETrainings(runs=runs)
     table = [claim_difficulty(settings, "mse")]
-    (claim,) = judge(table, collect_runs(settings, Results(found)))
+    (claim,) = judge(table, EXPERIMENT.collect(settings, Results(found)))
     assert (claim.verdict, claim.source) == ("held", "MSE, figure 12")
     assert "geometric mean 2," in claim.evidence
     assert "from one to the next harder" in claim.text

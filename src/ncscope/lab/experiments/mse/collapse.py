@@ -14,9 +14,9 @@ import numpy as np
 
 from ncscope.lab.claims import Claim
 from ncscope.lab.evidence.judging import SHARE, above, below
-from ncscope.lab.experiment import Experiment, collect_runs
+from ncscope.lab.experiment import Experiment
 from ncscope.lab.experiments.mse.learning_rates import (
-    collect_best_rates,
+    select_best_rates,
     tabulate_rates,
     train_sweep,
 )
@@ -146,7 +146,7 @@ def list_claims(settings: MSETrainings) -> list[Claim]:
             tell=lambda runs: "points",
         )
     )
-    if any(map(is_exception, collect_runs(settings, Results()))):
+    if any(map(is_exception, Runs.of(settings.runs, Results()))):
         claims.append(
             Claim(
                 text="on STL-10 the ResNet and the DenseNet collapse more slowly than the other "
@@ -271,7 +271,7 @@ EXPERIMENT = Experiment(
     scales={"paper": PAPER, "small": SMALL},
     cost={"paper": "75 GPU-hours (estimated)", "small": "7 minutes on one core"},
     parts=train_sweep,
-    collect=collect_best_rates,
+    select=select_best_rates,
     claims=list_claims,
     figures=draw_figures,
     tables=make_tables,

@@ -22,7 +22,7 @@ from ncscope.lab.claims import Claim
 from ncscope.lab.evidence.judging import above, below
 from ncscope.lab.experiment import Experiment
 from ncscope.lab.experiments.mse.learning_rates import (
-    collect_best_rates,
+    select_best_rates,
     tabulate_rates,
     train_sweep,
 )
@@ -280,7 +280,7 @@ EXPERIMENT = Experiment(
     scales={"paper": PAPER, "small": SMALL},
     cost={"paper": "75 GPU-hours (estimated)", "small": "7 minutes on one core"},
     parts=partial(train_sweep, extra=measure_training_mode),
-    collect=collect_best_rates,
+    select=select_best_rates,
     claims=list_claims,
     figures=draw_figures,
     tables=tabulate_rates,

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ncscope.lab.experiment import Trainings, collect_runs, train_runs
+from ncscope.lab.experiment import Trainings, train_runs
 from ncscope.lab.experiments.mse.networks import MSETrainings, name_network
 from ncscope.lab.observations import Results
 from ncscope.lab.quantities import Run, Runs, average, last, replace_fields
@@ -62,8 +62,8 @@ def train_sweep(settings: MSETrainings, extra: Extra | None = None) -> list[Part
     return train_runs(Trainings(runs=sweep_runs(settings)), extra)
 
 
-def collect_best_rates(settings: MSETrainings, results: Results) -> Runs:
-    """Return every run with its results at its best rate.
+def select_best_rates(settings: MSETrainings, runs: Runs) -> Runs:
+    """Return every run of the settings with the results of its best rate.
 
     Runs of a network and a loss share a rate: that with the best held-out accuracy at the end, in
     the mean over the seeds. Rates without a measurement are left out. `Run.experiment` of each run
@@ -71,11 +71,12 @@ def collect_best_rates(settings: MSETrainings, results: Results) -> Runs:
 
     Args:
         settings: Settings of the experiment.
-        results: Results of the experiment.
+        runs: Runs of the sweep.
     """
     if settings.rates == 1:
-        return collect_runs(settings, results)
-    runs = collect_runs(settings, results)
+        return runs
+    results = [row for run in runs for row in run.rows]
+    runs = Runs.of(settings.runs, Results(results))
     names: dict[str, str] = {}
     for seeds in Runs(runs[: len(settings.runs)]).group(name_network_and_loss).values():
         accuracies = measure_rates(settings, seeds)
@@ -83,7 +84,7 @@ def collect_best_rates(settings: MSETrainings, results: Results) -> Runs:
             best = max(accuracies, key=lambda rate: accuracies[rate])
             names |= {name_run(run.name, best): run.name for run in seeds}
     chosen = [replace(row, part=names[row.part]) for row in results if row.part in names]
-    return Runs(collect_runs(settings, Results([*chosen, *results]))[: len(settings.runs)])
+    return Runs(Runs.of(settings.runs, Results([*chosen, *results]))[: len(settings.runs)])
 
 
 def name_network_and_loss(run: Run) -> str:

@@ -15,9 +15,9 @@ import numpy as np
 
 from ncscope.lab.claims import Claim, two_thirds
 from ncscope.lab.evidence.judging import above, below, within
-from ncscope.lab.experiment import Experiment, collect_runs
+from ncscope.lab.experiment import Experiment
 from ncscope.lab.experiments.mse.learning_rates import (
-    collect_best_rates,
+    select_best_rates,
     tabulate_rates,
     train_sweep,
 )
@@ -140,7 +140,7 @@ def claim_difficulty(settings: MSETrainings, loss: Loss) -> Claim:
     fewer than two data sets is left out. With two data sets in all there is no trend: then the
     claim is ours, that more remains on the second set of the settings than on the first.
     """
-    kinds = select_ranked(collect_runs(settings, Results()), loss).group(name_kind)
+    kinds = select_ranked(Runs.of(settings.runs, Results()), loss).group(name_kind)
     pairs = {tuple(kind.group("data")) for kind in kinds.values()}
     text = (
         f"under {LOSSES[loss]} the share of the untrained network's NC1 that remains at the end on "
@@ -350,7 +350,7 @@ EXPERIMENT = Experiment(
     scales={"paper": PAPER, "small": SMALL},
     cost={"paper": "150 GPU-hours (estimated)", "small": "7 minutes on one core"},
     parts=train_sweep,
-    collect=collect_best_rates,
+    select=select_best_rates,
     claims=list_claims,
     figures=draw_figures,
     tables=tabulate_rates,

@@ -15,7 +15,7 @@ from ncscope.lab.claims import Claim, tell_each
 from ncscope.lab.evidence.judging import above
 from ncscope.lab.experiment import Experiment
 from ncscope.lab.experiments.mse.learning_rates import (
-    collect_best_rates,
+    select_best_rates,
     tabulate_rates,
     train_sweep,
 )
@@ -160,7 +160,7 @@ EXPERIMENT = Experiment(
     scales={"paper": PAPER, "small": SMALL},
     cost={"paper": "150 GPU-hours (estimated)", "small": "8 minutes on one core"},
     parts=train_and_attack,
-    collect=collect_best_rates,
+    select=select_best_rates,
     claims=list_claims,
     figures=draw_figures,
     tables=tabulate_rates,
