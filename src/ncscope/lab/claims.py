@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from ncscope.lab.evidence.judging import Region, combined, decided, judged
 from ncscope.lab.evidence.proportions import in_most
-from ncscope.lab.quantities import Key, Quantity, Runs, average, ends, read_field
+from ncscope.lab.quantities import Key, Quantity, Run, Runs, average, ends, read_field
 from ncscope.report.claims import Claim as Finding
 from ncscope.report.claims import Scale
 
@@ -175,6 +175,15 @@ def _judge_group(claim: Claim, runs: Runs, region: Region) -> Finding:
         bounds=claim.bounds,
         evidence=told,
     )
+
+
+def tell_each(write: Callable[[Run], str]) -> Callable[[Runs], str]:
+    """Return a function that writes every run in words, by a function of one run.
+
+    Args:
+        write: Function of one run; a run of which it writes nothing is left out.
+    """
+    return lambda runs: ", ".join(filter(None, map(write, runs)))
 
 
 def tell_ends(key: str, split: str = "train", form: str = ".3f") -> Callable[[Runs], str]:

@@ -57,6 +57,7 @@ class Experiment(Generic[Settings]):
         figures: Function that draws the figures of the runs, in the paper's arrangement.
         tables: Function that summarises the runs in the paper's arrangement.
         parts: Function that returns the parts for given settings, in order.
+        select: Function that selects the runs of claims, figures and tables from those collected.
         columns: Keys that the table of the last measurements shows.
         unit: Unit of the measurements' steps.
     """
@@ -71,6 +72,7 @@ class Experiment(Generic[Settings]):
     figures: Callable[[Settings, Runs], list[Drawing]]
     tables: Callable[[Settings, Runs], list[Summary]] = lambda settings, runs: []
     parts: Callable[[Settings], Sequence[Part]] = train_runs
+    select: Callable[[Settings, Runs], Runs] = lambda settings, runs: runs
     columns: Sequence[str] = ()
     unit: str = "epoch"
 
@@ -94,4 +96,4 @@ class Experiment(Generic[Settings]):
 
     def collect(self, settings: Settings, results: Results) -> Runs:
         """Return the runs with their results; parts that do not train come last."""
-        return Runs.of(getattr(settings, "runs", {}), results)
+        return self.select(settings, Runs.of(getattr(settings, "runs", {}), results))

@@ -66,7 +66,7 @@ ITEMS: tuple[Item, ...] = (
         label="figure 2",
         content="Parts of the loss while networks train: the part off the path is negligible.",
         experiments=("mse/decomposition",),
-        code=("ncscope.lab.papers.mse.training_mode.training_mode",),
+        code=("ncscope.lab.experiments.mse.decomposition.measure_training_mode",),
         note=f"measured on evaluation-mode and on training-mode features; {_SIZES}",
     ),
     _item(
@@ -145,8 +145,8 @@ ITEMS: tuple[Item, ...] = (
         label="appendix A",
         content="Data sets, depths of the networks (table of A.2) and optimisation.",
         code=(
-            "ncscope.lab.papers.mse.training.paper_runs",
-            "ncscope.lab.papers.mse.rates.swept_rates",
+            "ncscope.lab.experiments.mse.networks.paper_runs",
+            "ncscope.lab.experiments.mse.learning_rates.list_rates",
         ),
         note="the sweep over 25 learning rates is an option; without it all networks have one rate",
     ),
@@ -154,7 +154,7 @@ ITEMS: tuple[Item, ...] = (
         label="table 1",
         content="Held-out accuracy at zero training error and at the end.",
         experiments=("mse/collapse",),
-        code=("ncscope.lab.papers.mse.printed.ACCURACIES",),
+        code=("ncscope.lab.experiments.mse.collapse.ACCURACIES",),
         note=_SIZES,
     ),
     _item(
@@ -203,7 +203,7 @@ ITEMS: tuple[Item, ...] = (
         label="figure 9",
         content="Networks become more robust after zero training error.",
         experiments=("mse/robustness",),
-        code=("ncscope.lab.papers.mse.margins.deepfool_robustness",),
+        code=("ncscope.lab.experiments.mse.margins.deepfool_robustness",),
         note=_SIZES,
     ),
     _item(
@@ -228,7 +228,7 @@ ITEMS: tuple[Item, ...] = (
         label="appendix A.7",
         content="Exceptions: ResNet and DenseNet on STL-10 collapse slowly or inconsistently.",
         experiments=("mse/collapse",),
-        code=("ncscope.lab.papers.mse.training.EXCEPTIONS",),
+        code=("ncscope.lab.experiments.mse.networks.EXCEPTIONS",),
         note="at the paper's scale only",
     ),
     _item(

@@ -1,6 +1,6 @@
 """Null tests of the central path: claims seldom hold of points in a random order or random points.
 
-The claims are mathematics that a computation checks. The recipe measures the points of each flow in
+The claims are mathematics that a computation checks. The model measures the points of each flow in
 a random order, or random features in their place.
 """
 
@@ -13,16 +13,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from ncscope.lab.experiments.models import central_path
+from ncscope.lab.experiments.models.central_path import EXPERIMENT, CentralPath
 from ncscope.lab.observations import Results
-from ncscope.lab.simulations import central_path
-from ncscope.lab.simulations.central_path import STUDY, CentralPathConfig
 from ncscope.lab.surrogates.dynamics.snr import random_features
 from ncscope.lab.surrogates.dynamics.unrestricted import State
 from tests.lab.observed import results_of
 from tests.lab.papers.chance import mixed, not_held, often_held
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unchecked_signatures")]
-CONFIG = CentralPathConfig(num_classes=3, dim=4, per_class=4, points=17, descent_steps=(16, 32, 64))
+CONFIG = CentralPath(num_classes=3, dim=4, per_class=4, points=17, descent_steps=(16, 32, 64))
 RUNS = 3
 """Runs on changed points, from which the draws take their rows."""
 KEPT = ("do not change", "Unrestricted, on the path")
@@ -32,11 +32,11 @@ Change = Callable[[list[Any]], list[Any]]
 
 @cache
 def real() -> Results:
-    return results_of(*STUDY.parts(CONFIG))
+    return results_of(*EXPERIMENT.parts(CONFIG))
 
 
 def test_the_flows_bear_out_every_claim() -> None:
-    claims = STUDY.judge(CONFIG, real())
+    claims = EXPERIMENT.judge(CONFIG, real())
     assert len(claims) == 15
     assert not_held(claims) == []
 
@@ -81,7 +81,7 @@ def test_claims_seldom_hold_of_changed_points(
     change: Callable[[], Change], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changing(monkeypatch, change())
-    runs = [results_of(*STUDY.parts(CONFIG)) for _ in range(RUNS)]
-    found = often_held(lambda random: STUDY.judge(CONFIG, mixed(runs, random)))
+    runs = [results_of(*EXPERIMENT.parts(CONFIG)) for _ in range(RUNS)]
+    found = often_held(lambda random: EXPERIMENT.judge(CONFIG, mixed(runs, random)))
     kept = KEPT if change is randomly_ordered else ()
     assert not {text: n for text, n in found.items() if not any(part in text for part in kept)}

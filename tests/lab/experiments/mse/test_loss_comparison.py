@@ -1,16 +1,22 @@
 """MSE against cross-entropy: every claim seen held and seen not held."""
 
+import math
 from collections.abc import Sequence
 from operator import mul
 
 import pytest
 
-from ncscope.lab.observations import Results
-from ncscope.lab.papers.mse.difficulty import difficulty
-from ncscope.lab.papers.mse.loss_comparison import RECIPE
-from ncscope.lab.papers.mse.training import BOTH, MSETraining
-from tests.lab.observed import results_of
-from tests.lab.papers.mse.histories import ACCURACY, history_of, small, tiny
+from ncscope.lab.claims import judge
+from ncscope.lab.experiments.mse.loss_comparison import (
+    EXPERIMENT,
+    claim_difficulty,
+    epochs_to,
+    fit_exponent,
+    fit_growth,
+)
+from ncscope.lab.experiments.mse.networks import BOTH, MSETrainings
+from ncscope.lab.observations import Observation, Results
+from tests.lab.experiments.mse.histories import ACCURACY, history_of, small
 
 CONFIG = small(*BOTH)
 TRAIN, TEST = {"mse": (8, 3, 0.9, 0.1), "cross-entropy": (8, 5, 3, 1)}, (8.1, 6, 4, 3)
@@ -44,11 +50,11 @@ def results(
 
 
 def failing(found: Results) -> set[int]:
-    return {index for index, one in enumerate(RECIPE.judge(CONFIG, found)) if not one.held}
+    return {index for index, one in enumerate(EXPERIMENT.judge(CONFIG, found)) if not one.held}
 
 
 def test_all_claims_hold_as_in_the_paper() -> None:
-    claims = RECIPE.judge(CONFIG, results())
+    claims = EXPERIMENT.judge(CONFIG, results())
     assert len(claims) == 12
     assert failing(results()) == set()
     assert {claim.source for claim in claims} == {
@@ -77,7 +83,7 @@ def test_each_claim_can_fail(found: Results, expected: set[int]) -> None:
 
 
 def test_two_data_sets_are_compared_and_more_are_ranked_by_their_errors() -> None:
-    (two,) = {claim.source for claim in RECIPE.judge(CONFIG, results())[7::4]}
+    (two,) = {claim.source for claim in EXPERIMENT.judge(CONFIG, results())[7::4]}
     assert two == "ours"
     runs = {
         f"{data} {name}": run.model_copy(update={"data": data})
@@ -92,26 +98,40 @@ def test_two_data_sets_are_compared_and_more_are_ranked_by_their_errors() -> Non
         course = [8, 6, 5, ends[run.data] * (1 + 1e-3 * number)]
         seen = {"nc1": course, "accuracy": [0.1, 0.3, right[run.data], right[run.data]]}
         found += history_of(name, {"nc1": [8, 6, 5, 1], "accuracy": ACCURACY}, seen)
-    claim = difficulty(MSETraining(runs=runs), Results(found), "mse")
+    settings = MSETrainings(runs=runs)
+    table = [claim_difficulty(settings, "mse")]
+    (claim,) = judge(table, EXPERIMENT.collect(settings, Results(found)))
     assert (claim.verdict, claim.source) == ("held", "MSE, figure 12")
     assert "geometric mean 2," in claim.evidence
     assert "from one to the next harder" in claim.text
 
 
-def test_figures_10_and_12() -> None:
-    drawn = {drawing.name: drawing.figure for drawing in RECIPE.draw(CONFIG, results())}
-    assert list(drawn) == ["fig-10", "fig-12"]
-    for figure in drawn.values():
-        lines = [len(axes.get_lines()) for axes in figure.axes if axes.get_visible()]
-        assert lines == [3 * 4] * 3  # three seeds of two curves and two epochs of zero error
-    ends = [drawn[name].axes[0].get_lines()[0].get_ydata()[-1] for name in drawn]
-    assert ends == pytest.approx([0.1, 3])
+def course(values: dict[int, float]) -> list[Observation]:
+    return [Observation(epoch, epoch, values={"nc1": value}) for epoch, value in values.items()]
 
 
-@pytest.mark.slow
-def test_it_runs() -> None:
-    config = tiny(small(*BOTH))
-    found = results_of(*RECIPE.parts(config))
-    assert {row.part for row in found} == set(config.runs)
-    assert len(RECIPE.draw(config, found)) == 2
-    assert all("nc1" in row for row in found)
+@pytest.mark.parametrize(
+    ("level", "epoch"), [(10.0, 2.0), (1.0, 4.0), (0.1, 7.0), (0.01, 10.0), (100.0, math.nan)]
+)
+def test_epochs_to_a_value_are_interpolated_on_its_logarithm(level: float, epoch: float) -> None:
+    path = course({0: 100.0, 4: 1.0, 10: 0.01})
+    assert epochs_to(path, level) == pytest.approx(epoch, nan_ok=True)
+
+
+def test_the_first_of_several_passages_counts() -> None:
+    assert epochs_to(course({0: 10.0, 2: 0.1, 4: 10.0, 6: 0.1}), 1.0) == pytest.approx(1)
+    assert math.isnan(epochs_to(course({0: 10.0, 2: math.nan}), 1.0))
+    assert math.isnan(epochs_to(course({0: 10.0, 2: 1.0}), math.nan))
+
+
+def test_the_rate_is_the_exponent_of_a_power_of_the_epoch() -> None:
+    path = course({0: 7.0} | {epoch: 5 * epoch**-1.5 for epoch in (1, 3, 10, 30)})
+    assert fit_exponent(path) == pytest.approx(1.5)
+    assert math.isnan(fit_exponent(path[:2]))
+    assert math.isnan(fit_exponent(course({1: 1.0, 2: 0.0})))
+
+
+def test_growth_needs_positive_values() -> None:
+    assert fit_growth([(0, 3.0), (1, 6.0), (2, 12.0)]) == pytest.approx(2)
+    assert math.isnan(fit_growth([(0, 3.0)]))
+    assert math.isnan(fit_growth([(0, 3.0), (1, math.nan)]))

@@ -1,4 +1,4 @@
-"""The central path as a study: rows, claims seen to hold and to fail, figures."""
+"""The central path: rows, claims seen to hold and to fail, figures."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,27 +6,28 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from ncscope.lab.catalogue import experiment
+from ncscope.lab.experiments.models.central_path import EXPERIMENT, CentralPath
 from ncscope.lab.observations import Results
 from ncscope.lab.runs.resources import Resources
-from ncscope.lab.simulations.central_path import STUDY, CentralPathConfig
-from tests.lab.observed import changed, gathered, reread, study_results
+from tests.lab.observed import changed, gathered, reread, results_of, study_results
 
-TINY = CentralPathConfig(dim=4, per_class=2, points=9, descent_steps=(16, 64))
+TINY = CentralPath(dim=4, per_class=2, points=9, descent_steps=(16, 64))
 
 
 @pytest.fixture(scope="module")
 def rows() -> Results:
-    return study_results(STUDY, TINY)
+    return study_results(EXPERIMENT, TINY)
 
 
 def test_all_claims_hold(rows: Results) -> None:
-    found = STUDY.judge(TINY, rows)
+    found = EXPERIMENT.judge(TINY, rows)
     assert [claim.text for claim in found if not claim.held] == []
     assert len(found) == 15
 
 
 def test_the_renormalised_law_is_ours_and_the_projected_law_the_papers(rows: Results) -> None:
-    owners = {claim.text: claim.source for claim in STUDY.judge(TINY, rows)}
+    owners = {claim.text: claim.source for claim in EXPERIMENT.judge(TINY, rows)}
     text = "{} flow: simulated features follow the closed form"
     assert owners[text.format("Projected")] == "MSE, proposition 2"
     assert owners[text.format("Renormalised")] == "ours"
@@ -37,7 +38,7 @@ def test_rows_have_what_the_table_shows(rows: Results) -> None:
     flows = [row for row in rows if row.part in ("projected", "renormalised")]
     assert len(flows) == 2 * TINY.points
     for row in flows:
-        assert set(STUDY.columns) <= set(row.as_line())
+        assert set(EXPERIMENT.columns) <= set(row.as_line())
         assert {"omega_1", "omega_2", "omega_3", "nc4_disagreement", "mse_off_path"} <= set(
             row.as_line()
         )
@@ -56,10 +57,10 @@ def test_the_loss_is_that_of_the_singular_values(rows: Results) -> None:
 @pytest.mark.slow
 def test_the_seed_decides_and_the_same_one_gives_the_same(rows: Results) -> None:
     again = [row for row in rows if row.part == "descent in 16 steps"]
-    part = STUDY.parts(TINY)[2]
+    part = EXPERIMENT.parts(TINY)[2]
     found = gathered(part.run(Resources()), part.name)
     assert list(map(reread, found)) == again
-    other = STUDY.parts(TINY.model_copy(update={"seed": 1}))[0]
+    other = EXPERIMENT.parts(TINY.model_copy(update={"seed": 1}))[0]
     (first, *_) = gathered(other.run(Resources()))
     assert first["omega_1"] != rows[0]["omega_1"]
 
@@ -91,13 +92,23 @@ CASES: list[tuple[str, str, str, Callable[[float], float]]] = [
 
 @pytest.mark.parametrize(("claim", "part", "key", "change"), CASES)
 def test_each_claim_can_fail(rows: Results, claim: str, part: str, key: str, change: Any) -> None:
-    found = STUDY.judge(TINY, spoilt(rows, part, key, change))
+    found = EXPERIMENT.judge(TINY, spoilt(rows, part, key, change))
     (failed,) = [each for each in found if not each.held]
     assert failed.text.startswith(claim)
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("unchecked_signatures")
+@pytest.mark.parametrize("scale", ["small", "paper"])
+def test_all_claims_hold_at_the_scales_of_the_paper(scale: str) -> None:
+    config = experiment("mse/central-path").scales[scale]  # type: ignore[index]
+    found = EXPERIMENT.judge(config, results_of(*EXPERIMENT.parts(config)))
+    assert [claim.text for claim in found if not claim.held] == []
+    assert len(found) == 15
+
+
 def test_figures_draw_every_part(rows: Results) -> None:
-    drawn = {drawing.name: drawing for drawing in STUDY.draw(TINY, rows)}
+    drawn = {drawing.name: drawing for drawing in EXPERIMENT.draw(TINY, rows)}
     assert list(drawn) == ["growth", "limits", "collapse", "descent", "unrestricted"]
     assert [len(drawing.figure.axes) for drawing in drawn.values()] == [2, 2, 4, 2, 2]
     for drawing in drawn.values():
@@ -109,19 +120,19 @@ def test_figures_draw_every_part(rows: Results) -> None:
 
 @pytest.mark.slow
 def test_two_classes_have_one_singular_value() -> None:
-    config = CentralPathConfig(
+    config = CentralPath(
         num_classes=2, dim=2, per_class=2, points=9, last=1e5, descent_steps=(8, 16)
     )
-    two = study_results(STUDY, config)
-    claims = STUDY.judge(config, two)
+    two = study_results(EXPERIMENT, config)
+    claims = EXPERIMENT.judge(config, two)
     assert len(claims) == 13
     assert [claim.text for claim in claims if "ratio" in claim.text] == []
     emerged = [claim.held for claim in claims if "NC1 to NC4" in claim.text]
     assert emerged == [True, True]
-    for drawing in STUDY.draw(config, two):
+    for drawing in EXPERIMENT.draw(config, two):
         drawing.figure.canvas.draw()
     wrong = spoilt(two, "projected", "nc2_etf", lambda x: 1e-9)
-    failed = [claim.text for claim in STUDY.judge(config, wrong) if not claim.held]
+    failed = [claim.text for claim in EXPERIMENT.judge(config, wrong) if not claim.held]
     assert any(text.startswith("Projected flow: NC1 to NC4 emerge") for text in failed)
 
 
@@ -138,4 +149,4 @@ def test_two_classes_have_one_singular_value() -> None:
 )
 def test_settings_that_do_not_fit_are_refused(wrong: dict[str, Any], needed: str) -> None:
     with pytest.raises(ValidationError, match=needed):
-        CentralPathConfig.model_validate(wrong)
+        CentralPath.model_validate(wrong)

@@ -4,13 +4,18 @@ from functools import partial
 
 import pytest
 
+from ncscope.lab.experiments.mse.networks import BOTH
+from ncscope.lab.experiments.mse.robustness import (
+    ATTACKED,
+    EXPERIMENT,
+    MSERobustness,
+    measure_robustness,
+)
 from ncscope.lab.observations import Observation, Results
-from ncscope.lab.papers.mse.robustness import ATTACKED, RECIPE, MSERobustness, attacked
-from ncscope.lab.papers.mse.training import BOTH
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.supervised import training_events
+from tests.lab.experiments.mse.histories import Columns, history_of, small, tiny
 from tests.lab.observed import gathered, results_of
-from tests.lab.papers.mse.histories import Columns, history_of, small, tiny
 
 CONFIG = MSERobustness(runs=small(*BOTH).runs)
 FOOLED = {"fooled": (1, 1, 1, 1)}
@@ -29,7 +34,7 @@ def results(mse: Columns = GROWING, last: Columns = GROWING, train: Columns = FO
 
 
 def failing(found: Results) -> set[int]:
-    return {index for index, one in enumerate(RECIPE.judge(CONFIG, found)) if not one.held}
+    return {index for index, one in enumerate(EXPERIMENT.judge(CONFIG, found)) if not one.held}
 
 
 LEAST = {"robustness": (0.1, 0.2, 0.25, 0.2)} | FOOLED
@@ -50,7 +55,7 @@ LITTLE = {"robustness": (0.1, 0.2, 0.58, 0.6)} | FOOLED
     ],
 )
 def test_each_claim_both_ways(found: Results, expected: set[int]) -> None:
-    assert len(RECIPE.judge(CONFIG, found)) == 3
+    assert len(EXPERIMENT.judge(CONFIG, found)) == 3
     assert failing(found) == expected
 
 
@@ -60,26 +65,16 @@ def test_seeds_that_disagree_leave_the_claims_undecided() -> None:
         end = (0.2, 0.3, 0.9)[one.seed % 3]
         chosen = GROWING | {"robustness": (0.1, 0.2, 0.3, end)} if one.loss == "mse" else LOWER
         found += history_of(name, FOOLED, attacked=chosen)
-    verdicts = [claim.verdict for claim in RECIPE.judge(CONFIG, Results(found))]
+    verdicts = [claim.verdict for claim in EXPERIMENT.judge(CONFIG, Results(found))]
     assert verdicts == ["held", "undecided", "undecided"]
-
-
-def test_figures_9_and_11() -> None:
-    drawn = {drawing.name: drawing.figure for drawing in RECIPE.draw(CONFIG, results())}
-    assert list(drawn) == ["fig-9", "fig-11"]
-    for name, count in {"fig-9": 2, "fig-11": 4}.items():
-        visible = [axes for axes in drawn[name].axes if axes.get_visible()]
-        assert [len(axes.get_lines()) for axes in visible] == [3 * count] * 3
 
 
 @pytest.mark.slow
 def test_it_runs_and_training_goes_on_as_if_not_attacked() -> None:
     config = tiny(CONFIG).model_copy(update={"images": 10})
-    found = results_of(*RECIPE.parts(config))
+    found = results_of(*EXPERIMENT.parts(config))
     assert [row.epoch for row in found if row.split == ATTACKED] == [0, 1, 0, 1]
     assert all(float(row["robustness"]) > 0 for row in found if row.split == ATTACKED)
-    assert len(RECIPE.judge(config, found)) == 3
-    assert len(RECIPE.draw(config, found)) == 2
     name, one = next(iter(config.runs.items()))
     undisturbed = list(gathered(training_events(one, Resources()), name))
     disturbed = [row for row in found if row.part == name and row.split != ATTACKED]
@@ -87,12 +82,13 @@ def test_it_runs_and_training_goes_on_as_if_not_attacked() -> None:
 
 
 def test_the_paper_attacks_a_hundred_images_of_the_same_choice_every_time() -> None:
-    assert RECIPE.scales["paper"].images == 100
+    assert EXPERIMENT.scales["paper"].images == 100
     _, one = next(iter(tiny(CONFIG).runs.items()))
     chosen: list[Observation] = []
 
     def twice(bench: object, end: object) -> list[Observation]:
-        chosen.extend(attacked(bench, end, 10) + attacked(bench, end, 10))  # type: ignore[arg-type]
+        for _ in range(2):
+            chosen.extend(measure_robustness(bench, end, 10))  # type: ignore[arg-type]
         return []
 
     next(training_events(one, Resources(), partial(twice)))

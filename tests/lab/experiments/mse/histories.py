@@ -1,10 +1,11 @@
-"""Observations of the MSE paper's networks, with the numbers that a test gives."""
+"""Runs of the MSE paper's networks, with the numbers that a test gives."""
 
 from collections.abc import Mapping, Sequence
 
-from ncscope.lab.observations import Observation
-from ncscope.lab.papers.mse.training import Loss, MSETraining, small_runs
-from ncscope.lab.papers.mse.training_mode import TRAINING_MODE
+from ncscope.lab.experiments.mse.decomposition import TRAINING_MODE
+from ncscope.lab.experiments.mse.networks import Loss, MSETrainings, small_runs
+from ncscope.lab.observations import Observation, Results
+from ncscope.lab.quantities import Run, Runs, replace_fields
 from tests.lab.observed import nudged
 
 EPOCHS = (0, 4, 8, 12)
@@ -12,9 +13,9 @@ ACCURACY = (0.1, 0.9, 1.0, 1.0)  # zero error at epoch 8
 Columns = Mapping[str, Sequence[float]]
 
 
-def small(*losses: Loss) -> MSETraining:
+def small(*losses: Loss) -> MSETrainings:
     """The small scale's runs: three networks of three seeds, under two losses others."""
-    return MSETraining(runs=small_runs(losses, ("nc1", "nc4")))
+    return MSETrainings(runs=small_runs(losses, ("nc1", "nc4")))
 
 
 def history_of(
@@ -48,16 +49,16 @@ def history_of(
     ]
 
 
-def tiny(config: MSETraining) -> MSETraining:
+def run_of(rows: Sequence[Observation]) -> Run:
+    """The run of these rows."""
+    (run,) = Runs.of({}, Results(rows))
+    return run
+
+
+def tiny(config: MSETrainings) -> MSETrainings:
     """One epoch of the VGG on a few digits, measured before and after."""
     runs = {
-        name: one.model_copy(
-            update={
-                "optimisation": one.optimisation.model_copy(update={"epochs": 1}),
-                "measurements": 2,
-                "balanced": 300,
-            }
-        )
+        name: replace_fields(one, epochs=1, measurements=2, balanced=300)
         for name, one in config.runs.items()
         if (one.data, one.network, one.seed) == ("digits", "small-vgg", 4)
     }

@@ -1,29 +1,43 @@
 """Collapse under MSE: every claim seen held and seen not held, every figure drawn, table 1."""
 
 from collections.abc import Mapping
+from statistics import mean, median
 
 import pytest
 
+from ncscope.lab.experiments.mse.collapse import (
+    ACCURACIES,
+    EXPERIMENT,
+    FIGURES,
+    GROUPS,
+    MEAN_GAIN,
+    MEDIAN_GAIN,
+    PAPER,
+)
+from ncscope.lab.experiments.mse.networks import (
+    EXCEPTIONS,
+    MSETrainings,
+    name_network,
+    paper_runs,
+)
 from ncscope.lab.observations import Results
-from ncscope.lab.papers.mse.collapse import GROUPS, RECIPE, SHOWN, table_1
-from ncscope.lab.papers.mse.training import EXCEPTIONS, MSETraining, network_of, paper_runs
+from ncscope.lab.quantities import Runs
 from ncscope.report.claims import Claim
-from tests.lab.observed import results_of
-from tests.lab.papers.mse.histories import Columns, history_of, small, tiny
+from tests.lab.experiments.mse.histories import Columns, history_of, small
 
 CONFIG = small("mse")
-KEYS = [key for shown in SHOWN.values() for key in shown.curves]
+KEYS = [curve.key for figure in FIGURES.values() for curve in figure.curves]
 COLLAPSING = dict.fromkeys(KEYS, (4, 3, 2, 0.9)) | {"nc4_disagreement": (0.9, 0.1, 0.1, 0)}
 GAINING = {"accuracy": (0.1, 0.8, 0.9, 0.95)}
 PREMISE, GAIN = 0, 1 + len(KEYS)
 
 
-def results(changed: Mapping[str, Columns] | None = None, config: MSETraining = CONFIG) -> Results:
+def results(changed: Mapping[str, Columns] | None = None, config: MSETrainings = CONFIG) -> Results:
     """Of networks that collapse, but for those that have other numbers."""
     found = []
-    for name, run in config.runs.items():
-        train = COLLAPSING | dict((changed or {}).get(network_of(run), {}))
-        found += history_of(name, train, GAINING)
+    for run in Runs.of(config.runs, Results()):
+        train = COLLAPSING | dict((changed or {}).get(name_network(run), {}))
+        found += history_of(run.name, train, GAINING)
     return Results(found)
 
 
@@ -32,7 +46,7 @@ def verdicts(found: list[Claim]) -> list[str]:
 
 
 def test_all_claims_hold_for_networks_that_collapse() -> None:
-    claims = RECIPE.judge(CONFIG, results())
+    claims = EXPERIMENT.judge(CONFIG, results())
     assert verdicts(claims) == ["held"] * (2 + len(KEYS))
     assert claims[1].source == "MSE, figure 3"
     assert claims[GAIN].interval is not None
@@ -43,8 +57,8 @@ def test_a_metric_that_falls_too_little_in_two_of_three_networks_fails(index: in
     little = (1, 1, 1, 0.92 if "nc1" not in KEYS[index] else 0.6)
     one = {"digits, VGG": {KEYS[index]: little}}
     two = one | {"digits, ResNet": {KEYS[index]: little}}
-    assert set(verdicts(RECIPE.judge(CONFIG, results(one)))) == {"held"}
-    found = verdicts(RECIPE.judge(CONFIG, results(two)))
+    assert set(verdicts(EXPERIMENT.judge(CONFIG, results(one)))) == {"held"}
+    found = verdicts(EXPERIMENT.judge(CONFIG, results(two)))
     assert [at for at, verdict in enumerate(found) if verdict == "not held"] == [1 + index]
 
 
@@ -56,7 +70,7 @@ def test_seeds_that_disagree_leave_a_claim_undecided() -> None:
             name, COLLAPSING | {"nc1": (4, 3, 2, (0.5, 0.9, 1.9)[seed % 3])}, GAINING
         )
     ]
-    claim = RECIPE.judge(CONFIG, Results(rows))[1 + KEYS.index("nc1")]
+    claim = EXPERIMENT.judge(CONFIG, Results(rows))[1 + KEYS.index("nc1")]
     assert claim.verdict == "undecided"
     assert "2 to 1.9" in claim.evidence
 
@@ -66,7 +80,7 @@ def test_without_a_terminal_phase_no_fall_is_judged() -> None:
         key: {"accuracy": (0, 0, 0, 1)}
         for key in ("digits, VGG", "digits, ResNet", "digits, DenseNet")
     }
-    found = verdicts(RECIPE.judge(CONFIG, results(late)))
+    found = verdicts(EXPERIMENT.judge(CONFIG, results(late)))
     disagreement = 1 + KEYS.index("nc4_disagreement")
     assert found[PREMISE] == "not held"
     assert found[disagreement] == "held"  # of the last epoch alone
@@ -88,45 +102,32 @@ def test_the_gain_is_judged_over_seeds(seeds: tuple[float, ...], verdict: str) -
         for index, name in enumerate(CONFIG.runs)
         for row in history_of(name, COLLAPSING, {"accuracy": (0, 0, 0.9, seeds[index % 3])})
     ]
-    assert RECIPE.judge(CONFIG, Results(rows))[GAIN].verdict == verdict
+    assert EXPERIMENT.judge(CONFIG, Results(rows))[GAIN].verdict == verdict
 
 
 @pytest.mark.parametrize(("end", "verdict"), [(1.9, "held"), (0.9, "not held")])
 def test_exceptions_are_compared_with_the_others(end: float, verdict: str) -> None:
     chosen = {n: r for n, r in paper_runs(("mse",), GROUPS).items() if r.data in ("stl10", "mnist")}
-    config = MSETraining(runs=chosen)
+    config = MSETrainings(runs=chosen)
     changed = {key: {"nc1": (4, 3, 2, end)} for key in EXCEPTIONS}
-    claims = RECIPE.judge(config, results(changed, config))
+    claims = EXPERIMENT.judge(config, results(changed, config))
     assert claims[-1].source == "MSE, appendix A.7"
     assert claims[-1].verdict == verdict
     assert {claim.verdict for claim in claims[:-1]} == {"held"}  # without the exceptions
     assert "stl10, ResNet" not in claims[1 + KEYS.index("nc1")].evidence
 
 
-def test_figures_3_to_8() -> None:
-    drawn = {drawing.name: drawing.figure for drawing in RECIPE.draw(CONFIG, results())}
-    assert list(drawn) == [f"fig-{number}" for number in range(3, 9)]
-    for name, shown in SHOWN.items():
-        assert len(drawn[name].axes) == 3
-        for axes in drawn[name].axes:
-            assert len(axes.get_lines()) == 3 * (len(shown.curves) + 1)  # and epochs of zero error
-
-
 def test_table_1_has_our_numbers_and_the_printed_ones() -> None:
-    (table,) = RECIPE.summarise(CONFIG, results())
+    (table,) = EXPERIMENT.summarise(CONFIG, results())
     assert table.lines["digits, VGG"] == ["90.00", "95.00", "+5.00", "", "", ""]
     assert table.lines["svhn, DenseNet"] == ["", "", "", "95.61", "95.23", "-0.38"]
     assert table.lines["median gain"] == ["", "", "+5.000", "", "", "+0.962"]
-    assert table_1(CONFIG, []).lines["digits, VGG"] == [""] * 6
+    (empty,) = EXPERIMENT.summarise(CONFIG, Results())
+    assert empty.lines["digits, VGG"] == [""] * 6
 
 
-def test_it_runs() -> None:
-    config = tiny(RECIPE.scales["small"])
-    found = results_of(*RECIPE.parts(config))
-    assert {(row.epoch, row.split) for row in found} == {
-        (epoch, split) for epoch in (0, 1) for split in ("train", "test")
-    }
-    assert all(set(KEYS) <= set(row.values) for row in found)
-    assert len(RECIPE.judge(config, found)) == 2 + len(KEYS)
-    assert len(RECIPE.draw(config, found)) == 6
-    assert {one.groups for one in RECIPE.scales["paper"].runs.values()} == {GROUPS}
+def test_the_printed_accuracies_are_of_the_papers_networks_with_the_gains_of_the_caption() -> None:
+    assert set(Runs.of(PAPER.runs, Results()).group(name_network)) == set(ACCURACIES)
+    gains = [final - zero for zero, final in ACCURACIES.values()]
+    assert median(gains) == pytest.approx(MEDIAN_GAIN, abs=0.005)
+    assert mean(gains) == pytest.approx(MEAN_GAIN, abs=0.005)

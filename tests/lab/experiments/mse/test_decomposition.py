@@ -1,32 +1,33 @@
-"""The parts of the MSE loss: every claim both ways, and the weight decay that they assume."""
-
-from typing import Any
+"""The parts of the MSE loss: every claim both ways, their weight decay, and training mode."""
 
 import pytest
+import torch
 
+from ncscope.lab.experiments.mse.decomposition import (
+    CURVES,
+    EXPERIMENT,
+    SMALL,
+    TRAINING_MODE,
+    copy_with_batch_statistics,
+    mean_share,
+    measure_shares,
+    measure_training_mode,
+)
+from ncscope.lab.experiments.mse.networks import MSETrainings
 from ncscope.lab.observations import Results
-from ncscope.lab.papers.mse.decomposition import CURVES, RECIPE, mean_share, shares
-from ncscope.lab.papers.mse.training_mode import TRAINING_MODE
+from ncscope.lab.quantities import replace_fields
 from ncscope.lab.runs.resources import Resources
+from ncscope.lab.training.loop import EpochEnd
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
-from ncscope.lab.training.supervised import training_events
+from ncscope.lab.training.supervised import prepared, training_events
+from ncscope.models.networks.catalogue import build
+from tests.lab.experiments.mse.histories import Columns, history_of, small, tiny
 from tests.lab.observed import results_of
-from tests.lab.papers.mse.histories import Columns, history_of, small, tiny
 
-
-def brief() -> Any:
-    """The small scale with 12 epochs, so that the rate falls after 4 and 8."""
-    runs = {
-        name: one.model_copy(
-            update={"optimisation": one.optimisation.model_copy(update={"epochs": 12})}
-        )
-        for name, one in small("mse").runs.items()
-    }
-    return RECIPE.scales["small"].model_copy(update={"runs": runs})
-
-
-CONFIG = brief()
+CONFIG = MSETrainings(  # the rate falls after epochs 4 and 8
+    runs={name: replace_fields(one, epochs=12) for name, one in SMALL.runs.items()}
+)
 ON_PATH = {
     "mse_nc1": (0.1, 0.2, 0.1, 0.01),
     "mse_nc23": (0.4, 0.1, 1e-3, 1e-4),
@@ -47,11 +48,11 @@ def results(evaluation: Columns = ON_PATH, training: Columns = NEARER) -> Result
 
 
 def failing(found: Results) -> set[int]:
-    return {at for at, claim in enumerate(RECIPE.judge(CONFIG, found)) if not claim.held}
+    return {at for at, claim in enumerate(EXPERIMENT.judge(CONFIG, found)) if not claim.held}
 
 
 def test_all_claims_hold_near_the_path() -> None:
-    assert len(RECIPE.judge(CONFIG, results())) == 8
+    assert len(EXPERIMENT.judge(CONFIG, results())) == 8
     assert failing(results()) == set()
 
 
@@ -76,28 +77,21 @@ def test_each_claim_can_fail(found: Results, expected: set[int]) -> None:
 def test_the_share_is_averaged_over_epochs_and_not_over_measurements() -> None:
     path = [row for row in results(ON_PATH) if row.part == next(iter(CONFIG.runs))]
     path = [row for row in path if row.split == "train"]
-    assert shares(path) == pytest.approx([0.6, 0.04 / 0.3, 8e-3 / 0.101, 8e-4 / 0.0101])
+    assert measure_shares(path) == pytest.approx([0.6, 0.04 / 0.3, 8e-3 / 0.101, 8e-4 / 0.0101])
     uneven = [path[0], path[1], path[3]]  # epochs 0, 4 and 12
-    first, second, third = shares(uneven)
+    first, second, third = measure_shares(uneven)
     expected = (4 * (first + second) / 2 + 8 * (second + third) / 2) / 12
     assert mean_share(uneven) == pytest.approx(expected)
 
 
-def test_figure_2_in_both_modes() -> None:
-    drawings = RECIPE.draw(CONFIG, results())
-    assert [drawing.name for drawing in drawings] == ["fig-2", "fig-2-training-mode"]
-    for drawing in drawings:
-        assert [len(axes.get_lines()) for axes in drawing.figure.axes] == [3 * 4] * 3
-
-
 def test_it_runs_and_the_parts_are_those_of_the_loss() -> None:
-    config = tiny(RECIPE.scales["small"])
-    found = results_of(*RECIPE.parts(config))
+    config = tiny(SMALL)
+    found = results_of(*EXPERIMENT.parts(config))
     assert {row.split for row in found} == {"train", "test", TRAINING_MODE}
     for row in found:
-        assert sum(float(row[key]) for key in CURVES) == pytest.approx(row["mse_loss"], rel=1e-9)
-    assert len(RECIPE.judge(config, found)) == 8
-    assert len(RECIPE.draw(config, found)) == 2
+        assert sum(float(row[curve.key]) for curve in CURVES) == pytest.approx(
+            row["mse_loss"], rel=1e-9
+        )
 
 
 @pytest.mark.slow
@@ -118,3 +112,31 @@ def test_the_decay_of_the_loss_is_that_of_training() -> None:
 def test_a_decoupled_decay_is_no_part_of_the_loss() -> None:
     assert Optimisation(weight_decay=0.1).decay_of_loss == 0.1
     assert Optimisation(weight_decay=0.1, optimiser="adamw").decay_of_loss == 0
+
+
+@pytest.mark.parametrize("network", ["small-vgg", "small-resnet", "small-densenet"])
+def test_outputs_in_evaluation_mode_are_those_of_a_step(network: str) -> None:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model, images = build(network, 10, in_channels=1, image_size=8), torch.randn(32, 1, 8, 8)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    copy = copy_with_batch_statistics(model).eval()
+    assert torch.equal(copy(images), copy(images))
+    assert not torch.allclose(copy(images), model.eval()(images))
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert torch.allclose(copy(images), model.train()(images), atol=1e-6)
+
+
+def test_batches_are_those_of_the_next_epoch_and_the_run_is_left_alone() -> None:
+    (run,) = tiny(small("mse")).runs.values()
+    bench = prepared(run, Resources())
+    before = {name: value.clone() for name, value in bench.learner.model.state_dict().items()}
+    first, again, other = (
+        measure_training_mode(bench, EpochEnd(epoch, 0, 0.0))[0] for epoch in (0, 0, 1)
+    )
+    assert first == again
+    assert first.split == TRAINING_MODE
+    assert first["mse_off_path"] == pytest.approx(other["mse_off_path"], rel=0.1)
+    assert first["mse_off_path"] != other["mse_off_path"]
+    after = bench.learner.model.state_dict()
+    assert all(torch.equal(value, before[name]) for name, value in after.items())

@@ -7,38 +7,41 @@ from typing import Any
 
 import pytest
 
+from ncscope.lab.experiment import Experiment
+from ncscope.lab.experiments.mse.collapse import PAPER
+from ncscope.lab.experiments.mse.networks import EXCEPTIONS, MSETrainings
 from ncscope.lab.observations import Observation, Results
-from ncscope.lab.papers.mse.collapse import GROUPS
-from ncscope.lab.papers.mse.training import EXCEPTIONS, MSETraining, paper_runs
-from ncscope.lab.runs.recipe import Recipe
-from tests.lab.papers.chance import not_held, often_held
-from tests.lab.papers.mse import (
+from tests.lab.experiments.mse import (
     test_collapse,
     test_decomposition,
     test_loss_comparison,
     test_robustness,
 )
+from tests.lab.papers.chance import not_held, often_held
 
 NOISE = 0.05
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unchecked_signatures")]
 
-EXCEPTIONAL = MSETraining(
-    runs={n: r for n, r in paper_runs(("mse",), GROUPS).items() if r.data in ("stl10", "mnist")}
+EXCEPTIONAL = MSETrainings(
+    runs={name: run for name, run in PAPER.runs.items() if run.data in ("stl10", "mnist")}
 )
 SLOW = {name: {"nc1": (4, 3, 2, 1.9)} for name in EXCEPTIONS}
 """Courses of the networks that the paper excepts, whose NC1 falls late and little."""
-MADE: dict[str, tuple[Recipe, Any, Results]] = {
-    "collapse": (test_collapse.RECIPE, test_collapse.CONFIG, test_collapse.results()),
-    "exceptions": (test_collapse.RECIPE, EXCEPTIONAL, test_collapse.results(SLOW, EXCEPTIONAL)),
-    "decomposition": (
-        *(test_decomposition.RECIPE, test_decomposition.CONFIG, test_decomposition.results()),
-    ),
-    "loss-comparison": (
-        *(test_loss_comparison.RECIPE, test_loss_comparison.CONFIG, test_loss_comparison.results()),
-    ),
-    "robustness": (test_robustness.RECIPE, test_robustness.CONFIG, test_robustness.results()),
+MADE: dict[str, tuple[Experiment[Any], Any, Results]] = {
+    name: (module.EXPERIMENT, module.CONFIG, module.results())
+    for name, module in (
+        ("collapse", test_collapse),
+        ("decomposition", test_decomposition),
+        ("loss-comparison", test_loss_comparison),
+        ("robustness", test_robustness),
+    )
 }
-"""Recipes with results for which all claims hold."""
+"""Experiments with results for which all claims hold."""
+MADE["exceptions"] = (
+    test_collapse.EXPERIMENT,
+    EXCEPTIONAL,
+    test_collapse.results(SLOW, EXCEPTIONAL),
+)
 PARTS = ("mse_nc1", "mse_nc23", "mse_off_path")
 """Metrics that are compared with each other, and so exchanged with each other."""
 PREMISES = (
@@ -96,8 +99,8 @@ def untrained(results: Results, random: Random) -> Results:
 
 @pytest.mark.parametrize("name", MADE)
 def test_the_results_bear_out_every_claim(name: str) -> None:
-    recipe, config, real = MADE[name]
-    assert not_held(recipe.judge(config, real)) == []
+    experiment, config, real = MADE[name]
+    assert not_held(experiment.judge(config, real)) == []
 
 
 @pytest.mark.parametrize("change", [exchanged, untrained])
@@ -105,15 +108,15 @@ def test_the_results_bear_out_every_claim(name: str) -> None:
 def test_claims_seldom_hold_by_chance(
     name: str, change: Callable[[Results, Random], Results]
 ) -> None:
-    recipe, config, real = MADE[name]
-    found = often_held(lambda random: recipe.judge(config, change(real, random)))
+    experiment, config, real = MADE[name]
+    found = often_held(lambda random: experiment.judge(config, change(real, random)))
     assert not {text: n for text, n in found.items() if not text.endswith(PREMISES)}
 
 
 @pytest.mark.parametrize("name", MADE)
 def test_premises_seldom_hold_by_chance(name: str) -> None:
     """Training accuracies and fooling perturbations are exchanged among epochs and runs."""
-    recipe, config, real = MADE[name]
+    experiment, config, real = MADE[name]
 
     def changed(random: Random) -> Results:
         rows = list(real)
@@ -124,5 +127,5 @@ def test_premises_seldom_hold_by_chance(name: str) -> None:
                 rows[at] = rows[at].with_values({key: noisy(value, key, random)})
         return Results(rows)
 
-    found = often_held(lambda random: recipe.judge(config, changed(random)))
+    found = often_held(lambda random: experiment.judge(config, changed(random)))
     assert not {text: n for text, n in found.items() if text.endswith(PREMISES)}

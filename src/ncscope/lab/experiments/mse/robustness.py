@@ -1,0 +1,168 @@
+"""MSE figures 9 and 11: robustness to adversarial perturbations past zero error, under both losses.
+
+The networks are those of `ncscope.lab.experiments.mse.loss_comparison`, with the settings in
+`ncscope.lab.experiments.mse.networks`. As in Papyan, Han and Donoho 2020, 100 held-out images are
+attacked. The attack needs the library Foolbox: ``pip install ".[attack]"``.
+"""
+
+import math
+from functools import partial
+
+import torch
+from pydantic import Field
+
+from ncscope.lab.claims import Claim, tell_each
+from ncscope.lab.evidence.judging import above
+from ncscope.lab.experiment import Experiment
+from ncscope.lab.experiments.mse.learning_rates import (
+    select_best_rates,
+    tabulate_rates,
+    train_sweep,
+)
+from ncscope.lab.experiments.mse.margins import deepfool_robustness
+from ncscope.lab.experiments.mse.networks import (
+    BOTH,
+    MSETrainings,
+    list_pair,
+    paper_runs,
+    select_pairs,
+    select_typical,
+    small_runs,
+)
+from ncscope.lab.experiments.mse.terminal_phase import (
+    FACTOR,
+    claim_by_network,
+    draw_losses,
+    draw_networks,
+    end_over_zero_error,
+    phase_ends,
+    write_change,
+)
+from ncscope.lab.observations import Observation
+from ncscope.lab.quantities import Run, Runs, last, ratio
+from ncscope.lab.report.drawing import Drawing
+from ncscope.lab.runs.recipe import Part
+from ncscope.lab.training.loop import EpochEnd
+from ncscope.lab.training.supervised import Bench
+
+GROUPS = ("nc4",)
+ATTACKED = "attacked"
+"""Name of the split in the rows of attacked images."""
+
+
+class MSERobustness(MSETrainings):
+    """Settings of the experiment."""
+
+    images: int = Field(100, ge=1, description="Held-out images to attack, equally per class.")
+
+
+PAPER = MSERobustness(runs=paper_runs(BOTH, GROUPS))
+SMALL = MSERobustness(runs=small_runs(BOTH, GROUPS))
+
+
+def list_claims(settings: MSERobustness) -> list[Claim]:
+    """Return the growth of robustness past zero error, and the comparison of the two losses."""
+    return [
+        Claim(  # else the norms of the perturbations are not margins
+            text="at zero training error and at the end every perturbation of DeepFool changes the "
+            "decision",
+            source="ours",
+            quantity=least_fooled,
+            region=above(1 - 1e-9),
+            rule="each",
+            where=select_typical,
+            over="runs; share of perturbations that change the decision",
+            tell=tell_each(write_change("fooled", ATTACKED)),
+        ),
+        claim_by_network(
+            "under MSE robustness grows from zero training error to the end, by a factor of at "
+            f"least {FACTOR:g}, in most networks",
+            end_over_zero_error("robustness", ATTACKED),
+            source="MSE, figure 9",
+            region=above(FACTOR),
+            where=partial(select_typical, loss="mse"),
+            write=write_change("robustness", ATTACKED),
+        ),
+        claim_by_network(
+            "at the end robustness is better under MSE than under cross-entropy, by a factor of at "
+            f"least {FACTOR:g}, in most networks",
+            lambda run: ratio(*last_pair(run)),
+            source="MSE, figure 11",
+            region=above(FACTOR),
+            where=select_pairs,
+            write=lambda run: " against ".join(f"{margin:.3g}" for margin in last_pair(run)),
+        ),
+    ]
+
+
+def draw_figures(settings: MSERobustness, runs: Runs) -> list[Drawing]:
+    """Draw figures 9 and 11 of the paper."""
+    what = (
+        "mean norm of DeepFool's perturbation that changes the decision, as a share of the image's"
+    )
+    zero = "one curve for each seed; the dashed lines are the first epochs of zero training error"
+    return [
+        Drawing(
+            f"fig-{number}",
+            f"MSE figure {number}: robustness under {losses}, {what}; {zero}.",
+            draw_networks(
+                chosen, "robustness", partial(draw_losses, key="robustness", split=ATTACKED)
+            ),
+        )
+        for number, losses, chosen in (
+            (9, "the MSE loss", runs.where(loss="mse")),
+            (11, "MSE and under cross-entropy", runs),
+        )
+        if chosen
+    ]
+
+
+def train_and_attack(settings: MSERobustness) -> list[Part]:
+    """Return a part for each network and loss, attacked at every measurement."""
+    return train_sweep(settings, partial(measure_robustness, images=settings.images))
+
+
+def measure_robustness(bench: Bench, end: EpochEnd, images: int) -> list[Observation]:
+    """Measure robustness at one epoch, on the same images every time.
+
+    Args:
+        bench: The run.
+        end: State of training at the end of the epoch.
+        images: Number of images to attack.
+    """
+    chosen = bench.data.test.draw_balanced(images)
+    inputs = torch.stack([image for image, _ in chosen.__getitems__(range(images))])
+    robustness = deepfool_robustness(bench.learner.evaluated, inputs.to(bench.fabric.device))
+    values = {"robustness": robustness.margin, "fooled": robustness.fooled}
+    return [Observation(end.step, end.epoch, ATTACKED, "input", values=values)]
+
+
+def least_fooled(run: Run) -> float:
+    """Return the smaller share of perturbations that change the decision, at zero error or last."""
+    change = phase_ends(run, "fooled", ATTACKED)
+    return math.nan if change is None else min(change)
+
+
+def last_pair(run: Run) -> list[float]:
+    """Return the robustness at the end under both losses."""
+    return [last("robustness", ATTACKED)(one) for one in list_pair(run)]
+
+
+EXPERIMENT = Experiment(
+    id="mse/robustness",
+    title="Adversarial robustness past zero error, under MSE and under cross-entropy",
+    question=(
+        "DeepFool estimates the least perturbation that changes a network's decision. The paper "
+        "says that training past zero error makes it longer, and so does the MSE loss in place of "
+        "cross-entropy."
+    ),
+    source="MSE figures 9 and 11",
+    scales={"paper": PAPER, "small": SMALL},
+    cost={"paper": "150 GPU-hours (estimated)", "small": "8 minutes on one core"},
+    parts=train_and_attack,
+    select=select_best_rates,
+    claims=list_claims,
+    figures=draw_figures,
+    tables=tabulate_rates,
+    columns=("epoch", "accuracy", "robustness", "fooled"),
+)
