@@ -38,7 +38,8 @@ class Claim:
     Attributes:
         text: One sentence that can be true or false.
         source: Owner of the claim: paper with section, figure or equation, or ``"ours"``.
-        quantity: Number of one run, for example ``last("nc1")``.
+        quantity: Number of one run, for example ``last("nc1")``; or several by name, such as those
+            of two splits, for a claim that must hold of enough of them.
         region: Values of the quantity for which the claim is true.
         rule: ``"mean"``: the 95 % interval of the mean over the seeds lies in the region.
             ``"each"``: the value of every run lies in the region. ``"share"``: more than half of
@@ -51,9 +52,9 @@ class Claim:
         per: Field of the settings, or function of a run, by which runs are grouped into claims of
             their own, whose texts begin with the name of the group.
         groups: Field or function by which the runs of one claim are grouped; the claim must hold in
-            enough groups. None if all runs are one group.
-        enough: Number of groups in which the claim must hold, of their number.
-        unit: Plural noun for the groups.
+            enough groups. None if all runs are one group; with several quantities, always None.
+        enough: Number of groups or quantities of which the claim must hold, of their number.
+        unit: Plural noun for the groups or quantities.
         over: Plural noun for the values of a group.
         average: Average the values of the runs that share this field, such as ``"seed"``, before
             the rule; None to keep one value a run.
@@ -64,7 +65,7 @@ class Claim:
 
     text: str
     source: str
-    quantity: Quantity
+    quantity: Quantity | Mapping[str, Quantity]
     region: Region
     rule: Literal["mean", "each", "share"] = "mean"
     scale: Scale = "plain"
@@ -101,11 +102,17 @@ def judge(claims: Sequence[Claim], runs: Runs) -> list[Finding]:
 
 
 def _judge_one(claim: Claim, runs: Runs) -> Finding:
-    if claim.groups is None:
-        finding = _judge_group(claim, runs)
-    else:
+    if isinstance(claim.quantity, Mapping):
+        own = {name: replace(claim, quantity=each) for name, each in claim.quantity.items()}
+        findings = {name: _judge_group(one, runs) for name, one in own.items()}
+    elif claim.groups is not None:
         groups = runs.group(claim.groups)
         findings = {name: _judge_group(claim, group) for name, group in groups.items()}
+    else:
+        findings = None
+    if findings is None:
+        finding = _judge_group(claim, runs)
+    else:
         finding = combined(
             claim.text,
             source=claim.source,
@@ -121,6 +128,7 @@ def _judge_one(claim: Claim, runs: Runs) -> Finding:
 
 
 def _judge_group(claim: Claim, runs: Runs) -> Finding:
+    assert callable(claim.quantity)
     numbers = {run.name: claim.quantity(run) for run in runs}
     if claim.rule == "each":
         verdicts = [claim.region.verdict(value, value) for value in numbers.values()]
