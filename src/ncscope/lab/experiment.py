@@ -93,5 +93,6 @@ class Experiment(Generic[Settings]):
         return self.tables(settings, self.collect(settings, results))
 
     def collect(self, settings: Settings, results: Results) -> Runs:
-        """Return the runs with their results; parts that do not train come last."""
-        return Runs.of(getattr(settings, "runs", {}), results)
+        """Return a run for each part, with its results and, if it trains, its settings."""
+        runs = getattr(settings, "runs", {})
+        return Runs.of({part.name: runs.get(part.name) for part in self.parts(settings)}, results)
