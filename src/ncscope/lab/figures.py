@@ -134,7 +134,9 @@ def draw_over_epochs(axes: Axes, runs: Runs, curves: Sequence[Curve], split: str
         split: Split of the rows.
     """
     for curve in curves:
-        points = collect_points((row for run in runs for row in run.path(split)), "epoch", curve.key)
+        points = collect_points(
+            (row for run in runs for row in run.path(split)), "epoch", curve.key
+        )
         if points:
             draw_band(axes, points, curve.label, curve.colour, curve.style)
     axes.set_xlabel("epoch")

@@ -17,7 +17,7 @@ import torch
 from ncscope.lab import studies
 from ncscope.lab.runs.resources import Resources
 from tests.lab.papers import tiny_training
-from tests.lab.papers.info import tiny_grokking
+from tests.lab.experiments.info import tiny_grokking
 
 RECIPES = {
     "random": tiny_training.RECIPE,

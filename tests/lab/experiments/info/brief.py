@@ -1,11 +1,11 @@
-"""Parts of the recipes on matrix information cut to seconds, and results made up for claims."""
+"""Parts of the experiments on matrix information cut to seconds, and results made up for claims."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ncscope.lab.observations import Event, Heartbeat, Observation, Recorded, Results
-from ncscope.lab.papers.info.runs import changed
+from ncscope.lab.quantities import replace_fields
 from ncscope.lab.runs.recipe import Part
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.settings import Training
@@ -16,7 +16,7 @@ CLASSES = 10
 
 def brief(training: Training, **given: Any) -> Training:
     """One epoch of few images."""
-    return changed(training, epochs=1, every=1, balanced=150, batch_size=50, **given)
+    return replace_fields(training, epochs=1, every=1, balanced=150, batch_size=50, **given)
 
 
 def recorded(events: Iterable[Event]) -> list[Recorded]:
