@@ -55,6 +55,9 @@ METHODS: Mapping[str, Mapping[str, Any]] = {
 }
 """Compared methods, as fields of `FewLabels`: supervised, and those of table 1 in its order."""
 
+NAMES = {each["method"]: name for name, each in METHODS.items() if len(each) == 1}
+"""Names in the table, by the name of a method in the settings."""
+
 ADDED = {"FreeMatch + MI": "mutual_information", "FreeMatch + ED": "entropy_difference"}
 """Methods with an information loss, and the field of the loss's weight."""
 
@@ -368,10 +371,8 @@ def list_claims_on_settings(data: str, method: str, settings: Sequence[Setting])
 
 def method_of(run: FewLabels) -> str:
     """Return the name of a run's method in the table."""
-    name = {fields["method"]: name for name, fields in METHODS.items() if len(fields) == 1}
-    added = [" + MI"] if run.mutual_information else []
-    added += [" + ED"] if run.entropy_difference else []
-    return "".join([name[run.method], *added])
+    added = " + MI" if run.mutual_information else ""
+    return NAMES[run.method] + added + (" + ED" if run.entropy_difference else "")
 
 
 def setting_of(run: Run) -> Setting:
@@ -395,9 +396,12 @@ def select_runs(setting: Setting, method: str, runs: Runs) -> Runs:
 
 def find(run: Run, method: str, setting: Setting | None = None) -> Run:
     """Return the run of a method with the same seed; without rows if there is none."""
-    others = select_runs(setting or setting_of(run), method, run.experiment)
-    same = others.where(seed=run.settings.seed)
-    return same[0] if same else run.experiment.named("none")
+    wanted = (*(setting or setting_of(run)), run.settings.seed)
+    for other in run.experiment:
+        own = other.settings
+        if own and (own.data, own.labels, own.seed) == wanted and method_of(own) == method:
+            return other
+    return run.experiment.named("none")
 
 
 def error_of(run: Run) -> float:
