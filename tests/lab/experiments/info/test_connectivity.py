@@ -18,10 +18,10 @@ from ncscope.lab.experiments.info.connectivity import (
 from ncscope.lab.observations import Observation, Results
 from ncscope.lab.runs.resources import Resources
 from ncscope.models.networks.catalogue import build
-from tests.lab.experiments.info.brief import brief, made, recorded, stopped_in, unmeasured
+from tests.lab.experiments.info.brief import brief, made, recorded, stopped_in
 from tests.lab.observed import results_of
 
-SMALL, PAPER = EXPERIMENT.scales["small"], EXPERIMENT.scales["paper"]
+SMALL = EXPERIMENT.scales["small"]
 
 
 def short(**given: Any) -> InfoConnectivity:
@@ -141,32 +141,6 @@ def test_rates_are_compared_only_where_networks_are_trained_equally_well() -> No
     assert all("every lower learning rate" in text or "rate 0.003" in text for text in open_)
     untrained = verdicts(made_up(TOLD, training=dict.fromkeys(TOLD, 0.1)))
     assert set(untrained.values()) == {"undecided"}
-
-
-def test_nothing_holds_of_what_was_not_measured() -> None:
-    assert len(lost(unmeasured(made_up(TOLD)))) == 10
-    good = made_up(TOLD)
-    last = [row for row in good if row.part == list(SMALL.runs)[-1]]
-    others = [row for row in good if row.part != list(SMALL.runs)[-1]]
-    one = lost(Results([*others, *unmeasured(last)]))
-    assert len([text for text in one if "rate 0.003" in text]) == 3
-
-
-def test_the_lowest_rate_learns_for_longer() -> None:
-    epochs = {
-        run.optimisation.learning_rate: run.optimisation.epochs for run in SMALL.runs.values()
-    }
-    assert epochs == {0.3: 16, 0.03: 16, 0.003: 64}
-
-
-def test_pairs_share_weights_and_differ_in_order() -> None:
-    firsts = list(PAPER.runs.values())[::3]
-    assert [t.optimisation.learning_rate for t in firsts] == [3e-2, 3e-3, 3e-4, 3e-2]
-    assert [t.data for t in firsts] == ["cifar10"] * 3 + ["cifar100"]
-    assert [run.seed for run in PAPER.runs.values()] == 4 * [0, 1, 2]
-    for config in (SMALL, PAPER):
-        assert all(training.order_seed is None for training in config.runs.values())
-        assert len(EXPERIMENT.parts(config)) == len(config.runs)
 
 
 IMAGES = torch.randn(24, 1, 8, 8, generator=torch.Generator().manual_seed(0)) * 3 + 1

@@ -138,11 +138,3 @@ def test_a_short_run_yields_what_claims_and_figures_need() -> None:
     assert "training pairs" in by_heart.evidence
     for drawing in EXPERIMENT.draw(config, results):
         assert [len(axes.get_lines()) for axes in drawing.figure.axes] == [4, 4, 3]
-
-
-def test_paper_scale_is_the_paper_s() -> None:
-    training = EXPERIMENT.scales["paper"].training
-    assert (training.modulus, training.train_share, training.weight_decay) == (113, 0.3, 1.0)
-    assert (training.width, training.heads, training.hidden) == (128, 4, 512)
-    assert training.learning_rate == 1e-3
-    assert len(EXPERIMENT.scales["small"].seeds) == 3

@@ -26,7 +26,7 @@ from ncscope.lab.observations import Observation, Recorded, Results
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.supervised import bench_events, prepared
 from ncscope.metrics.information import pair_entropies
-from tests.lab.experiments.info.brief import brief, made, recorded, stopped_in, unmeasured
+from tests.lab.experiments.info.brief import brief, made, recorded, stopped_in
 from tests.lab.experiments.info.test_connectivity import IMAGES, network
 from tests.lab.observed import gathered, results_of
 
@@ -171,12 +171,6 @@ def test_the_share_kept_is_1_at_the_dense_network_and_0_at_chance() -> None:
     assert share_kept(run, PRUNED, 0.9, "dense_mir") == pytest.approx(0.5)
     assert share_kept(run, UNTRAINED, 0.9, "dense_hdr") == pytest.approx(0.0)
     assert share_kept(run, TUNED, 0.9, "dense_hdr_batch") == pytest.approx(1 - 0.02 / 0.9)
-
-
-def test_nothing_holds_of_what_was_not_measured() -> None:
-    assert not any(claim.held for claim in EXPERIMENT.judge(SMALL, unmeasured(made_up())))
-    half = Results([*made_up()[:15], *unmeasured(made_up()[15:])])
-    assert not any(claim.held for claim in EXPERIMENT.judge(SMALL, half))
 
 
 def test_fine_tuning_averages_no_weights_and_sparsities_go_to_nine_tenths() -> None:

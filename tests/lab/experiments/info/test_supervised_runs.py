@@ -10,24 +10,10 @@ from ncscope.lab.experiments.info import label_smoothing, supervised, training
 from ncscope.lab.experiments.info.information_runs import paper_training
 from ncscope.lab.observations import Results
 from ncscope.metrics.information import collapse_mir
-from tests.lab.experiments.info.brief import CLASSES, brief, made, unmeasured
-from tests.lab.observed import results_of, with_each
-from tests.pace import others_slow
+from tests.lab.experiments.info.brief import CLASSES, made
+from tests.lab.observed import with_each
 
 MODULES = (training, label_smoothing, supervised)
-
-
-@pytest.mark.parametrize("module", others_slow(MODULES, training))
-def test_claims_and_figures_come_out_of_a_short_run_and_of_none(module: Any) -> None:
-    config = module.SMALL
-    name, first = next(iter(config.runs.items()))
-    short = type(config)(runs={name: brief(first.model_copy(update={"data": "digits"}))})
-    (part,) = module.EXPERIMENT.parts(short)
-    results = results_of(part)
-    assert {row["num_classes"] for row in results} == {10}
-    for found in (results, Results()):
-        assert all(claim.evidence for claim in module.EXPERIMENT.judge(short, found))
-        assert all(drawing.figure.axes for drawing in module.EXPERIMENT.draw(short, found))
 
 
 def over_training(change: Callable[[float, dict[str, float]], dict[str, float]]) -> Results:
@@ -189,21 +175,6 @@ def test_weights_of_the_supervised_losses_are_swept_when_asked() -> None:
     }
     plain = supervised.EXPERIMENT.judge(supervised.SMALL, results)
     assert supervised.EXPERIMENT.judge(config, results) == plain
-
-
-def test_nothing_holds_of_what_was_not_measured() -> None:
-    found = {
-        training: over_training(lambda share, values: {}),
-        label_smoothing: smoothed(0.0),
-        supervised: with_losses(0.005, 0.1, -0.1),
-    }
-    for module, results in found.items():
-        assert not any(
-            claim.held for claim in module.EXPERIMENT.judge(module.SMALL, unmeasured(results))
-        )
-        some = Results([*unmeasured(results[:1]), *results[1:-1], *unmeasured(results[-1:])])
-        claims = module.EXPERIMENT.judge(module.SMALL, some)
-        assert not [claim for claim in claims if claim.held and "nan" in claim.evidence]
 
 
 def test_the_value_at_collapse_is_in_every_mir_panel() -> None:
