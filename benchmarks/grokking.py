@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from benchmarks.measure import Row, compare
-from ncscope.lab.papers.info.grokking_training import Grokking, full_batch_steps, prepared
+from ncscope.lab.experiments.info.modular_addition import Grokking, full_batch_steps, prepare_run
 from ncscope.lab.runs.resources import Resources
 
 
@@ -33,7 +33,7 @@ def unavoidable_products(settings: Grokking, pairs: int, device: str) -> Callabl
 def step(device: str) -> list[Row]:
     """p=113: a step of the training loop, loss and optimiser included."""
     settings = Grokking(steps=10**6)
-    bench = prepared(settings, 0, Resources(accelerator=device).fabric)
+    bench = prepare_run(settings, 0, Resources(accelerator=device).fabric)
     steps = full_batch_steps(bench)
     next(steps)
     pairs = len(bench.data.train.pairs)

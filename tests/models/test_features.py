@@ -5,7 +5,7 @@ import torch
 from lightning.fabric import Fabric
 from torch import nn
 
-from ncscope.lab.papers.info.unstructured_pruning import pruned
+from ncscope.lab.experiments.info.pruning import prune_network
 from ncscope.models.forward import classifier, features_and_logits
 from ncscope.models.networks.catalogue import build
 
@@ -37,7 +37,7 @@ def test_gradients_reach_the_first_layer_through_the_features_alone() -> None:
 
 
 def test_of_a_pruned_and_wrapped_network_in_half_precision() -> None:
-    model = pruned(network("small-wrn"), 0.5)
+    model = prune_network(network("small-wrn"), 0.5)
     wrapped = Fabric(accelerator="cpu", devices=1).setup(model)
     with torch.autocast("cpu", torch.bfloat16):
         features, logits = features_and_logits(wrapped, torch.randn(3, 1, 8, 8))

@@ -38,7 +38,8 @@ class Claim:
     Attributes:
         text: One sentence that can be true or false.
         source: Owner of the claim: paper with section, figure or equation, or ``"ours"``.
-        quantity: Number of one run, for example ``last("nc1")``.
+        quantity: Number of one run, for example ``last("nc1")``; or several by name, such as those
+            of two splits, for a claim that must hold of enough of them.
         region: Values of the quantity for which the claim is true; or a function that returns them
             from all runs of the experiment, if other runs set the border.
         rule: ``"mean"``: the 95 % interval of the mean over the seeds lies in the region.
@@ -53,9 +54,9 @@ class Claim:
         per: Field of the settings, or function of a run, by which runs are grouped into claims of
             their own, whose texts begin with the name of the group.
         groups: Field or function by which the runs of one claim are grouped; the claim must hold in
-            enough groups. None if all runs are one group.
-        enough: Number of groups in which the claim must hold, of their number.
-        unit: Plural noun for the groups.
+            enough groups. None if all runs are one group; with several quantities, always None.
+        enough: Number of groups or quantities of which the claim must hold, of their number.
+        unit: Plural noun for the groups or quantities.
         over: Plural noun for the values of a group.
         average: Average the values of the runs that share this field, such as ``"seed"``, before
             the rule; None to keep one value a run.
@@ -67,7 +68,7 @@ class Claim:
 
     text: str
     source: str
-    quantity: Quantity
+    quantity: Quantity | Mapping[str, Quantity]
     region: Region | Callable[[Runs], Region]
     rule: Literal["mean", "each", "all", "share"] = "mean"
     scale: Scale = "plain"
@@ -109,11 +110,18 @@ def judge(claims: Sequence[Claim], runs: Runs) -> list[Finding]:
 
 def _judge_one(claim: Claim, runs: Runs, experiment: Runs) -> Finding:
     region = claim.region(experiment) if callable(claim.region) else claim.region
-    if claim.groups is None:
-        finding = _judge_group(claim, runs, region)
-    else:
+    findings: dict[str, Finding] | None = None
+    if isinstance(claim.quantity, Mapping):
+        findings = {
+            name: _judge_group(replace(claim, quantity=each), runs, region)
+            for name, each in claim.quantity.items()
+        }
+    elif claim.groups is not None:
         groups = runs.group(claim.groups)
         findings = {name: _judge_group(claim, group, region) for name, group in groups.items()}
+    if findings is None:
+        finding = _judge_group(claim, runs, region)
+    else:
         finding = combined(
             claim.text,
             source=claim.source,
@@ -131,6 +139,7 @@ def _judge_one(claim: Claim, runs: Runs, experiment: Runs) -> Finding:
 
 
 def _judge_group(claim: Claim, runs: Runs, region: Region) -> Finding:
+    assert callable(claim.quantity)
     numbers = {run.name: claim.quantity(run) for run in runs}
     if claim.rule in ("each", "all"):
         verdicts = [region.verdict(value, value) for value in numbers.values()]

@@ -95,5 +95,8 @@ class Experiment(Generic[Settings]):
         return self.tables(settings, self.collect(settings, results))
 
     def collect(self, settings: Settings, results: Results) -> Runs:
-        """Return the runs with their results; parts that do not train come last."""
-        return self.select(settings, Runs.of(getattr(settings, "runs", {}), results))
+        """Return a run for each part, with its results and, if it trains, its settings."""
+        runs: dict[str, Any] = dict(getattr(settings, "runs", {}))
+        for part in self.parts(settings):
+            runs.setdefault(part.name, None)
+        return self.select(settings, Runs.of(runs, results))

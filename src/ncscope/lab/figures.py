@@ -1,7 +1,7 @@
 """Figures of experiments: a grid of panels, curves with bands, and reference lines."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ncscope.lab.observations import Observation
 from ncscope.lab.quantities import Path, Runs
 from ncscope.report import panels
 from ncscope.report.labels import find_label
@@ -133,21 +134,20 @@ def draw_over_epochs(axes: Axes, runs: Runs, curves: Sequence[Curve], split: str
         split: Split of the rows.
     """
     for curve in curves:
-        points = collect_points(runs, "epoch", curve.key, split)
+        points = collect_points(
+            (row for run in runs for row in run.path(split)), "epoch", curve.key
+        )
         if points:
             draw_band(axes, points, curve.label, curve.colour, curve.style)
     axes.set_xlabel("epoch")
 
 
-def collect_points(
-    runs: Runs, axis: str, key: str, split: str = "train"
-) -> dict[float, list[float]]:
-    """Collect a metric of the last layer by another field of the rows, in order of that field."""
+def collect_points(rows: Iterable[Observation], axis: str, key: str) -> dict[float, list[float]]:
+    """Collect a metric by another field of the rows, in order of that field."""
     points: dict[float, list[float]] = {}
-    for run in runs:
-        for row in run.path(split):
-            if key in row and axis in row:
-                points.setdefault(float(row[axis]), []).append(float(row[key]))
+    for row in rows:
+        if key in row and axis in row:
+            points.setdefault(float(row[axis]), []).append(float(row[key]))
     return dict(sorted(points.items()))
 
 

@@ -59,6 +59,15 @@ class Run:
         train = [each for each in self.measurements if each.split == "train"]
         return train[-1].model_record.geodesic if train else None
 
+    def alike(self, *fields: str) -> "Runs":
+        """Select the runs with this run's values of these fields, this run among them.
+
+        Args:
+            fields: Fields of the settings, or of their ``optimisation``.
+        """
+        own = {field: read_field(self.settings, field) for field in fields}
+        return self.experiment.where(**own)
+
     def partner(self, **fields: Any) -> "Run | None":
         """Return the run that differs from this one in the given fields only; None without one.
 

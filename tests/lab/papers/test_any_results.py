@@ -14,7 +14,7 @@ from ncscope.lab.runs.resources import Resources
 from ncscope.lab.runs.running import rendered
 from ncscope.measurement.records import GeodesicRecord, LayerRecord, Measurement, ModelRecord
 
-PAPERS = ("mse/", "pfc/", "vci/", "xufm/")
+PAPERS = ("info/", "mse/", "pfc/", "vci/", "xufm/")
 RECIPES = {
     name: experiment(name)
     for name in EXPERIMENTS
@@ -45,7 +45,7 @@ def recordings(name: str) -> tuple[tuple[str, Recorded], ...]:
     brief = {"epochs": 1, "warmup_epochs": 0, "batch_size": 64}
     short = first.optimisation.model_copy(update=brief)
     config = with_runs(small, optimisation=short, balanced=200)
-    few = {"steps": 20, "images": 10, "downstream": ("warped-digits-5-9",)}
+    few = {"steps": 20, "images": 10, "downstream": ("warped-digits-5-9",), "weights": ()}
     run, *others = RECIPES[name].parts(config.model_copy(update=few))
     events = [event for event in run.run(Resources()) if not isinstance(event, Heartbeat)]
     models = [part for part in others if part.name not in config.runs]

@@ -16,8 +16,8 @@ import torch
 
 from ncscope.lab import studies
 from ncscope.lab.runs.resources import Resources
+from tests.lab.experiments.info import tiny_grokking
 from tests.lab.papers import tiny_training
-from tests.lab.papers.info import tiny_grokking
 
 RECIPES = {
     "random": tiny_training.RECIPE,

@@ -138,7 +138,7 @@ ITEMS: tuple[Item, ...] = (
         label="figure 6",
         content="Features before and after pruning keep a high MIR and a low HDR.",
         experiments=("info/pruning",),
-        code=("ncscope.lab.papers.info.unstructured_pruning.pruned",),
+        code=("ncscope.lab.experiments.info.pruning.prune_network",),
         note="of the sparsities the paper's text states 90 % only, and not the fine-tuning; the "
         "chance baseline, untrained networks, is ours",
     ),
@@ -187,8 +187,8 @@ ITEMS: tuple[Item, ...] = (
         content="The fewer labels, the larger the gain from the information terms.",
         experiments=("info/semi-supervised",),
         code=(
-            "ncscope.lab.papers.info.few_labels_tables.gain_table",
-            "ncscope.lab.papers.info.few_labels_claims.claims",
+            "ncscope.lab.experiments.info.semi_supervised.tabulate_gains",
+            "ncscope.lab.experiments.info.semi_supervised.list_claims_on_settings",
         ),
     ),
 )

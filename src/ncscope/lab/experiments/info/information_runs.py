@@ -1,29 +1,31 @@
-"""Training runs of INFO's experiments on matrix information, and claims by batch.
+"""Training runs, claims by batch and figures that INFO's experiments on matrix information share.
 
 Every row of a last layer holds each ratio twice: the exact value of the whole set, and the paper's
 estimate, the mean over batches. The paper does not print the size of the batches that it measures;
 64, the size of its training batches, is our assumption.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from statistics import mean, stdev
+from typing import Any, TypeVar
 
 from matplotlib.axes import Axes
 
 from ncscope.data.preprocessing import Augmentation
-from ncscope.lab.claims import Claim, tell_ends
-from ncscope.lab.evidence.judging import Region
-from ncscope.lab.figures import draw_reference
-from ncscope.lab.observations import Event, Heartbeat
+from ncscope.lab.claims import Claim
+from ncscope.lab.figures import collect_points, draw_band, draw_reference
+from ncscope.lab.observations import Event, Heartbeat, Observation
 from ncscope.lab.quantities import Quantity, Run, Runs, replace_fields
 from ncscope.lab.runs.recipe import Part
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
-from ncscope.lab.training.supervised import bench_events, prepared
+from ncscope.lab.training.supervised import Bench, bench_events, prepared
 from ncscope.metrics.information import collapse_mir
-from ncscope.report.claims import Scale
+from ncscope.report import panels
 
 PAPER_NETWORKS: Mapping[str, str] = {"cifar10": "wrn-28-2-ssl", "cifar100": "wrn-28-8-ssl"}
 """Network of each of the paper's two data sets."""
@@ -90,68 +92,168 @@ def name_runs(trainings: Iterable[Training], *fields: str) -> dict[str, Training
     return runs
 
 
-def train_with_classes(settings: Any) -> list[Part]:
+AnyTraining = TypeVar("AnyTraining", bound=Training)
+
+
+def change_weights(
+    runs: Mapping[str, AnyTraining], weights: Sequence[float]
+) -> dict[str, AnyTraining]:
+    """Return copies of the runs with an information loss, at other weights of that loss.
+
+    Args:
+        runs: Training runs by name.
+        weights: Weights of the copies; a run's own weight is left out.
+
+    Example:
+        >>> run = Training(data="digits", network="small-conv", mutual_information=0.1)
+        >>> list(change_weights({"plain": run.model_copy(update={"mutual_information": 0})}, [1.0]))
+        []
+        >>> list(change_weights({"MI": run}, [0.1, 1.0]))
+        ['MI, weight 1']
+    """
+    return {
+        f"{name}, weight {weight:g}": run.model_copy(update={field: weight})
+        for name, run in runs.items()
+        for field in ("mutual_information", "entropy_difference")
+        for weight in weights
+        if getattr(run, field) not in (0, weight)
+    }
+
+
+def train_with_classes(runs: Mapping[str, Training]) -> list[Part]:
     """Return a part for each training run, whose rows also hold the number of classes."""
     return [
         Part(name, training.optimisation.epochs, partial(_train, training), trains=True)
-        for name, training in settings.runs.items()
+        for name, training in runs.items()
     ]
 
 
 def _train(training: Training, resources: Resources) -> Iterator[Event]:
     bench = prepared(training, resources)
+    return add_classes(bench, bench_events(bench, resources))
+
+
+def add_classes(bench: Bench, events: Iterable[Event]) -> Iterator[Event]:
+    """Add the number of classes, which determines the MIR at collapse, to each event."""
     classes = {"num_classes": bench.data.num_classes}
-    for event in bench_events(bench, resources):
-        yield event if isinstance(event, Heartbeat) else event.with_values(classes)
+    return (e if isinstance(e, Heartbeat) else e.with_values(classes) for e in events)
+
+
+def drop_metrics_of_means(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Return the metrics of a network whose class means on the training set are not measured."""
+    of_means = ("nc4_disagreement", "ncc_accuracy", "pfc3")
+    return {key: value for key, value in metrics.items() if key not in of_means}
+
+
+BY_BATCH = "(batches of 64)"
+"""Words for the estimate of a ratio that a claim is judged by."""
 
 
 def claim_by_batch(
-    text: str,
     key: str,
-    quantity: Callable[[str], Quantity],
-    *,
-    source: str,
-    region: Region,
-    scale: Scale = "plain",
+    quantity: Callable[[str], Quantity | Mapping[str, Quantity]],
+    tell: Callable[[str], Callable[[Runs], str]] | None = None,
     **fields: Any,
 ) -> Claim:
-    """Make a claim on a ratio by batch, as the paper measures it, in every data set.
+    """Make a claim on a ratio by batch, as the paper measures it.
 
     The paper takes the entropy of batches for that of the data set, so the claim is judged by
     batch, and the exact values stand in its evidence.
 
     Args:
-        text: Text of the claim.
         key: Key of the ratio's exact value.
         quantity: Function of a key that returns the quantity.
-        source: Owner of the claim.
-        region: Values for which the claim is true.
-        scale: Scale of the mean.
+        tell: Function of a key that returns the function which describes the runs.
         fields: Further fields of `Claim`.
     """
+    batch, exact = (
+        Claim(quantity=quantity(each), tell=tell and tell(each), **fields)
+        for each in (f"{key}_batch", key)
+    )
+    return replace(batch, uncounted={"exact values": exact})
 
-    def claim(ending: str, uncounted: Mapping[str, Claim]) -> Claim:
-        return Claim(
-            text=f"{text} (batches of 64)",
-            source=source,
-            quantity=quantity(key + ending),
-            region=region,
-            scale=scale,
-            uncounted=uncounted,
-            **{"groups": "data", "unit": "data sets", "tell": tell_ends(key + ending, "test")}
-            | fields,
-        )
 
-    return claim("_batch", {"exact values": claim("", {})})
+def claim_on_accuracy_and_ratios(
+    text: str,
+    quantity: Callable[[str], Quantity],
+    tell: Callable[[str], Callable[[Runs], str]],
+    ratios: Mapping[str, str] = {"mir": "MIR", "hdr": "HDR"},
+    **fields: Any,
+) -> list[Claim]:
+    """Make a claim on the accuracy, and the same claim on each ratio by batch.
+
+    Args:
+        text: Text of the claims, with ``{}`` for the name of the metric.
+        quantity: Function of a key that returns the quantity.
+        tell: Function of a key that returns the function which describes the runs.
+        ratios: Names of the ratios, by the keys of their exact values.
+        fields: Further fields of `Claim`.
+    """
+    name = text.format("accuracy")
+    accuracy = Claim(text=name, quantity=quantity("accuracy"), tell=tell("accuracy"), **fields)
+    return [
+        accuracy,
+        *(
+            claim_by_batch(key, quantity, tell, text=text.format(f"{name} {BY_BATCH}"), **fields)
+            for key, name in ratios.items()
+        ),
+    ]
+
+
+def summarise(numbers: Sequence[float]) -> tuple[float, float]:
+    """Return the mean and the standard deviation; NaN where unknown, or for a missing number."""
+    if not numbers or not all(map(math.isfinite, numbers)):
+        return math.nan, math.nan
+    return mean(numbers), stdev(numbers) if len(numbers) > 1 else math.nan
+
+
+def write_spread(numbers: Sequence[float], of_mean: bool = False) -> str:
+    """Write the mean and the standard deviation; "unknown" if a number is missing.
+
+    Args:
+        numbers: Numbers of several seeds.
+        of_mean: Write the standard error of the mean, in place of the deviation.
+
+    Example:
+        >>> write_spread([1.0, 2.0, 3.0]), write_spread([1.0]), write_spread([])
+        ('2.00 ± 1.00', '1.00', 'unknown')
+    """
+    middle, spread = summarise(numbers)
+    if not math.isfinite(middle):
+        return "unknown"
+    spread /= math.sqrt(len(numbers)) if of_mean else 1
+    return f"{middle:.2f}" + (f" ± {spread:.2f}" if math.isfinite(spread) else "")
 
 
 def collapse_mir_of(run: Run) -> float:
     """Return the MIR at collapse to a simplex of the run's number of classes; NaN without rows."""
-    path = run.path("test")
-    return collapse_mir(int(path[-1]["num_classes"])) if path else float("nan")
+    return collapse_mir(int(run.rows[-1]["num_classes"])) if run.rows else math.nan
 
 
 def draw_collapse(axes: Axes, runs: Runs, label: str = "at collapse to a simplex") -> None:
     """Draw the MIR at collapse to a simplex, which depends on the number of classes."""
-    for value in sorted({collapse_mir_of(run) for run in runs if run.path("test")}):
+    for value in sorted({collapse_mir_of(run) for run in runs if run.rows}):
         draw_reference(axes, value, label)
+
+
+def draw_ratio(
+    axes: Axes,
+    rows: Sequence[Observation],
+    axis: str,
+    key: str,
+    label: str = "",
+    colour: Any = panels.ACCENT,
+) -> None:
+    """Draw a ratio against a field of the rows: solid the exact value, dashed that by batch.
+
+    Args:
+        axes: Axes to draw on.
+        rows: Rows of several runs.
+        axis: Key of the horizontal axis.
+        key: Key of the exact value.
+        label: Subject of the curves, for the legend.
+        colour: Colour of both curves.
+    """
+    for ending, estimate, style in (("", "exact", "-"), ("_batch", "batches of 64", panels.DASHED)):
+        points = collect_points(rows, axis, key + ending)
+        draw_band(axes, points, f"{label}, {estimate}" if label else estimate, colour, style)

@@ -10,10 +10,11 @@ from functools import partial
 
 from matplotlib.axes import Axes
 
-from ncscope.lab.claims import Claim
+from ncscope.lab.claims import Claim, tell_ends
 from ncscope.lab.evidence.judging import SHARE, above, below, within
 from ncscope.lab.experiment import Experiment, Trainings
 from ncscope.lab.experiments.info.information_runs import (
+    BY_BATCH,
     PAPER_NETWORKS,
     claim_by_batch,
     collapse_mir_of,
@@ -48,50 +49,57 @@ NEAR = 0.05  # largest distance that counts as near; the paper states no number
 def list_claims(settings: Trainings) -> Sequence[Claim]:
     """Return the claims of section 5.1."""
     first, second = "INFO, section 5.1 and figure 1", "INFO, section 5.1 and figure 2"
+    claim = partial(
+        claim_by_batch, tell=partial(tell_ends, split="test"), groups="data", unit="data sets"
+    )
     return [
-        claim_by_batch(
-            f"MIR rises over training by a factor of {FACTOR}, on every data set",
+        claim(
             "mir",
             partial(last_over_first, split="test"),
+            text=f"MIR rises over training by a factor of {FACTOR}, on every data set {BY_BATCH}",
             source=first,
             region=above(FACTOR),
             scale="ratio",
         ),
-        claim_by_batch(
-            f"MIR ends within {NEAR} of its value at collapse to a simplex, on every data set",
+        claim(
             "mir",
             distance_to_collapse,
+            text=f"MIR ends within {NEAR} of its value at collapse to a simplex, on every data set "
+            f"{BY_BATCH}",
             source="INFO, theorem 4.2 and figure 1",
             region=within(NEAR),
         ),
-        claim_by_batch(
-            "accuracy and MIR change the same way more often than by chance, on every data set",
+        claim(
             "mir",
             partial(agreement, sign=1),
+            text="accuracy and MIR change the same way more often than by chance, on every data "
+            f"set {BY_BATCH}",
             source=first,
             region=above(0),
             bounds=(-1.0, 1.0),
         ),
-        claim_by_batch(
-            f"HDR falls over training by a factor of {FACTOR}, on every data set",
+        claim(
             "hdr",
             partial(last_over_first, split="test"),
+            text=f"HDR falls over training by a factor of {FACTOR}, on every data set {BY_BATCH}",
             source=second,
             region=below(1 / FACTOR),
             scale="ratio",
         ),
-        claim_by_batch(
-            f"HDR ends within {NEAR} of 0, its value at collapse, on every data set",
+        claim(
             "hdr",
             partial(last, split="test"),
+            text=f"HDR ends within {NEAR} of 0, its value at collapse, on every data set "
+            f"{BY_BATCH}",
             source="INFO, theorem 4.2 and figure 2",
             region=below(NEAR),
             bounds=SHARE,
         ),
-        claim_by_batch(
-            "accuracy and HDR change opposite ways more often than by chance, on every data set",
+        claim(
             "hdr",
             partial(agreement, sign=-1),
+            text="accuracy and HDR change opposite ways more often than by chance, on every data "
+            f"set {BY_BATCH}",
             source=second,
             region=above(0),
             bounds=(-1.0, 1.0),
@@ -173,7 +181,7 @@ EXPERIMENT = Experiment(
     source="INFO section 5.1, figures 1-2",
     scales={"paper": PAPER, "small": SMALL},
     cost={"paper": "75 GPU-hours (estimated)", "small": "5 minutes on one core"},
-    parts=train_with_classes,
+    parts=lambda settings: train_with_classes(settings.runs),
     claims=list_claims,
     figures=draw_figures,
     columns=("epoch", "accuracy", "mir", "mir_batch", "hdr", "hdr_batch"),

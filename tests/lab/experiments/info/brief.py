@@ -1,11 +1,10 @@
-"""Parts of the recipes on matrix information cut to seconds, and results made up for claims."""
+"""Parts of the experiments on matrix information cut to seconds, and results made up for claims."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ncscope.lab.observations import Event, Heartbeat, Observation, Recorded, Results
-from ncscope.lab.papers.info.runs import changed
+from ncscope.lab.observations import Event, Heartbeat, Observation, Recorded
+from ncscope.lab.quantities import replace_fields
 from ncscope.lab.runs.recipe import Part
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.settings import Training
@@ -16,7 +15,7 @@ CLASSES = 10
 
 def brief(training: Training, **given: Any) -> Training:
     """One epoch of few images."""
-    return changed(training, epochs=1, every=1, balanced=150, batch_size=50, **given)
+    return replace_fields(training, epochs=1, every=1, balanced=150, batch_size=50, **given)
 
 
 def recorded(events: Iterable[Event]) -> list[Recorded]:
@@ -37,14 +36,3 @@ def made(part: str, where: Mapping[str, Any], values: Mapping[str, float]) -> Ob
     batch = {f"{key}_batch": 1.1 * value for key, value in ratios.items()}
     base = {"part": part, "layer": "head input", "num_classes": CLASSES}
     return nudged(Observation.of_line(base | dict(where) | dict(values) | batch))
-
-
-def unmeasured(observations: Iterable[Observation]) -> Results:
-    """The observations, every metric NaN."""
-    kept = ("omega", "sparsity")
-    return Results(
-        each.with_values(
-            {k: math.nan for k, v in each.values.items() if isinstance(v, float) and k not in kept}
-        )
-        for each in observations
-    )

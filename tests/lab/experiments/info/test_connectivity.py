@@ -4,15 +4,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
+from ncscope.lab.experiments.info.connectivity import (
+    AS_THEY_ARE,
+    EXPERIMENT,
+    REESTIMATED,
+    InfoConnectivity,
+    interpolate,
+    reestimate_statistics,
+)
 from ncscope.lab.observations import Observation, Results
-from ncscope.lab.papers.info.connectivity import RECIPE, InfoConnectivity
-from ncscope.lab.papers.info.connectivity_claims import AS_THEY_ARE, REESTIMATED, between
 from ncscope.lab.runs.resources import Resources
+from ncscope.models.networks.catalogue import build
+from tests.lab.experiments.info.brief import brief, made, recorded, stopped_in
 from tests.lab.observed import results_of
-from tests.lab.papers.info.brief import brief, made, recorded, stopped_in, unmeasured
 
-SMALL, PAPER = RECIPE.scales["small"], RECIPE.scales["paper"]
+SMALL = EXPERIMENT.scales["small"]
 
 
 def short(**given: Any) -> InfoConnectivity:
@@ -22,7 +31,7 @@ def short(**given: Any) -> InfoConnectivity:
 
 @pytest.fixture(scope="module")
 def results() -> Results:
-    (part,) = RECIPE.parts(short())
+    (part,) = EXPERIMENT.parts(short())
     return results_of(part)
 
 
@@ -32,7 +41,7 @@ def ends_of(results: Results, run: str) -> Observation:
 
 @pytest.mark.slow
 def test_the_ends_of_the_way_are_the_two_runs(results: Results) -> None:
-    path = between(results, results[0].part)
+    path = [row for row in results if row.get("statistics") == AS_THEY_ARE]
     assert [row["omega"] for row in path] == [0.0, 0.5, 1.0]
     for run, row in (("first", path[0]), ("second", path[-1])):
         end = ends_of(results, run)
@@ -43,29 +52,18 @@ def test_the_ends_of_the_way_are_the_two_runs(results: Results) -> None:
     start = [row for row in results if row.epoch == 0 and row.split.startswith("test, ")]
     assert [row.split for row in start] == ["test, first run", "test, second run"]
     assert start[0]["mir"] == start[1]["mir"]  # one initialisation
-    anew = between(results, results[0].part, REESTIMATED)
+    anew = [row for row in results if row.get("statistics") == REESTIMATED]
     assert [row["omega"] for row in anew] == [0.0, 0.5, 1.0]
     assert all(a["mir"] != b["mir"] for a, b in zip(path, anew, strict=True))
 
 
 @pytest.mark.slow
 def test_stopped_in_the_second_run_it_goes_on_to_the_same_results(tmp_path: Path) -> None:
-    (part,) = RECIPE.parts(short(groups=("nc4",)))
+    (part,) = EXPERIMENT.parts(short(groups=("nc4",)))
     resources = Resources(checkpoints=tmp_path, checkpoint_interval=0.0)
     stopped_in(part, resources, lambda event: event.split.endswith("second run"))
     assert {path.name for path in tmp_path.iterdir()} == {"first", "second"}
     assert recorded(part.run(resources)) == recorded(part.run(Resources()))
-
-
-@pytest.mark.slow
-def test_claims_and_figures_come_out_of_a_short_run(results: Results) -> None:
-    claims_and_figures(short(), results, panels=3)
-
-
-def claims_and_figures(config: InfoConnectivity, results: Results, panels: int) -> None:
-    assert all(claim.evidence for claim in RECIPE.judge(config, results))
-    (drawing,) = RECIPE.draw(config, results)
-    assert len(drawing.figure.axes) == panels
 
 
 def path(part: str, depth: float, lift: float = 0.0, training: float = 1.0) -> list[Observation]:
@@ -104,16 +102,11 @@ def made_up(
 
 
 def verdicts(results: Results) -> dict[str, str]:
-    return {claim.text: claim.verdict for claim in RECIPE.judge(SMALL, results)}
+    return {claim.text: claim.verdict for claim in EXPERIMENT.judge(SMALL, results)}
 
 
 def lost(results: Results) -> list[str]:
     return [text for text, verdict in verdicts(results).items() if verdict != "held"]
-
-
-def test_claims_and_figures_come_out_of_made_results_and_of_none() -> None:
-    for found in (made_up(TOLD), Results()):
-        claims_and_figures(SMALL, found, panels=9)  # three a learning rate
 
 
 def test_what_the_paper_sees_holds() -> None:
@@ -150,27 +143,42 @@ def test_rates_are_compared_only_where_networks_are_trained_equally_well() -> No
     assert set(untrained.values()) == {"undecided"}
 
 
-def test_nothing_holds_of_what_was_not_measured() -> None:
-    assert len(lost(unmeasured(made_up(TOLD)))) == 10
-    good = made_up(TOLD)
-    last = [row for row in good if row.part == list(SMALL.runs)[-1]]
-    others = [row for row in good if row.part != list(SMALL.runs)[-1]]
-    one = lost(Results([*others, *unmeasured(last)]))
-    assert len([text for text in one if "rate 0.003" in text]) == 3
+IMAGES = torch.randn(24, 1, 8, 8, generator=torch.Generator().manual_seed(0)) * 3 + 1
 
 
-def test_the_lowest_rate_learns_for_longer() -> None:
-    epochs = {
-        run.optimisation.learning_rate: run.optimisation.epochs for run in SMALL.runs.values()
-    }
-    assert epochs == {0.3: 16, 0.03: 16, 0.003: 64}
+def network(seed: int) -> nn.Module:
+    """A network whose batch norms have seen images."""
+    torch.manual_seed(seed)
+    model = build("small-wrn", 10, in_channels=1, image_size=8)
+    for batch in IMAGES.split(8):
+        model(batch + seed)
+    return model.eval()
 
 
-def test_pairs_share_weights_and_differ_in_order() -> None:
-    firsts = list(PAPER.runs.values())[::3]
-    assert [t.optimisation.learning_rate for t in firsts] == [3e-2, 3e-3, 3e-4, 3e-2]
-    assert [t.data for t in firsts] == ["cifar10"] * 3 + ["cifar100"]
-    assert [run.seed for run in PAPER.runs.values()] == 4 * [0, 1, 2]
-    for config in (SMALL, PAPER):
-        assert all(training.order_seed is None for training in config.runs.values())
-        assert len(RECIPE.parts(config)) == len(config.runs)
+def test_the_ends_are_the_two_networks_and_stay_as_they_are() -> None:
+    ends = network(1), network(2)
+    before = [end(IMAGES) for end in ends]
+    for omega, expected in zip((0.0, 1.0), before, strict=True):
+        assert torch.equal(interpolate(*ends, omega)(IMAGES), expected)
+    middle = interpolate(*ends, 0.25)
+    for name, value in middle.state_dict().items():
+        one, other = (end.state_dict()[name] for end in ends)
+        if value.is_floating_point():
+            assert torch.allclose(value, 0.75 * one + 0.25 * other)
+    assert not torch.allclose(middle(IMAGES), before[0])
+    assert all(torch.equal(end(IMAGES), old) for end, old in zip(ends, before, strict=True))
+
+
+def test_statistics_found_anew_are_those_of_the_batches() -> None:
+    model = network(1)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    state = torch.get_rng_state()
+    batches = [(batch, torch.zeros(8)) for batch in IMAGES.split(8)]
+    anew = reestimate_statistics(model, batches)
+    maps = torch.stack([model.stem(batch).mean((0, 2, 3)) for batch in IMAGES.split(8)])
+    first = next(module for module in anew.modules() if isinstance(module, nn.BatchNorm2d))
+    assert torch.allclose(first.running_mean, maps.mean(0), atol=1e-5)
+    assert first.momentum == 0.1
+    assert not anew.training
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), state)

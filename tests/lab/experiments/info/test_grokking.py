@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
+from ncscope.lab.experiments.info.grokking import EXPERIMENT, InfoGrokking
+from ncscope.lab.experiments.info.modular_addition import Grokking
 from ncscope.lab.observations import Observation, Results
-from ncscope.lab.papers.info.grokking import RECIPE, InfoGrokking
-from ncscope.lab.papers.info.grokking_training import Grokking
+from tests.lab.experiments.info.tiny_grokking import TINY
 from tests.lab.observed import nudged, observed, results_of, those, with_each
-from tests.lab.papers.info.tiny_grokking import TINY
 
 CONFIG = InfoGrokking(training=Grokking(modulus=23, steps=10_000), seeds=(0, 1, 2))
 STEPS = [0, 10, 100, 1_000, 5_000, 10_000]
@@ -61,12 +61,12 @@ def made(changed: dict[str, list[float]] | None = None) -> Results:
 
 def failing(results: Results) -> set[str]:
     """The claims that do not hold, those on information without what it is of."""
-    lost = {claim.text for claim in RECIPE.judge(CONFIG, results) if not claim.held}
+    lost = {claim.text for claim in EXPERIMENT.judge(CONFIG, results) if not claim.held}
     return {claim for claim in CLAIMS if any(claim in text for text in lost)}
 
 
 def test_all_claims_hold_of_runs_as_the_paper_tells_them() -> None:
-    claims = RECIPE.judge(CONFIG, made())
+    claims = EXPERIMENT.judge(CONFIG, made())
     assert len(claims) == 3 + 6
     assert failing(made()) == set()
     told = {part: claim.evidence for claim in claims for part in CLAIMS if part in claim.text}
@@ -122,27 +122,19 @@ def test_whatever_the_results_claims_and_figures_come_out(
     kept: Callable[[Observation], bool],
 ) -> None:
     results = those(made(), kept)
-    claims = RECIPE.judge(CONFIG, results)
+    claims = EXPERIMENT.judge(CONFIG, results)
     assert all(claim.evidence for claim in claims)
     assert not any(claim.held for claim in claims)
-    assert len(RECIPE.draw(CONFIG, results)) == 2
+    assert len(EXPERIMENT.draw(CONFIG, results)) == 2
 
 
 def test_a_short_run_yields_what_claims_and_figures_need() -> None:
-    part, *others = RECIPE.parts(TINY.model_copy(update={"seeds": (3,)}))
+    part, *others = EXPERIMENT.parts(TINY.model_copy(update={"seeds": (3,)}))
     assert not others
     results = results_of(part)
     config = TINY.model_copy(update={"seeds": (3,)})
-    by_heart = RECIPE.judge(config, results)[3]
+    by_heart = EXPERIMENT.judge(config, results)[3]
     assert by_heart.text.startswith(f"batches of pairs: {MIR_FIRST}")
     assert "training pairs" in by_heart.evidence
-    for drawing in RECIPE.draw(config, results):
+    for drawing in EXPERIMENT.draw(config, results):
         assert [len(axes.get_lines()) for axes in drawing.figure.axes] == [4, 4, 3]
-
-
-def test_paper_scale_is_the_paper_s() -> None:
-    training = RECIPE.scales["paper"].training
-    assert (training.modulus, training.train_share, training.weight_decay) == (113, 0.3, 1.0)
-    assert (training.width, training.heads, training.hidden) == (128, 4, 512)
-    assert training.learning_rate == 1e-3
-    assert len(RECIPE.scales["small"].seeds) == 3

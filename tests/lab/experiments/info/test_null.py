@@ -4,30 +4,35 @@ Every test begins with results of which all claims hold. Training accuracies tha
 granted stay as they are, because without them a claim is undecided whatever the other values.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import exp
 from random import Random
 from typing import Any
 
 import pytest
 
-from ncscope.lab.experiments.info import training
+from ncscope.lab.experiment import Experiment
+from ncscope.lab.experiments.info import (
+    connectivity,
+    grokking,
+    label_smoothing,
+    pruning,
+    semi_supervised,
+    supervised,
+    training,
+)
 from ncscope.lab.observations import Observation, Results
-from ncscope.lab.papers.info import connectivity, grokking
-from ncscope.lab.runs.recipe import Recipe
 from ncscope.report.claims import Claim
+from tests.lab.experiments.info.test_connectivity import TOLD, made_up
+from tests.lab.experiments.info.test_grokking import CONFIG, made
+from tests.lab.experiments.info.test_pruning import made_up as pruned
+from tests.lab.experiments.info.test_semi_supervised import made as few_labels
+from tests.lab.experiments.info.test_supervised_runs import over_training, smoothed, with_losses
 from tests.lab.papers.chance import not_held, often_held
-from tests.lab.papers.info.test_connectivity import TOLD, made_up
-from tests.lab.papers.info.test_grokking import CONFIG, made
-from tests.lab.papers.info.test_sweeps import over_training
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unchecked_signatures")]
 RATIOS = ("mir", "hdr", "mir_batch", "hdr_batch")
 KEYS = ("accuracy", *RATIOS)
-SMALL = {
-    connectivity: connectivity.RECIPE.scales["small"],
-    training: training.EXPERIMENT.scales["small"],
-}
 
 
 def exchanged(
@@ -61,18 +66,18 @@ def trained() -> Results:
 
 
 @pytest.mark.parametrize(
-    ("recipe", "config", "results"),
+    ("experiment", "config", "results"),
     [
-        (training.EXPERIMENT, SMALL[training], trained),
-        (connectivity.RECIPE, SMALL[connectivity], lambda: made_up(TOLD)),
-        (grokking.RECIPE, CONFIG, made),
+        (training.EXPERIMENT, training.SMALL, trained),
+        (connectivity.EXPERIMENT, connectivity.SMALL, lambda: made_up(TOLD)),
+        (grokking.EXPERIMENT, CONFIG, made),
     ],
     ids=lambda given: getattr(given, "id", ""),
 )
 def test_the_results_bear_out_every_claim(
-    recipe: Recipe, config: Any, results: Callable[[], Results]
+    experiment: Experiment, config: Any, results: Callable[[], Results]
 ) -> None:
-    assert not_held(recipe.judge(config, results())) == []
+    assert not_held(experiment.judge(config, results())) == []
 
 
 def test_training_of_permuted_epochs() -> None:
@@ -80,7 +85,7 @@ def test_training_of_permuted_epochs() -> None:
 
     def claims(random: Random) -> list[Claim]:
         drawn = exchanged(rows, KEYS, lambda row: row.part, random)
-        return training.EXPERIMENT.judge(SMALL[training], drawn)
+        return training.EXPERIMENT.judge(training.SMALL, drawn)
 
     assert often_held(claims) == {}
 
@@ -94,7 +99,7 @@ def test_training_of_untrained_networks() -> None:
             row.with_values({key: start[key] * exp(random.gauss(0, 0.02)) for key in KEYS})
             for row in rows
         )
-        return training.EXPERIMENT.judge(SMALL[training], drawn)
+        return training.EXPERIMENT.judge(training.SMALL, drawn)
 
     assert often_held(claims) == {}
 
@@ -106,7 +111,7 @@ def test_connectivity_of_permuted_networks_and_rates() -> None:
 
     def claims(random: Random) -> list[Claim]:
         drawn = [*runs, *exchanged(others, KEYS, lambda row: "all", random)]
-        return connectivity.RECIPE.judge(SMALL[connectivity], Results(drawn))
+        return connectivity.EXPERIMENT.judge(connectivity.SMALL, Results(drawn))
 
     assert often_held(claims) == {}
 
@@ -125,7 +130,7 @@ def test_connectivity_of_untrained_networks_between_trained_runs() -> None:
 
     def claims(random: Random) -> list[Claim]:
         drawn = Results(changed(row, random) for row in made_up(TOLD))
-        return connectivity.RECIPE.judge(SMALL[connectivity], drawn)
+        return connectivity.EXPERIMENT.judge(connectivity.SMALL, drawn)
 
     assert [text for text in often_held(claims) if "random guessing" not in text] == []
 
@@ -149,7 +154,7 @@ def test_grokking_of_permuted_steps() -> None:
             for row in by_run
             for index in [steps[row.part].index(row.step)]
         )
-        return grokking.RECIPE.judge(CONFIG, drawn)
+        return grokking.EXPERIMENT.judge(CONFIG, drawn)
 
     assert often_held(claims) == {}
 
@@ -160,7 +165,7 @@ def test_grokking_of_permuted_ratios() -> None:
 
     def claims(random: Random) -> list[Claim]:
         drawn = exchanged(rows, RATIOS, lambda row: (row.part, row.split), random)
-        return grokking.RECIPE.judge(CONFIG, drawn)
+        return grokking.EXPERIMENT.judge(CONFIG, drawn)
 
     assert [text for text in often_held(claims) if "MIR" in text or "HDR" in text] == []
 
@@ -176,7 +181,7 @@ def test_grokking_of_untrained_ratios() -> None:
             )
             for row in made()
         )
-        return grokking.RECIPE.judge(CONFIG, drawn)
+        return grokking.EXPERIMENT.judge(CONFIG, drawn)
 
     found = often_held(claims)
     assert [text for text in found if "MIR" in text or "HDR" in text] == []
@@ -193,9 +198,83 @@ def test_grokking_of_untrained_accuracies() -> None:
             else row
             for row in made()
         )
-        return grokking.RECIPE.judge(CONFIG, drawn)
+        return grokking.EXPERIMENT.judge(CONFIG, drawn)
 
     # True of them: the test of permuted steps is the null test of this claim.
     kept = "held-out accuracy exceeds chance by less"
     of_accuracy = [text for text in often_held(claims) if "MIR" not in text and "HDR" not in text]
     assert [text for text in of_accuracy if kept not in text] == []
+
+
+AXES = ("sparsity", "num_classes", "epoch")
+GROUPS = {name: str(run.labels) for name, run in semi_supervised.SMALL.runs.items()}
+"""Number of labels of each run with few labels; values are exchanged within a setting."""
+
+BEFORE: Mapping[str, float] = {"accuracy": 0.1, "error": 0.9, "mir": 0.06, "hdr": 0.88}
+"""Values of networks before training, of the small scales."""
+
+
+RESULTS: Mapping[Any, Callable[[], Results]] = {
+    pruning: pruned,
+    label_smoothing: lambda: smoothed(0.02),
+    supervised: lambda: with_losses(0.005, 0.1, -0.1),
+    semi_supervised: few_labels,
+}
+"""Results of the small scale in which all claims hold."""
+
+
+def metrics(rows: Iterable[Observation]) -> list[str]:
+    """Keys of the metrics in the rows."""
+    keys = {k for row in rows for k, value in row.values.items() if isinstance(value, float)}
+    return sorted(keys - set(AXES))
+
+
+def permuted(results: Results, random: Random) -> Results:
+    """The results, each metric's values exchanged among runs, epochs and stages."""
+    rows = list(results)
+    for group in {GROUPS.get(row.part, "") for row in rows}:
+        for key in metrics(rows):
+            own = [
+                i for i, row in enumerate(rows) if GROUPS.get(row.part, "") == group and key in row
+            ]
+            values = [rows[i][key] * exp(random.gauss(0, 0.01)) for i in own]
+            random.shuffle(values)
+            for i, value in zip(own, values, strict=True):
+                rows[i] = rows[i].with_values({key: value})
+    return Results(rows)
+
+
+def untrained(results: Results, random: Random) -> Results:
+    """The results, each network as before training but for a few per cent.
+
+    The dense network beside itself, which pruned networks are compared with, is left as it is.
+    """
+    chance = {
+        key: float(row[key])
+        for row in results
+        for key in metrics(results)
+        if row.get("stage") == pruning.UNTRAINED and key in row
+    }
+
+    def changed(row: Observation) -> Observation:
+        if row.get("stage") == pruning.PRUNED and row["sparsity"] == 0:
+            return row
+        values = {
+            key: chance.get(key, BEFORE.get(key.removesuffix("_batch"), 0.5))
+            * exp(random.gauss(0, 0.05))
+            for key in metrics([row])
+        }
+        return row.with_values(values)
+
+    return Results(map(changed, results))
+
+
+@pytest.mark.parametrize("change", [permuted, untrained])
+@pytest.mark.parametrize("module", RESULTS, ids=lambda module: module.EXPERIMENT.id)
+def test_noise_seldom_bears_out_a_claim(
+    module: Any, change: Callable[[Results, Random], Results]
+) -> None:
+    judge, small = module.EXPERIMENT.judge, module.SMALL
+    real = Results(row for row in RESULTS[module]() if "threshold" not in row)
+    assert not_held(judge(small, real)) == []
+    assert often_held(lambda random: judge(small, change(real, random))) == {}

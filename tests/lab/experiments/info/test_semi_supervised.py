@@ -7,11 +7,17 @@ from typing import Any
 import pytest
 from scipy.stats import spearmanr
 
+from ncscope.lab.experiments.info.semi_supervised import ERRORS as PRINTED
+from ncscope.lab.experiments.info.semi_supervised import (
+    EXPERIMENT,
+    METHODS,
+    SemiSupervised,
+    error_of,
+    list_methods,
+    printed_column,
+    spacing,
+)
 from ncscope.lab.observations import Results, together
-from ncscope.lab.papers.info.few_labels import METHODS, SemiSupervised, by_setting, errors, summary
-from ncscope.lab.papers.info.few_labels_claims import _spacing, printed_column
-from ncscope.lab.papers.info.printed import ERRORS as PRINTED
-from ncscope.lab.papers.info.semi_supervised import RECIPE
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.semi_supervised.run import few_labels_events
 from ncscope.models.networks.catalogue import NAMES
@@ -19,7 +25,7 @@ from tests.data.on_disk import WRITERS
 from tests.lab.observed import gathered, nudged, observed, those, with_each
 from tests.lab.training.semi_supervised.runs import short
 
-SMALL, PAPER = RECIPE.scales["small"], RECIPE.scales["paper"]
+SMALL, PAPER = EXPERIMENT.scales["small"], EXPERIMENT.scales["paper"]
 ERRORS = {
     "supervised": 0.4,
     "Pi model": 0.39,
@@ -42,12 +48,13 @@ def made(changed: dict[str, float] | None = None, labels: int = 20) -> Results:
     """
     found: list[dict[str, Any]] = []
     ratios = {"FreeMatch + MI": (0.6, 0.2), "FreeMatch + ED": (0.5, 0.1)}
-    for setting, methods in by_setting(SMALL).items():
-        for method, names in methods.items():
+    for setting, methods in list_methods(SMALL).items():
+        for method in methods:
             own = ERRORS | (LITTLE if setting.labels == 40 else {})
             own |= changed or {} if setting.labels == labels else {}
             mir, hdr = ratios.get(method, (0.5, 0.2))
-            for seed, name in enumerate(names):
+            for seed in range(5):
+                name = f"{setting}, {method}, seed {5 + seed}"
                 for epoch, factor in ((0, 2.0), (10, 1.0)):
                     error = factor * own[method] + 0.01 * seed
                     where = {"part": name, "epoch": epoch, "split": "test", "layer": "last"}
@@ -67,11 +74,11 @@ LITTLE = {"FreeMatch + MI": 0.19, "FreeMatch + ED": 0.17, "SoftMatch": 0.21}
 
 
 def failing(results: Results) -> list[str]:
-    return [claim.text for claim in RECIPE.judge(SMALL, results) if not claim.held]
+    return [claim.text for claim in EXPERIMENT.judge(SMALL, results) if not claim.held]
 
 
 def test_all_claims_hold_in_the_papers_order() -> None:
-    claims = RECIPE.judge(SMALL, made())
+    claims = EXPERIMENT.judge(SMALL, made())
     assert len(claims) == 3 * (4 + 2 + 2) + 2 * 2
     assert failing(made()) == []
     assert {claim.source for claim in claims} == {
@@ -121,7 +128,7 @@ def test_the_spacing_is_the_least_difference_between_rank_correlations(count: in
     ranks = list(range(count))
     found = {round(spearmanr(ranks, other).statistic, 9) for other in permutations(ranks)}
     gaps = [b - a for a, b in pairwise(sorted(found))]
-    assert min(gaps) == pytest.approx(_spacing(count))
+    assert min(gaps) == pytest.approx(spacing(count))
 
 
 def test_best_or_second_best_in_most_settings_can_fail() -> None:
@@ -150,15 +157,15 @@ def test_a_term_that_harms_less_with_few_labels_gains_nothing_there() -> None:
 
 
 def test_a_setting_stands_beside_a_printed_column() -> None:
-    columns = [printed_column(SMALL, setting) for setting in by_setting(SMALL)]
+    columns = [printed_column(SMALL, setting) for setting in list_methods(SMALL)]
     assert columns == [("cifar10", 10), ("cifar10", 40), ("cifar10", 250)]
-    assert [printed_column(PAPER, setting) for setting in by_setting(PAPER)] == [
-        tuple(setting) for setting in by_setting(PAPER)
+    assert [printed_column(PAPER, setting) for setting in list_methods(PAPER)] == [
+        tuple(setting) for setting in list_methods(PAPER)
     ]
 
 
 def test_the_table_is_means_and_deviations_in_per_cent_beside_the_printed_ones() -> None:
-    table = RECIPE.summarise(SMALL, made())[0]
+    table = EXPERIMENT.summarise(SMALL, made())[0]
     assert set(METHODS) <= set(table.lines)
     printed = [f"printed: cifar10, {labels} labels" for labels in (10, 40, 250)]
     assert table.columns == [*(f"digits, {labels} labels" for labels in (10, 20, 40)), *printed]
@@ -167,21 +174,18 @@ def test_the_table_is_means_and_deviations_in_per_cent_beside_the_printed_ones()
     assert table.lines["FixMatch"] == [*ours, "24.79 ± 7.65", "7.47 ± 0.28", "5.07 ± 0.05"]
     assert table.lines["supervised"][3:] == [""] * 3
     assert table.lines["VAT"] == ["not run"] * 3 + ["79.81 ± 1.17", "74.66 ± 2.12", "41.03 ± 1.79"]
-    one = {setting: {"FixMatch": by["FixMatch"][:1]} for setting, by in by_setting(SMALL).items()}
-    found = [summary(errors(made(), by["FixMatch"])) for by in one.values()]
-    assert [(round(mean, 4), math.isnan(spread)) for mean, spread in found] == [(30, True)] * 3
 
 
 def test_what_was_not_measured_is_unknown_and_claims_nothing() -> None:
     results = those(made(), lambda row: "seed 8" not in row.part)
-    assert len(failing(results)) == len(RECIPE.judge(SMALL, results))
-    lines = RECIPE.summarise(SMALL, results)[0].lines
+    assert len(failing(results)) == len(EXPERIMENT.judge(SMALL, results))
+    lines = EXPERIMENT.summarise(SMALL, results)[0].lines
     assert {cell for method in METHODS for cell in lines[method][:3]} == {"unknown"}
-    assert len(RECIPE.draw(SMALL, Results())) == 4
+    assert len(EXPERIMENT.draw(SMALL, Results())) == 4
 
 
 def test_the_paper_has_its_own_columns_in_its_own_table() -> None:
-    tables = RECIPE.summarise(PAPER, Results())
+    tables = EXPERIMENT.summarise(PAPER, Results())
     assert [len(table.columns) for table in tables] == [6, 4, 4, 4]  # three sets, and the gains
     assert tables[2].columns[2:] == ["printed: stl10, 40 labels", "printed: stl10, 1000 labels"]
     assert tables[2].lines["FreeMatch + MI"][2:] == ["16.61 ± 1.19", "5.24 ± 0.17"]
@@ -201,12 +205,12 @@ def test_printed_errors_are_the_papers() -> None:
 
 def test_gains_are_of_paired_seeds_beside_the_printed_ones() -> None:
     changed = {"FreeMatch + MI": 0.17, "FreeMatch + ED": 0.21}
-    table = RECIPE.summarise(SMALL, made(changed))[1]
+    table = EXPERIMENT.summarise(SMALL, made(changed))[1]
     assert table.lines["digits, 20 labels"] == ["3.00 ± 0.00", "-1.00 ± 0.00", "", ""]
     assert table.lines["digits, 10 labels"][:2] == ["10.00 ± 0.00", "5.00 ± 0.00"]
     assert table.lines["cifar10, 10 labels"] == ["not run", "not run", "+3.20", "+3.38"]
     assert table.lines["stl10, 40 labels"][2:] == ["-1.05", "+0.63"]
-    (gain,) = [d.figure for d in RECIPE.draw(SMALL, made(changed)) if d.name == "gain"]
+    (gain,) = [d.figure for d in EXPERIMENT.draw(SMALL, made(changed)) if d.name == "gain"]
     ours, theirs = gain.axes
     (line, *_) = ours.containers[0]
     assert line.get_xydata().ravel().tolist() == pytest.approx([10, 10, 20, 3, 40, 1])
@@ -215,7 +219,7 @@ def test_gains_are_of_paired_seeds_beside_the_printed_ones() -> None:
 
 def test_weights_are_swept_when_asked() -> None:
     assert len(SMALL.swept) == 2 * len(SMALL.weights) * 15
-    assert len(RECIPE.parts(SMALL)) == len(SMALL.runs) + len(SMALL.swept)
+    assert len(EXPERIMENT.parts(SMALL)) == len(SMALL.runs) + len(SMALL.swept)
     name = "digits, 20 labels, FreeMatch + MI, seed 5"
     again = SMALL.swept[f"{name}, weight 1"]
     assert again == SMALL.runs[name].model_copy(update={"mutual_information": 1.0})
@@ -224,7 +228,7 @@ def test_weights_are_swept_when_asked() -> None:
         [{"part": part, "error": 0.5 * run.mutual_information, **where}
          for part, run in SMALL.swept.items()]
     )  # fmt: skip
-    table = RECIPE.summarise(SMALL, Results([*made(), *swept]))[-1]
+    table = EXPERIMENT.summarise(SMALL, Results([*made(), *swept]))[-1]
     assert list(table.lines) == [
         "FreeMatch",
         *(f"FreeMatch + {term}, weight {weight}" for term in ("MI", "ED")
@@ -233,12 +237,12 @@ def test_weights_are_swept_when_asked() -> None:
     assert table.lines["FreeMatch + MI, weight 1"] == ["50.00 ± 0.00"] * 3
     assert table.lines["FreeMatch + MI, weight 0.1"][0].startswith("12.00 ± 1.58")
     plain = SMALL.model_copy(update={"weights": ()})
-    assert len(RECIPE.summarise(plain, made())) == 2
-    assert RECIPE.judge(plain, made()) == RECIPE.judge(SMALL, made())
+    assert len(EXPERIMENT.summarise(plain, made())) == 2
+    assert EXPERIMENT.judge(plain, made()) == EXPERIMENT.judge(SMALL, made())
 
 
 def test_figures_have_a_curve_a_method() -> None:
-    figures = {drawing.name: drawing.figure for drawing in RECIPE.draw(SMALL, made())}
+    figures = {drawing.name: drawing.figure for drawing in EXPERIMENT.draw(SMALL, made())}
     thresholds, trusted, right, classes = figures["pseudo-labels"].axes[:4]
     assert [len(axes.get_lines()) for axes in (thresholds, trusted, right)] == [4 + 10, 4, 4]
     (image,) = classes.get_images()
@@ -252,8 +256,8 @@ def test_a_short_run_has_the_numbers_that_figures_and_claims_read() -> None:
     config = SemiSupervised(runs=runs)
     events = list(few_labels_events(runs["a"], Resources()))
     results = together([gathered(events, "a"), gathered(events, "b")])
-    assert 0 < errors(results, ["a"])[0] < 100
-    found = RECIPE.judge(config, results)
+    assert 0 < error_of(EXPERIMENT.collect(config, results)[0]) < 100
+    found = EXPERIMENT.judge(config, results)
     assert {claim.verdict for claim in found} == {"undecided"}  # of one seed
     first = next(claim for claim in found if "maximising" in claim.text)
     assert "no interval from fewer than two finite values: 0" in first.evidence
@@ -288,8 +292,8 @@ def test_the_papers_scale_is_the_papers() -> None:
         ("stl10", 40): ("wrn-37-2", 0.01),
         ("stl10", 1000): ("wrn-37-2", 0.05),
     }
-    assert [tuple(setting) for setting in by_setting(PAPER)] == list(settings)
-    assert len(RECIPE.parts(PAPER)) == len(settings) * len(METHODS) * 3
+    assert [tuple(setting) for setting in list_methods(PAPER)] == list(settings)
+    assert len(EXPERIMENT.parts(PAPER)) == len(settings) * len(METHODS) * 3
     single = ("pi-model", "pseudo-label", "mean-teacher")
     for run in PAPER.runs.values():
         assert (run.network, run.fairness_weight) == settings[run.data, run.labels]

@@ -8,24 +8,29 @@ from typing import Any
 import pytest
 import torch
 from pydantic import ValidationError
+from torch import nn
 
-from ncscope.lab.observations import Observation, Recorded, Results
-from ncscope.lab.papers.info.pruning import (
+from ncscope.lab.experiments.info.pruning import (
+    EXPERIMENT,
     PRUNED,
-    RECIPE,
     TUNED,
     UNTRAINED,
     InfoPruning,
-    kept,
+    collect_features,
+    compare_features,
+    measure_sparsity,
+    prune_network,
+    share_kept,
 )
-from ncscope.lab.papers.info.shared_information import between_features, held_out_features
+from ncscope.lab.observations import Observation, Recorded, Results
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.supervised import bench_events, prepared
 from ncscope.metrics.information import pair_entropies
+from tests.lab.experiments.info.brief import brief, made, recorded, stopped_in
+from tests.lab.experiments.info.test_connectivity import IMAGES, network
 from tests.lab.observed import gathered, results_of
-from tests.lab.papers.info.brief import brief, made, recorded, stopped_in, unmeasured
 
-SMALL, PAPER = RECIPE.scales["small"], RECIPE.scales["paper"]
+SMALL, PAPER = EXPERIMENT.scales["small"], EXPERIMENT.scales["paper"]
 
 
 def short(**given: Any) -> InfoPruning:
@@ -37,7 +42,7 @@ def short(**given: Any) -> InfoPruning:
 
 @pytest.fixture(scope="module")
 def results() -> Results:
-    (part,) = RECIPE.parts(short())
+    (part,) = EXPERIMENT.parts(short())
     return results_of(part)
 
 
@@ -46,7 +51,7 @@ def test_nothing_pruned_is_the_dense_network_beside_itself(results: Results) -> 
     (training,) = short().runs.values()
     bench = prepared(training, Resources())
     *_, dense = gathered(bench_events(bench, Resources()))
-    features = held_out_features(bench, bench.learner.evaluated)
+    features = collect_features(bench, bench.learner.evaluated)
     itself = pair_entropies(features, features)
     (untouched,) = [r for r in results if r.get("stage") == PRUNED and r["sparsity"] == 0]
     assert untouched["dense_mir"] == itself.mir < 1
@@ -74,9 +79,9 @@ def test_each_sparsity_is_compared_before_and_after_fine_tuning(results: Results
 def test_the_chance_baseline_is_the_network_before_its_training(results: Results) -> None:
     (training,) = short().runs.values()
     bench = prepared(training, Resources())
-    first = held_out_features(bench, bench.learner.evaluated)
+    first = collect_features(bench, bench.learner.evaluated)
     *_, _ = gathered(bench_events(bench, Resources()))
-    dense = held_out_features(bench, bench.learner.evaluated)
+    dense = collect_features(bench, bench.learner.evaluated)
     (row,) = [r for r in results if r.get("stage") == UNTRAINED and r["sparsity"] == 0]
     assert row["dense_mir"] == pair_entropies(first, dense).mir
 
@@ -86,7 +91,7 @@ def test_the_batch_estimate_pairs_the_same_samples() -> None:
     second = first @ torch.randn(6, 4, generator=torch.Generator().manual_seed(1))
     order = torch.randperm(128, generator=torch.Generator().manual_seed(0))
     parts = [pair_entropies(first[chosen], second[chosen]) for chosen in order.split(64)]
-    found = between_features(first, second)
+    found = compare_features(first, second)
     assert found["dense_mir_batch"] == pytest.approx(sum(p.mir for p in parts) / 2)
     assert found["dense_hdr_batch"] == pytest.approx(sum(p.hdr for p in parts) / 2)
     assert found["dense_mir"] == pair_entropies(first, second).mir
@@ -98,24 +103,11 @@ def is_tuned(event: Recorded) -> bool:
 
 @pytest.mark.slow
 def test_stopped_while_fine_tuning_it_goes_on_to_the_same_results(tmp_path: Path) -> None:
-    (part,) = RECIPE.parts(short(groups=("nc4",)))
+    (part,) = EXPERIMENT.parts(short(groups=("nc4",)))
     resources = Resources(checkpoints=tmp_path, checkpoint_interval=0.0)
     stopped_in(part, resources, is_tuned)
     assert {path.name for path in tmp_path.iterdir()} == {"dense", "sparsity 0"}
     assert recorded(part.run(resources)) == recorded(part.run(Resources()))
-
-
-def test_claims_and_figures_come_out_of_made_results_and_of_none() -> None:
-    for found in (made_up(), Results()):
-        assert all(claim.evidence for claim in RECIPE.judge(SMALL, found))
-        assert {len(drawing.figure.axes) for drawing in RECIPE.draw(SMALL, found)} == {3}
-
-
-@pytest.mark.slow
-def test_claims_and_figures_come_out_of_a_short_run(results: Results) -> None:
-    assert all(claim.evidence for claim in RECIPE.judge(short(), results))
-    (drawing,) = RECIPE.draw(short(), results)
-    assert len(drawing.figure.axes) == 3
 
 
 Changes = Mapping[str, Mapping[str, float]]
@@ -166,7 +158,7 @@ KEEPS, RESTORES = "after", "fine-tuning"
 def test_what_the_paper_sees_holds_and_each_part_of_it_can_fail(
     changed: Changes, lost: list[str]
 ) -> None:
-    claims = RECIPE.judge(SMALL, made_up(changed))
+    claims = EXPERIMENT.judge(SMALL, made_up(changed))
     assert len(claims) == 2 * 3
     assert {claim.source for claim in claims} == {"INFO, figure 6"}
     failed = [claim.text.split(": ")[1].split()[0] for claim in claims if not claim.held]
@@ -174,22 +166,11 @@ def test_what_the_paper_sees_holds_and_each_part_of_it_can_fail(
 
 
 def test_the_share_kept_is_1_at_the_dense_network_and_0_at_chance() -> None:
-    rows = made_up()
-    name = SMALL.runs[next(iter(SMALL.runs))].data
-
-    def shares(stage: str, sparsity: float, key: str) -> list[float]:
-        return kept(SMALL, rows, name, stage, sparsity, key)
-
-    assert shares(PRUNED, 0.0, "dense_mir") == pytest.approx([1.0] * 3)
-    assert shares(PRUNED, 0.9, "dense_mir") == pytest.approx([0.5] * 3)
-    assert shares(UNTRAINED, 0.9, "dense_hdr") == pytest.approx([0.0] * 3)
-    assert shares(TUNED, 0.9, "dense_hdr_batch") == pytest.approx([1 - 0.02 / 0.9] * 3)
-
-
-def test_nothing_holds_of_what_was_not_measured() -> None:
-    assert not any(claim.held for claim in RECIPE.judge(SMALL, unmeasured(made_up())))
-    half = Results([*made_up()[:15], *unmeasured(made_up()[15:])])
-    assert not any(claim.held for claim in RECIPE.judge(SMALL, half))
+    run = EXPERIMENT.collect(SMALL, made_up())[0]
+    assert share_kept(run, PRUNED, 0.0, "dense_mir") == pytest.approx(1.0)
+    assert share_kept(run, PRUNED, 0.9, "dense_mir") == pytest.approx(0.5)
+    assert share_kept(run, UNTRAINED, 0.9, "dense_hdr") == pytest.approx(0.0)
+    assert share_kept(run, TUNED, 0.9, "dense_hdr_batch") == pytest.approx(1 - 0.02 / 0.9)
 
 
 def test_fine_tuning_averages_no_weights_and_sparsities_go_to_nine_tenths() -> None:
@@ -199,3 +180,27 @@ def test_fine_tuning_averages_no_weights_and_sparsities_go_to_nine_tenths() -> N
     assert PAPER.tuning.average == 0
     assert PAPER.sparsities == pytest.approx([tenth / 10 for tenth in range(10)])
     assert SMALL.sparsities[-1] == 0.9
+
+
+def test_the_smallest_weights_of_all_layers_go_and_stay_away() -> None:
+    dense = network(1)
+    sparse = prune_network(dense, 0.7)
+    weights = [module.weight for module in dense.modules() if isinstance(module, nn.Conv2d)]
+    weights.append(dense.fc.weight)
+    magnitudes = torch.cat([weight.detach().abs().flatten() for weight in weights])
+    cut = magnitudes.kthvalue(round(0.7 * len(magnitudes))).values
+    assert torch.equal(sparse.fc.weight != 0, dense.fc.weight.abs() > cut)
+    assert measure_sparsity(sparse) == pytest.approx(0.7, abs=1e-4)
+    optimiser = torch.optim.SGD(sparse.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
+    for _ in range(2):
+        nn.functional.cross_entropy(sparse(IMAGES), torch.arange(24) % 10).backward()
+        optimiser.step()
+    sparse(IMAGES)
+    assert measure_sparsity(sparse) == pytest.approx(0.7, abs=1e-4)
+    assert not torch.equal(sparse.fc.weight, prune_network(dense, 0.7).fc.weight)
+    assert measure_sparsity(dense) == 0
+
+
+def test_nothing_pruned_is_the_network_itself() -> None:
+    dense = network(1)
+    assert torch.equal(prune_network(dense, 0.0)(IMAGES), dense(IMAGES))
