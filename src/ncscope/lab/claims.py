@@ -31,6 +31,11 @@ def two_thirds(count: int) -> int:
     return max(1, -(-2 * count // 3))
 
 
+def one(count: int) -> int:
+    """Require the claim of one group."""
+    return 1
+
+
 @dataclass(frozen=True, kw_only=True)
 class Claim:
     """A row of a claim table.
@@ -39,7 +44,8 @@ class Claim:
         text: One sentence that can be true or false.
         source: Owner of the claim: paper with section, figure or equation, or ``"ours"``.
         quantity: Number of one run, for example ``last("nc1")``.
-        region: Values of the quantity for which the claim is true.
+        region: Values of the quantity for which the claim is true, or these values for each group
+            by its name.
         rule: ``"mean"``: the 95 % interval of the mean over the seeds lies in the region.
             ``"each"``: the value of every run lies in the region. ``"share"``: more than half of
             the runs lie in the region, by the exact binomial interval of their share.
@@ -65,7 +71,7 @@ class Claim:
     text: str
     source: str
     quantity: Quantity
-    region: Region
+    region: Region | Mapping[str, Region]
     rule: Literal["mean", "each", "share"] = "mean"
     scale: Scale = "plain"
     step: float = 0.0
@@ -105,7 +111,7 @@ def _judge_one(claim: Claim, runs: Runs) -> Finding:
         finding = _judge_group(claim, runs)
     else:
         groups = runs.group(claim.groups)
-        findings = {name: _judge_group(claim, group) for name, group in groups.items()}
+        findings = {name: _judge_group(claim, group, name) for name, group in groups.items()}
         finding = combined(
             claim.text,
             source=claim.source,
@@ -120,10 +126,11 @@ def _judge_one(claim: Claim, runs: Runs) -> Finding:
     return finding
 
 
-def _judge_group(claim: Claim, runs: Runs) -> Finding:
+def _judge_group(claim: Claim, runs: Runs, group: str = "") -> Finding:
+    region = claim.region if isinstance(claim.region, Region) else claim.region[group]
     numbers = {run.name: claim.quantity(run) for run in runs}
     if claim.rule == "each":
-        verdicts = [claim.region.verdict(value, value) for value in numbers.values()]
+        verdicts = [region.verdict(value, value) for value in numbers.values()]
         good, missing = verdicts.count("held"), sum(map(isnan, numbers.values()))
         listed = [
             f"{run.name}: {claim.tell(Runs([run])) if claim.tell else f'{numbers[run.name]:.3g}'}"
@@ -139,7 +146,7 @@ def _judge_group(claim: Claim, runs: Runs) -> Finding:
         )
     told = "" if claim.tell is None else claim.tell(runs)
     if claim.rule == "share":
-        hits = [claim.region.verdict(value, value) == "held" for value in numbers.values()]
+        hits = [region.verdict(value, value) == "held" for value in numbers.values()]
         return in_most(claim.text, source=claim.source, hits=hits, of=claim.over, evidence=told)
     if claim.average is not None:
         by_field: dict[Any, list[float]] = {}
@@ -151,7 +158,7 @@ def _judge_group(claim: Claim, runs: Runs) -> Finding:
         claim.text,
         source=claim.source,
         values=list(numbers.values()),
-        region=claim.region,
+        region=region,
         of=claim.over,
         scale=claim.scale,
         step=claim.step,

@@ -212,6 +212,17 @@ def average(numbers: Sequence[float]) -> float:
     return float(np.mean(numbers)) if len(numbers) else math.nan
 
 
+def geometric_mean(numbers: Sequence[float]) -> float:
+    """Compute the geometric mean: 0 if a value is 0, NaN without values.
+
+    Example:
+        >>> round(geometric_mean([1.0, 4.0]), 12), geometric_mean([0.0, 4.0]), geometric_mean([])
+        (2.0, 0.0, nan)
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.exp(np.mean(np.log(numbers)))) if len(numbers) else math.nan
+
+
 def first(key: str, split: str = "train") -> Quantity:
     """Return the quantity of a metric's first value."""
     return lambda run: ends(run.path(split), key)[0]
