@@ -160,7 +160,7 @@ def test_the_tables_are_the_paper_s() -> None:
 
 
 def test_seeds_are_averaged_before_they_are_correlated() -> None:
-    runs = TABLES.select(lambda run: name_group(run) == TEMPERATURE)
+    runs = TABLES.group(name_group)[TEMPERATURE]
     x = [at_end("vci")(run) for run in runs]
     mlo, mlog = ([quantity(run) for run in runs] for quantity in (log_odds(DOWNSTREAM), GAIN))
 
@@ -172,7 +172,7 @@ def test_seeds_are_averaged_before_they_are_correlated() -> None:
 
     own = {name: run for name, run in PAPER.runs.items() if run.seed < 2}
     shifted = Runs.of(own, those(from_tables(shift), lambda row: row.part in own))
-    both = shifted.select(lambda run: name_group(run) == TEMPERATURE)
+    both = shifted.group(name_group)[TEMPERATURE]
     means = list(average_seeds(both, at_end("vci")).values())
     gains = list(average_seeds(both, GAIN).values())
     assert means == pytest.approx([value + 1.5 for value in x])

@@ -12,7 +12,7 @@ from ncscope.lab.experiments.vci.variability_runs import (
     change,
     claim_parts,
     claim_trend,
-    has_setting,
+    of_settings,
     over_setting,
     read_spectra,
     repeat_with_seeds,
@@ -33,7 +33,7 @@ def collect(changed=NONE, names=SEEDED, **spectra) -> Runs:
 
 
 def verdict(changed=NONE, names=SEEDED, **options) -> str:
-    claim = claim_trend("", "vci", source="", where=has_setting("a", "b"), **options)
+    claim = claim_trend("", "vci", source="", where=of_settings("a", "b"), **options)
     return judge([claim], collect(changed, names))[0].verdict
 
 

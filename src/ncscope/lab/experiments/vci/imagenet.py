@@ -30,8 +30,8 @@ from ncscope.lab.experiments.vci.variability_runs import (
     draw_parts,
     draw_spectra,
     find_twin,
-    has_setting,
     name_setting,
+    of_settings,
     over_setting,
     repeat_with_seeds,
     select_first_seed,
@@ -129,7 +129,7 @@ def list_claims(settings: Trainings) -> Sequence[Claim]:
                 f"{title} falls over training, in every residual network",
                 key,
                 source="VCI, figure 4",
-                where=has_setting(*RESIDUAL),
+                where=of_settings(*RESIDUAL),
             )
             for key, title in METRICS.items()
         ),
@@ -138,7 +138,7 @@ def list_claims(settings: Trainings) -> Sequence[Claim]:
                 f"{title} falls over training, in every transformer",
                 key,
                 source="VCI, figure 5",
-                where=has_setting(*TRANSFORMERS),
+                where=of_settings(*TRANSFORMERS),
             )
             for key, title in METRICS.items()
         ),
@@ -146,7 +146,7 @@ def list_claims(settings: Trainings) -> Sequence[Claim]:
             "VCI falls on held-out images too, in every network",
             "vci",
             source="VCI, figure 6",
-            where=has_setting(*EVERY),
+            where=of_settings(*EVERY),
             split="test",
         ),
         *(
@@ -156,7 +156,7 @@ def list_claims(settings: Trainings) -> Sequence[Claim]:
                 quantity=over_setting(ENTROPY, at_end(key)),
                 region=below(1),
                 scale="ratio",
-                where=has_setting(*SQUARED),
+                where=of_settings(*SQUARED),
                 groups=name_setting,
                 unit="settings",
                 tell=partial(tell_last_of_both, key),
@@ -182,8 +182,8 @@ def make_tables(settings: Trainings, runs: Runs) -> list[Summary]:
 def draw_figures(settings: Trainings, runs: Runs) -> list[Drawing]:
     """Draw figures 1, 2, 4-6 and 8 of the paper for the first seed."""
     first = select_first_seed(runs)
-    residual = first.select(has_setting(*RESIDUAL))
-    transformers = first.select(has_setting(*TRANSFORMERS))
+    residual = of_settings(*RESIDUAL)(first)
+    transformers = of_settings(*TRANSFORMERS)(first)
     return [
         draw_parts(residual),
         draw_spectra(residual[:1]),

@@ -40,8 +40,8 @@ from ncscope.lab.experiments.vci.variability_runs import (
     draw_parts,
     draw_spectra,
     find_twin,
-    has_setting,
     name_setting,
+    of_settings,
     over_setting,
     repeat_with_seeds,
     select_first_seed,
@@ -118,7 +118,7 @@ SMALL = Trainings(  # settings were selected on seeds 0 to 4
 def list_claims(settings: Trainings) -> Sequence[Claim]:
     """Return the claims of sections 6.2 and 4.1."""
     names = set(map(name_setting, settings.runs))
-    ways = partial(claim_trend, where=has_setting(*WAYS))
+    ways = partial(claim_trend, where=of_settings(*WAYS))
     claims = [
         ways(
             "fuzziness falls over training, in every setting",
@@ -159,7 +159,7 @@ def list_claims_for_many() -> list[Claim]:
                 f"{title} falls over training, in every network for 100 classes",
                 key,
                 source="VCI, section 6.2",
-                where=has_setting(MANY, NARROW),
+                where=of_settings(MANY, NARROW),
             )
             for key, title in METRICS.items()
         ),
@@ -172,7 +172,7 @@ def list_claims_for_many() -> list[Claim]:
             quantity=over_setting(STEP, gain_of_share),
             region=below(1),
             scale="ratio",
-            where=has_setting(MANY),
+            where=of_settings(MANY),
             tell=tell_shares,
         ),
         *(
@@ -182,7 +182,7 @@ def list_claims_for_many() -> list[Claim]:
                 quantity=over_setting(STEP, change(key)),
                 region=below(1),
                 scale="ratio",
-                where=has_setting(MANY),
+                where=of_settings(MANY),
             )
             for key in ("nc1_quotient", "cosine_within")
         ),
@@ -234,7 +234,7 @@ def tabulate_stability(runs: Runs) -> Summary:
 def draw_figures(settings: Trainings, runs: Runs) -> list[Drawing]:
     """Draw figures 1-3, 6 and 8 for the first seed, and two figures that the paper lacks."""
     every = select_first_seed(runs)
-    ways = every.select(has_setting(*WAYS))
+    ways = of_settings(*WAYS)(every)
     groups = runs.group(name_setting)
     unstable = [run for name, group in groups.items() if name != NARROW for run in group]
     off = (

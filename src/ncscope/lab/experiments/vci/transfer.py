@@ -179,7 +179,7 @@ def claim_in_both(
     """Make a claim on the correlation of a metric with transfer over the settings of each group."""
 
     def tell(runs: Runs) -> str:
-        of_means = correlate_means(runs, quantity, transfer)
+        of_means = correlate_means(find_group(runs), quantity, transfer)
         return f"of the means over seeds {format_correlation(of_means)}"
 
     return Claim(
@@ -188,9 +188,9 @@ def claim_in_both(
         quantity=coefficient(quantity, transfer),
         region=region,
         scale="correlation",
+        where=select_seeds,
         groups=name_group,
         unit="groups",
-        average="seed",
         tell=tell,
     )
 
@@ -199,7 +199,7 @@ def claim_with_setting(text: str, quantity: Quantity, group: str, *, region: Reg
     """Make a claim on the correlation of a quantity with the setting that a group varies."""
 
     def tell(runs: Runs) -> str:
-        means = average_seeds(runs, quantity)
+        means = average_seeds(find_group(runs), quantity)
         listed = ", ".join(f"{mean:.4g} at {value:g}" for value, mean in means.items())
         return f"means over seeds: {listed or 'no such run'}"
 
@@ -209,8 +209,7 @@ def claim_with_setting(text: str, quantity: Quantity, group: str, *, region: Reg
         quantity=coefficient(value_of_setting, quantity),
         region=region,
         scale="correlation",
-        where=lambda run: name_group(run) == group,
-        average="seed",
+        where=lambda runs: select_seeds(runs).group(name_group).get(group, Runs()),
         tell=tell,
     )
 
@@ -225,18 +224,28 @@ def value_of_setting(run: Run) -> float:
     return float(run.settings.within_class_cosine or run.settings.temperature)
 
 
-def coefficient(first: Quantity, second: Quantity) -> Quantity:
-    """Return the quantity of Pearson's coefficient of two over a group's settings, at one seed.
+def select_seeds(runs: Runs) -> Runs:
+    """Select one run of each group and seed, for a quantity of all its settings."""
+    firsts: dict[tuple[str, int], Run] = {}
+    for run in runs:
+        firsts.setdefault((name_group(run), run.settings.seed), run)
+    return Runs(firsts.values())
 
-    The runs of a group and seed share it, and ``average="seed"`` keeps it once.
+
+def find_group(runs: Runs) -> Runs:
+    """Return all runs of the group, of which some are given; none if none is given."""
+    names = set(map(name_group, runs))
+    return Runs(run for run in (runs[0].experiment if runs else ()) if name_group(run) in names)
+
+
+def coefficient(first: Quantity, second: Quantity) -> Quantity:
+    """Return the quantity of Pearson's coefficient of two, over all settings of a group and seed.
+
+    The coefficient is NaN for fewer than two settings, or if a value is not finite.
     """
 
     def quantity(run: Run) -> float:
-        group = [
-            other
-            for other in run.experiment
-            if name_group(other) == name_group(run) and other.settings.seed == run.settings.seed
-        ]
+        group = find_group(Runs([run])).where(seed=run.settings.seed)
         pairs = np.array([[each(other) for other in group] for each in (first, second)])
         if len(group) < 2 or not np.isfinite(pairs).all():
             return math.nan

@@ -92,9 +92,9 @@ def name_setting(run: Run | str) -> str:
     return name.partition(", seed ")[0]
 
 
-def has_setting(*names: str) -> Callable[[Run], bool]:
-    """Return a function that returns True for the runs of some settings."""
-    return lambda run: name_setting(run) in names
+def of_settings(*names: str) -> Callable[[Runs], Runs]:
+    """Return the function that selects the runs of some settings."""
+    return lambda runs: Runs(run for run in runs if name_setting(run) in names)
 
 
 def select_first_seed(runs: Runs) -> Runs:
@@ -132,7 +132,7 @@ def claim_trend(
     key: str,
     *,
     source: str,
-    where: Callable[[Run], bool],
+    where: Callable[[Runs], Runs],
     split: str = "train",
     rises: bool = False,
     factor: float = FACTOR,
@@ -179,7 +179,7 @@ def claim_parts(setting: str, ending: str = "") -> list[Claim]:
         setting: Name of the setting.
         ending: Words that end the texts of the claims.
     """
-    claim = partial(claim_trend, source="VCI, figure 1", where=has_setting(setting), factor=1)
+    claim = partial(claim_trend, source="VCI, figure 1", where=of_settings(setting), factor=1)
     on, off = (f"the variance within classes {part} V_B" for part in ("on", "off"))
     return [
         claim(f"{on} falls{ending}", "within_in_signal"),
