@@ -1,4 +1,4 @@
-"""What VCI's experiments share: the four metrics, their course over training, claims and figures.
+"""VCI's four metrics over training: the quantities, claims and figures that its experiments share.
 
 The runs of one setting differ in the seed; a run is named "SETTING, seed SEED". Courses begin with
 the first measurement after a training epoch: before it, directions of the features hardly differ.
