@@ -12,7 +12,7 @@ from ncscope.data.catalogue import CATALOGUE, load
 from ncscope.data.downstream_sets import prepare_like
 from ncscope.data.images import ImageData, Images
 from ncscope.errors import InputError
-from ncscope.lab.papers.vci.published import DOWNSTREAM
+from ncscope.lab.experiments.vci.published import DOWNSTREAM
 from tests.data.downstream_on_disk import DOWNSTREAM_WRITERS, Half, write_sun
 from tests.data.on_disk import write_cifar
 

@@ -31,6 +31,11 @@ def two_thirds(count: int) -> int:
     return max(1, -(-2 * count // 3))
 
 
+def one(count: int) -> int:
+    """Require the claim of one group."""
+    return 1
+
+
 @dataclass(frozen=True, kw_only=True)
 class Claim:
     """A row of a claim table.
@@ -40,8 +45,9 @@ class Claim:
         source: Owner of the claim: paper with section, figure or equation, or ``"ours"``.
         quantity: Number of one run, for example ``last("nc1")``; or several by name, such as those
             of two splits, for a claim that must hold of enough of them.
-        region: Values of the quantity for which the claim is true; or a function that returns them
-            from all runs of the experiment, if other runs set the border.
+        region: Values of the quantity for which the claim is true; or these values for each group
+            by its name; or a function that returns them from all runs of the experiment, if other
+            runs set the border.
         rule: ``"mean"``: the 95 % interval of the mean over the seeds lies in the region.
             ``"each"``: the value of every run lies in the region. ``"all"``: the same, but the
             evidence describes all runs together; for one run, or for very many. ``"share"``: more
@@ -69,7 +75,7 @@ class Claim:
     text: str
     source: str
     quantity: Quantity | Mapping[str, Quantity]
-    region: Region | Callable[[Runs], Region]
+    region: Region | Mapping[str, Region] | Callable[[Runs], Region]
     rule: Literal["mean", "each", "all", "share"] = "mean"
     scale: Scale = "plain"
     step: float = 0.0
@@ -112,14 +118,21 @@ def _judge_one(claim: Claim, runs: Runs, experiment: Runs) -> Finding:
     region = claim.region(experiment) if callable(claim.region) else claim.region
     findings: dict[str, Finding] | None = None
     if isinstance(claim.quantity, Mapping):
+        assert isinstance(region, Region)
         findings = {
             name: _judge_group(replace(claim, quantity=each), runs, region)
             for name, each in claim.quantity.items()
         }
     elif claim.groups is not None:
         groups = runs.group(claim.groups)
-        findings = {name: _judge_group(claim, group, region) for name, group in groups.items()}
+        findings = {
+            name: _judge_group(
+                claim, group, region[name] if isinstance(region, Mapping) else region
+            )
+            for name, group in groups.items()
+        }
     if findings is None:
+        assert isinstance(region, Region)
         finding = _judge_group(claim, runs, region)
     else:
         finding = combined(

@@ -193,14 +193,14 @@ ITEMS: tuple[Item, ...] = (
         label="table 1",
         content="Accuracies of linear probes on ten downstream sets.",
         experiments=("vci/transfer",),
-        code=("ncscope.lab.papers.vci.published.DOWNSTREAM",),
+        code=("ncscope.lab.experiments.vci.published.DOWNSTREAM",),
         note=f"the printed values are in the code; a run's table shows ours alone; {_IMAGENET}",
     ),
     _item(
         label="table 2",
         content="Four metrics, accuracy and log odds gain of eleven pretrained networks.",
         experiments=("vci/transfer",),
-        code=("ncscope.lab.papers.vci.published.PublishedCheckpoint",),
+        code=("ncscope.lab.experiments.vci.published.PublishedCheckpoint",),
         note=f"the printed values are in the code; a run's table shows ours alone; {_IMAGENET}",
     ),
 )

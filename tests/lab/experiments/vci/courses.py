@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from ncscope.lab.experiments.vci.stability import RANGES
 from ncscope.lab.observations import Observation, Results
-from ncscope.lab.papers.vci.stability import RANGES
 from tests.lab.observed import measured, measurement, nudged, with_each
 
 EPOCHS = (0, 2, 4, 6)
