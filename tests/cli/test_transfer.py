@@ -213,7 +213,14 @@ def test_features_in_files(run):
     code, out, err = run("--models", *files, "--seed", "3", "-o", target)
     assert (code, err) == (0, "")
     assert out.startswith("0.5.npz is best: top-1 accuracy ")
-    said = (*files, "95 % interval", "not separable", "LogME", "Two checkpoints: any score would", f"Written: {target}")
+    said = (
+        *files,
+        "95 % interval",
+        "not separable",
+        "LogME",
+        "Two checkpoints: any score would",
+        f"Written: {target}",
+    )
     assert all(words in out for words in said)
     found = parse_output(Path(target).read_text())
     labels = samples(0)["labels"]

@@ -139,6 +139,10 @@ CASES = {  # samples of a class; shares that both, only the first, only the seco
         [(p, 0.3 - p / 3, 0.02) for p in (0.2, 0.4, 0.6, 0.7, 0.8, 0.9)],
     ),
     "rare classes are hard": ([100] * 5 + [4] * 5, [(0.9, 0.03, 0.03)] * 5 + [(0.3, 0.3, 0.1)] * 5),
+    "four samples of one class of four": (
+        [200, 50, 10, 4],
+        [(0.93, 0.02, 0.02), (0.85, 0.05, 0.05), (0.6, 0.1, 0.1), (0.4, 0.1, 0.2)],
+    ),
 }
 
 
@@ -165,7 +169,8 @@ def test_the_intervals_cover_as_often_as_they_say(name, measure):
         held["accuracy"] += low <= both + one <= high
         gap = accuracy_gap(first, second, measure)
         held["gap"] += gap.low <= one - other <= gap.high
-    assert all(0.925 <= count / 1500 <= 0.985 for count in held.values()), held
+    least = 0.9 if name.startswith("four") else 0.925
+    assert all(least <= count / 1500 <= 0.985 for count in held.values()), held
 
 
 @pytest.mark.parametrize("count", others_slow([300, 1500], 300))

@@ -174,10 +174,11 @@ def test_the_ranking_says_what_is_not_separable_from_the_first():
     assert ranking.order == ["b", "d", "c", "a"]
     assert ranking.ranks == [1, 1, 3, 4]
     assert ranking.gaps[0] is None
-    for each, interval, gap in list(zip(ranking.checkpoints, ranking.intervals, ranking.gaps))[1:]:
-        assert interval == accuracy_interval(each.answers, "top-1")
-        first = ranking.checkpoints[0].answers
-        assert gap == accuracy_gap(first, each.answers, "top-1", pairs=6)
+    first = ranking.checkpoints[0].answers
+    for place, each in enumerate(ranking.checkpoints):
+        assert ranking.intervals[place] == accuracy_interval(each.answers, "top-1")
+        if place:
+            assert ranking.gaps[place] == accuracy_gap(first, each.answers, "top-1", pairs=6)
     assert [gap.is_separable for gap in ranking.gaps[1:]] == [False, False, True]
     number = "top-1 accuracy 0.900 (0.826 to 0.945)"
     assert ranking.verdict == f"b and d are best: {number}; not separable from c."

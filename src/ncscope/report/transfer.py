@@ -220,7 +220,7 @@ class RankingRow:
         name: Name of the checkpoint.
         accuracy: Accuracy of the probe.
         interval: Its 95 % interval.
-        behind: What the accuracy lacks to the first, with its interval; empty for the first.
+        behind: Accuracy that it lacks to the first, with its interval; empty for the first.
         is_separable: True if this interval leaves 0 out, None for the first.
         places: Positions of accuracy and interval on the axis of the chart, in per cent: accuracy,
             low, high.
@@ -236,7 +236,7 @@ class RankingRow:
 
     @property
     def short_word(self) -> str:
-        """Whether the checkpoint is separable from the first, in one or two words."""
+        """Word or two on whether the checkpoint is separable from the first."""
         return {None: "", True: "separable", False: "not separable"}[self.is_separable]
 
 
@@ -283,8 +283,8 @@ def _describe_accuracies(ranking: Ranking) -> str:
     if len(ranking.checkpoints) > 1:
         text += (
             " Separable: the difference from the first, judged sample by sample, is beyond chance "
-            "(intervals of 95 % for all pairs at once); the intervals of two accuracies may overlap "
-            "all the same."
+            "(intervals of 95 % for all pairs at once); the intervals of two accuracies may "
+            "overlap all the same."
         )
     return text
 
@@ -542,4 +542,3 @@ def _format_interval(coefficient: Correlation) -> str:
     value, low, high = coefficient
     ends = f" [{low:.2f}, {high:.2f}]" if math.isfinite(low) else ""
     return f"{value:.2f}{ends}".replace("-", "−")
-

@@ -18,7 +18,7 @@ from ncscope.transfer.probes.linear_probe import Measure
 
 @check_arguments
 class Answers(NamedTuple):
-    """Which held-out samples a probe decided right: a byte for each.
+    """Held-out samples that a probe decided right: a byte for each.
 
     Attributes:
         correct: True where the prediction was right; the samples sorted by class, and as given
@@ -83,7 +83,7 @@ def accuracy_interval(
         level: Share of the intervals that contain the accuracy on all samples that might be drawn.
 
     Example:
-        >>> answers = sort_answers(torch.zeros(10, dtype=torch.int64), torch.tensor([0] * 8 + [1] * 2))
+        >>> answers = sort_answers(torch.tensor([0] * 10), torch.tensor([0] * 8 + [1] * 2))
         >>> [round(end, 3) for end in accuracy_interval(answers, "top-1")]
         [0.49, 0.943]
     """
@@ -126,7 +126,7 @@ def accuracy_gap(
         >>> labels = torch.arange(60) % 2
         >>> right, half = sort_answers(labels, labels), sort_answers(0 * labels, labels)
         >>> [round(each, 3) for each in accuracy_gap(right, half, "top-1")]
-        [0.5, 0.357, 0.611]
+        [0.5, 0.352, 0.616]
     """
     if not torch.equal(first.counts, second.counts):
         sizes = [f"{len(each.correct)} in {len(each.counts)} classes" for each in (first, second)]
