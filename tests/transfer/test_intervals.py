@@ -95,6 +95,9 @@ def test_classes_of_one_size_and_accuracy_are_as_one_class():
     assert accuracy_interval(answers(*counts), "top-1") == one
     perfect = accuracy_interval(answers((10, 10), (40, 40)), "mean per class")
     assert perfect == accuracy_interval(answers((32, 32)), "top-1")  # 4 / (1/10 + 1/40)
+    alone = answers(*[(1, 1)] * 7, *[(0, 1)] * 3)  # a sample a class: every mean is the same
+    same = accuracy_interval(alone, "top-1")
+    assert accuracy_interval(alone, "mean per class") == pytest.approx(same)
     uneven = accuracy_interval(answers((3, 4), (750, 1000)), "mean per class")
     assert uneven[1] - uneven[0] > 0.3  # four samples do not know their class
     certain = accuracy_interval(answers((10, 10), (10, 10), (0, 10)), "mean per class")
