@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ncscope.api.columns import Cells, choose_columns
+from ncscope.api.columns import Cells, choose_columns, refuse_repeats
 from ncscope.api.files import explain_read_errors
 from ncscope.api.other_files import path_beside, path_of, python_line, quote
 from ncscope.api.sample_file import MOST_ROWS, Categories, SampleFile, rows_of_batch
@@ -74,7 +74,12 @@ def open_parquet(
     if of_lists:
         dim = size[choice.features[0]]
     return SampleFile(
-        lambda whole: _read(file, choice.features if whole else (), choice.labels, dim),
+        lambda whole: refuse_repeats(
+            _read(file, choice.features if whole else (), choice.labels, dim),
+            choice,
+            file.name,
+            features,
+        ),
         size=8 * dim * rows,
         notes=choice.notes,
         columns=() if of_lists else choice.features,
@@ -245,10 +250,12 @@ def _refuse_missing(
     values: Any, column: str, file: TensorFile, done: int, rows: int | None = None
 ) -> None:
     """Refuse values that are missing, and say how many of these rows, and where the first is."""
-    count = values.null_count
+    # In files of pandas a missing label is NaN.
+    gaps = values.is_null(nan_is_null=True)
+    count = gaps.true_count
     if not count:
         return
-    first = values.is_null().to_pylist().index(True)
+    first = gaps.to_pylist().index(True)
     if rows:  # of the flat values of lists
         first //= max(1, len(values) // rows)
     code = (
