@@ -28,7 +28,7 @@ from ncscope.data.preprocessing import Preprocessing
 from ncscope.errors import InputError
 from ncscope.labels import IgnoreIndex, is_ignored
 from ncscope.measurement.batches import prepare_batch, split
-from ncscope.measurement.head_classes import HeadClasses
+from ncscope.measurement.head_classes import HeadClasses, fold_names
 from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
 from ncscope.models.forward import forward
 from ncscope.models.libraries import ImageClassifier
@@ -173,9 +173,10 @@ _SIZES_READ = 16
 def number_as_model(
     found: LabelledImages, of_model: Sequence[str]
 ) -> tuple[LabelledImages, tuple[str, ...]]:
-    """Return images with the labels of the model if the data set has a part of its classes.
+    """Return images with the labels of the model if the model knows the names of the data set.
 
-    Labels of a part would count from 0, and be compared with other rows of the head.
+    Folders are numbered in the order of their names, and would be compared with other rows of the
+    head.
 
     Args:
         found: Images of one split.
@@ -187,21 +188,21 @@ def number_as_model(
     Raises:
         InputError: If the model has a name of the data set twice.
     """
-    names = found.class_names
-    if not set(names) < set(of_model) or not names:
+    names, known = fold_names(found.class_names), fold_names(of_model)
+    if not names or not set(names) <= set(known):
         return found, ()
-    twice = next((name for name in names if of_model.count(name) > 1), None)
+    twice = next((name for name in names if known.count(name) > 1), None)
     if twice is not None:
         raise InputError(
             expected="one class of the model for each class of the data set",
             found=f"{twice!r} twice in the model's configuration",
             fix="name as DATA a loader of your own, FILE.py:NAME, with the labels of the model",
         )
-    rows = torch.tensor([of_model.index(name) for name in names])
+    rows = torch.tensor([known.index(name) for name in names])
     labels = found.images.labels
-    known = (labels >= 0) & (labels < len(names))  # others are marks of samples to leave out
+    numbered = (labels >= 0) & (labels < len(names))  # others are marks of samples to leave out
     images = copy(found.images)
-    images.labels = torch.where(known, rows[labels.clamp(0, len(names) - 1)], labels)
+    images.labels = torch.where(numbered, rows[labels.clamp(0, len(names) - 1)], labels)
     note = f"labels: the {len(names)} classes numbered by name as the {len(of_model)} of the model"
     changed = not torch.equal(rows, torch.arange(len(names)))
     found = found._replace(images=images, num_classes=len(of_model), class_names=tuple(of_model))

@@ -1,5 +1,7 @@
 """Names of the classes of a model's head, and the numbers that a loader's labels stand for."""
 
+import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -48,15 +50,14 @@ class HeadClasses:
         self._is_option = is_option
         self._given = None if given is None else tuple(given)
         # Numbers are those of the data set; the rows of the head are in the order of the model.
-        is_part = set(of_data) < set(of_model)
+        data, model = fold_names(of_data), fold_names(of_model)
+        is_part = set(data) < set(model)
         self._of_numbers = tuple(given or (of_model if is_part else of_data) or of_model)
         self._of_words = tuple(given or of_model or of_data)
         self._has_words = False
-        self._differ = (
-            not given
-            and set(of_data) <= set(of_model)
-            and tuple(of_data) != tuple(of_model[: len(of_data)])
-        )
+        in_model = set(data) <= set(model)
+        self._differ = not given and in_model and data != model[: len(data)]
+        self._strange = len(of_data) if not given and not in_model else 0
 
     def number(self, labels: Any) -> Tensor:
         """Return the numbers of the labels of a batch, which may be names.
@@ -107,15 +108,43 @@ class HeadClasses:
             fix="pass class_names: the classes in the order of the head's rows",
         )
 
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Sentence on classes that the data set and the model number in two ways, if they do."""
-        if not self._differ or self._has_words:
+    def warnings(self, rows: int) -> tuple[str, ...]:
+        """Return a sentence on labels that may not be the numbers of the head's rows.
+
+        Args:
+            rows: Number of rows of the head.
+        """
+        if self._has_words:
             return ()
-        return (
-            "the data set numbers the classes in another order than the model's configuration: if "
-            "the model was not trained with these labels, number them as the model does",
-        )
+        if self._differ:
+            return (
+                "the data set numbers the classes in another order than the model's configuration: "
+                "if the model was not trained with these labels, number them as the model does",
+            )
+        if 0 < self._strange < rows:
+            return (
+                f"the data set has {self._strange} classes and the head {rows} rows: the labels "
+                f"are taken as rows 0 to {self._strange - 1}; number them as the model does if it "
+                "was not trained with these labels",
+            )
+        return ()
+
+
+def fold_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Return names without what two sources of one name write differently: letter case, blanks.
+
+    The names are returned as they are if two of them would become equal.
+
+    Args:
+        names: Names of different classes.
+
+    Example:
+        >>> fold_names(["Golden retriever", "T-shirt"]), fold_names(["cat", "Cat"])
+        (('golden retriever', 't shirt'), ('cat', 'Cat'))
+    """
+    plain = (unicodedata.normalize("NFKC", name).casefold() for name in names)
+    folded = tuple(" ".join(re.split(r"[\s_-]+", name.strip())) for name in plain)
+    return folded if len(set(folded)) == len(set(names)) else tuple(names)
 
 
 def find_data_names(loader: Any, label: str | None = None) -> tuple[str, ...]:
