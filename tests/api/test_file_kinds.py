@@ -288,6 +288,11 @@ CONVERTED: dict[str, tuple[str, Callable[[Path], Any], str]] = {
         lambda p: write_mat_hdf5(p),
         "a MATLAB file of version 7.3",
     ),
+    "mat without a header": (
+        "a.mat",
+        lambda p: copy_mat(p),
+        "a MATLAB file of version 7.3",
+    ),
     "pickle": ("a.pkl", lambda p: write(p, pickle.dumps({"X": ROWS, "y": CLASSES})), "a pickle"),
     "pickle in text": (
         "a.pkl",
@@ -397,6 +402,13 @@ def write_mat_hdf5(path: Path) -> None:
         file["X"], file["y"] = ROWS.T, CLASSES[None].astype(float)
     with path.open("r+b") as file:
         file.write(b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(128))
+
+
+def copy_mat(path: Path) -> None:
+    """Write the entries of a file of MATLAB without its header, as tools that copy entries do."""
+    write_hdf5(path, X=ROWS.T, y=CLASSES[None].astype(float))
+    with h5py.File(path, "r+") as file:
+        file["X"].attrs["MATLAB_class"] = np.bytes_("double")
 
 
 def write_stream(path: Path) -> None:
@@ -906,6 +918,12 @@ def test_data_frames_in_another_order_are_not_mixed() -> None:
     mixed = WIDE[["f2", "f0", "f3", "f1"]]
     both = [ncscope.measure(WIDE, CLASSES, ood=frame) for frame in (WIDE[:9], mixed[:9])]
     assert dict(both[1]) == pytest.approx(dict(both[0]), nan_ok=True)
+    weight = pd.DataFrame(ROWS[:3], columns=WIDE.columns)
+    expected = ncscope.measure(ROWS, CLASSES, ROWS[:3], ood=ROWS[:9])
+    found = ncscope.measure([WIDE[:13], WIDE[13:]], CLASSES, weight[mixed.columns], ood=mixed[:9])
+    assert dict(found) == pytest.approx(dict(expected), nan_ok=True)
+    with pytest.raises(InputError, match="the columns of the reference"):
+        ncscope.measure(mixed, CLASSES, reference=found)
     batches = [(WIDE[:13], CLASSES[:13]), (mixed[13:], CLASSES[13:])]
     for shards in ([batches], [[batch] for batch in batches]):
         with pytest.raises(InputError, match="columns of the first data frame"):

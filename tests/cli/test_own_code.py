@@ -277,6 +277,7 @@ BAD = {
     "bad.py:Net photos": "found ZeroDivisionError: division by zero (bad.py, line 3)",
     "syntax.py:Net photos": "(syntax.py, line 2)",
     "needs.py:Net photos": "No module named 'absent_library' (needs.py, line 1)",
+    "pkg/nets.py:Net photos": "name the module in its package, pkg.nets:Net, from the folder above",
     "exits.py:Net photos": "found SystemExit: 2 (exits.py, line 2)",
     "net.py:Broken photos --model-arg width=8": "(net.py, line 33); correct it there, or prepare",
     "net.py:make_model photos --weights net.pt --model-arg width=9": "with --model-arg, or load",
@@ -298,6 +299,8 @@ def test_bad_input_is_one_line_and_exit_code_two(run) -> None:
     Path("bad.py").write_text("def half():\n    pass\n1 / 0\n")
     Path("syntax.py").write_text("x = 1\ndef Net(:\n")
     Path("needs.py").write_text("import absent_library\n")
+    Path("pkg").mkdir()
+    Path("pkg/nets.py").write_text("from .layers import Net\n")
     Path("exits.py").write_text("import argparse\nargparse.ArgumentParser().parse_args(['--x'])\n")
     for words, said in BAD.items():
         code, out, err = run(*words.split())

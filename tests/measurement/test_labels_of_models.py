@@ -355,7 +355,9 @@ def test_a_part_of_the_classes_under_other_names_gets_a_warning() -> None:
     data = TensorDataset(X.float()[Y < 2], Y[Y < 2])
     data.classes = ["n01", "n02"]  # type: ignore[attr-defined]
     (said,) = [w for w in measured(data, network().float()).warnings if "rows" in w]
-    assert said.startswith(f"the data set has 2 classes and the head {K} rows: the labels are taken")
+    assert said.startswith(
+        f"the data set has 2 classes and the head {K} rows: the labels are taken"
+    )
 
 
 def test_options_are_one_object() -> None:

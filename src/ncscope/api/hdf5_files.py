@@ -8,7 +8,7 @@ import numpy as np
 
 from ncscope.api.columns import choose_entries
 from ncscope.api.files import explain_read_errors
-from ncscope.api.other_files import pandas_hdf5
+from ncscope.api.other_files import mat_hdf5, pandas_hdf5
 from ncscope.api.sample_file import Categories, SampleFile, rows_of_batch
 from ncscope.errors import InputError, library_error
 from ncscope.memory import check_memory
@@ -40,8 +40,14 @@ def open_hdf5(
     with explain_read_errors(file), file.open() as stream, _open(stream) as content:
         entries = _list_entries(content, file)
         groups = {name.partition("/")[0] for name in entries if "/" in name}
+        writer = None
         if any("pandas_type" in content[group].attrs for group in groups):
-            kind, remedy = pandas_hdf5(file)
+            writer = pandas_hdf5
+        # A tool that copies entries leaves out the first bytes of MATLAB's own files.
+        elif any(each is not None and "MATLAB_class" in each.attrs for each in entries.values()):
+            writer = mat_hdf5
+        if writer is not None:
+            kind, remedy = writer(file)
             expected = "features and labels as arrays"
             raise InputError(expected=expected, found=f"{kind} ({file.name})", fix=remedy)
         choice = choose_entries(

@@ -26,9 +26,9 @@ from ncscope.data.image_files import choose_split, find_image_files, read_image_
 from ncscope.data.images import ImageData, Images
 from ncscope.data.preprocessing import Preprocessing
 from ncscope.errors import InputError
-from ncscope.labels import IgnoreIndex, is_ignored
+from ncscope.labels import IgnoreIndex, fold_names, is_ignored
 from ncscope.measurement.batches import prepare_batch, split
-from ncscope.measurement.head_classes import HeadClasses, fold_names
+from ncscope.measurement.head_classes import HeadClasses
 from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
 from ncscope.models.forward import forward
 from ncscope.models.libraries import ImageClassifier

@@ -1,7 +1,5 @@
 """Names of the classes of a model's head, and the numbers that a loader's labels stand for."""
 
-import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +8,7 @@ from torch import Tensor
 
 from ncscope.array_checks import as_tensor
 from ncscope.errors import InputError
-from ncscope.labels import check_names, number_names
+from ncscope.labels import check_names, fold_names, number_names
 
 LABEL_KEYS = ("labels", "label", "targets", "target")
 """Names of the entry of the labels in a mapping, the surest first."""
@@ -128,23 +126,6 @@ class HeadClasses:
                 "was not trained with these labels",
             )
         return ()
-
-
-def fold_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Return names without what two sources of one name write differently: letter case, blanks.
-
-    The names are returned as they are if two of them would become equal.
-
-    Args:
-        names: Names of different classes.
-
-    Example:
-        >>> fold_names(["Golden retriever", "T-shirt"]), fold_names(["cat", "Cat"])
-        (('golden retriever', 't shirt'), ('cat', 'Cat'))
-    """
-    plain = (unicodedata.normalize("NFKC", name).casefold() for name in names)
-    folded = tuple(" ".join(re.split(r"[\s_-]+", name.strip())) for name in plain)
-    return folded if len(set(folded)) == len(set(names)) else tuple(names)
 
 
 def find_data_names(loader: Any, label: str | None = None) -> tuple[str, ...]:
