@@ -202,6 +202,9 @@ def test_classes_of_a_folder_are_compared_with_those_of_the_model(run) -> None:
     report = json.loads(answer[1])
     assert report["provenance"]["class_names"] == ["Cat", "BEE", " ant"]
     assert report["notes"][0] == "labels: the 3 classes numbered by name as the 3 of the model"
+    Path("photos/zebra").mkdir()  # a class without images, which no model needs to know
+    assert_measured(run(*words, "names=('Cat', 'BEE', ' ant')"), expected)
+    Path("photos/zebra").rmdir()
     shutil.rmtree("photos/ant")
     labels = ImageFolder("photos", prepared, target_transform=lambda label: label + 1)
     counts = {"prior": "uniform", "class_counts": torch.tensor([0, 5, 5])}
