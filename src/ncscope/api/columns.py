@@ -216,7 +216,7 @@ def _unfit_error(
 
     Args:
         unfit: Names of these columns, the worst first.
-        what: What the first of them holds.
+        what: Content of the first of them.
         file: Name of the file.
         features: Columns that the user chose; None for none.
         or_all: True if they may be features after all.

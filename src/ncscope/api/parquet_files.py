@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
@@ -38,7 +38,7 @@ def open_parquet(
     Raises:
         InputError: If the library pyarrow is missing, the file is damaged, or has no such columns.
     """
-    with explain_read_errors(file), file.open() as stream, _open(stream) as table:
+    with _open(file) as table:
         schema, rows, size = table.schema_arrow, table.metadata.num_rows, _lengths(table)
         columns = {field.name: _kind(field.type) for field in schema}
 
@@ -86,13 +86,19 @@ def open_parquet(
     )
 
 
-def _open(stream: Any) -> Any:
+@contextmanager
+def _open(file: TensorFile) -> Iterator[Any]:
     try:
         from pyarrow import parquet
     except ModuleNotFoundError as error:
         raise library_error(name="pyarrow") from error
     # Pages without a checksum, as most writers leave them by default, are read as they are.
-    return parquet.ParquetFile(stream, page_checksum_verification=True)
+    with (
+        explain_read_errors(file),
+        file.open() as stream,
+        parquet.ParquetFile(stream, page_checksum_verification=True) as table,
+    ):
+        yield table
 
 
 def _kind(column: Any) -> Cells:
@@ -167,7 +173,7 @@ def _read(
     """Yield features and labels by batches of rows."""
     columns = [*features, *([] if labels is None else [labels])]
     done = 0
-    with explain_read_errors(file), file.open() as stream, _open(stream) as table:
+    with _open(file) as table:
         rows = rows_of_batch(dim if features else 1, MOST_ROWS)
         # A column of one repeated number takes a few bytes, whatever its length.
         if features:

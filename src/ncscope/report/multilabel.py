@@ -25,7 +25,7 @@ def render_multilabel_page(
         record: Values, notes and warnings.
         rows: Declaration of each key; keys of a multiplicity m above 1 end in ``_m2``, ``_m3``.
         at_collapse: Value of each key at collapse; None where it is unknown.
-        facts: What was measured, in short phrases.
+        facts: Short phrases on the samples.
     """
     groups: dict[str, list[MetricRow]] = {}
     for key, row in rows.items():
