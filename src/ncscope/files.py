@@ -47,6 +47,11 @@ def is_folder(path: Path) -> bool:
     return os.path.isdir(path)  # noqa: PTH112
 
 
+def is_file(path: Path) -> bool:
+    """Return whether there is a file at a path; unlike Path.is_file, never raise an error."""
+    return os.path.isfile(path)  # noqa: PTH113
+
+
 def read_file(path: Path, *, expected: str, fix: str) -> bytes:
     """Return the content of a file.
 

@@ -78,6 +78,7 @@ class Report(Mapping[str, float]):
         self.spectra = {name: np.asarray(values) for name, values in record.spectra.items()}
         self.num_classes, self.num_samples = record.num_classes, record.num_samples
         self.dim = record.dim
+        self.columns: tuple[Any, ...] = ()
 
     def __getitem__(self, key: str) -> float:
         try:

@@ -25,6 +25,7 @@ from ncscope.api.sample_file import (
 from ncscope.api.samples import open_samples
 from ncscope.arguments import describe
 from ncscope.errors import InputError, library_error
+from ncscope.files import describe_fault
 from ncscope.tensor_files import TensorFile, check_exists, detect_kind
 
 Shard: TypeAlias = (
@@ -162,7 +163,7 @@ def expand_patterns(patterns: Iterable[str]) -> list[str]:
 
 def is_plain(pattern: str) -> bool:
     """Return whether a text is the path of one file: no address, and no pattern of several."""
-    return not is_address(pattern) and (not has_magic(pattern) or Path(pattern).exists())
+    return not is_address(pattern) and (not has_magic(pattern) or not describe_fault(Path(pattern)))
 
 
 def pair_files(features: Sequence[str], labels: Sequence[str]) -> list[tuple[str, str]]:

@@ -24,7 +24,7 @@ from ncscope.array_checks import is_missing
 from ncscope.data.folders import Split
 from ncscope.data.images import Pictures, open_picture
 from ncscope.errors import InputError, library_error
-from ncscope.files import describe_fault
+from ncscope.files import describe_fault, is_file, is_folder
 from ncscope.labels import (
     IgnoreIndex,
     is_ignored,
@@ -76,9 +76,9 @@ def find_image_files(data: str) -> dict[str, list[Path]]:
         {}
     """
     folder = Path(data)
-    if folder.is_file():
+    if is_file(folder):
         return {"": [folder]} if folder.suffix in _SUFFIXES else {}
-    if not folder.is_dir():
+    if not is_folder(folder):
         if not data.endswith(_SUFFIXES) or not (has_magic(data) or "{" in data):
             return {}
         patterns = list(islice(_expand_braces(data), _MOST_PATTERNS + 1))

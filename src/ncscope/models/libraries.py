@@ -14,6 +14,7 @@ from torch.nn.parameter import is_lazy
 
 from ncscope.errors import InputError, library_error
 from ncscope.file_kinds import describe_foreign
+from ncscope.files import is_file
 from ncscope.memory import check_memory
 from ncscope.models.networks.catalogue import NAMES, build
 from ncscope.models.own_code import explain_errors, is_own_code, make_model, open_own
@@ -148,9 +149,9 @@ def _open_catalogue(request: ModelRequest) -> ImageClassifier:
         fix = f"{_nearest(request.name, list(NAMES))}; or timm:, torchvision: or hf: and a name"
         if request.name.endswith(".py"):
             fix = f"name the class or function too: {request.name}:make_model"
-        elif Path(request.name, "config.json").is_file():
+        elif is_file(Path(request.name, "config.json")):
             fix = f"pass hf:{request.name}"
-        elif Path(request.name).is_file():
+        elif is_file(Path(request.name)):
             fix = f"name the model, and pass --weights {request.name}"
         try:
             if import_module("timm").is_model(request.name.partition(".")[0]):

@@ -170,6 +170,9 @@ def explain_errors(
         if place is None:
             raise
         file, line, message = place
+        if "attempted relative import" in message and (path := _FILE.fullmatch(names[0])):
+            module = ".".join(Path(path[1]).with_suffix("").parts)
+            fix = f"name the module in its package, {module}:{path[2]}, from the folder above"
         raise InputError(
             expected=f"code that runs in {names[0].rpartition(':')[0]}",
             found=f"{message} ({file}, line {line})",
