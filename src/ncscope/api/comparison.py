@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from html import escape
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from ncscope.api.result import Report, choose_columns, draw_panels
 from ncscope.api.tables import csv_text, data_frame, parse_content
 from ncscope.api.writable import check_file, write_figure, write_text
 from ncscope.arguments import check_arguments
-from ncscope.errors import InputError
+from ncscope.errors import InputError, printable
 from ncscope.files import is_folder, read_file
 from ncscope.measurement.history_file import is_history
 from ncscope.measurement.records import Measurement
@@ -119,6 +120,17 @@ class Comparison:
         out = StringIO()
         Console(file=out, width=80, color_system=None).print(table)
         return out.getvalue().rstrip()
+
+    def _repr_html_(self) -> str:
+        from ncscope.report.comparison import build_columns, warn_of_unlike_samples
+        from ncscope.report.notebook import render_comparison_fragment
+
+        sources = self._sources()
+        if not sources:
+            return f"<p>{escape(printable(repr(self)))}</p>"
+        columns, sentence = build_columns(sources)
+        models = {each.title: each.model for each in columns}
+        return render_comparison_fragment(models, [sentence], warn_of_unlike_samples(columns))
 
     def save(
         self,

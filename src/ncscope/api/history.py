@@ -451,11 +451,11 @@ class History:
         )
 
     def _repr_html_(self) -> str:
-        from ncscope.report.page import render_history_fragment
+        from ncscope.report.notebook import render_history_fragment
 
-        return (
-            render_history_fragment(self.measurements) if len(self) else "<p>An empty history.</p>"
-        )
+        if not len(self):
+            return "<p>An empty history.</p>"
+        return render_history_fragment(self.measurements, self.unit, self.provenance)
 
     def __repr__(self) -> str:
         splits = ", ".join(dict.fromkeys(self.splits)) or "none"

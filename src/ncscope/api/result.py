@@ -344,9 +344,9 @@ class Report(Mapping[str, float]):
         return render_model_page(title, self.model_record, self.provenance)
 
     def _repr_html_(self) -> str:
-        from ncscope.report.page import render_model_fragment
+        from ncscope.report.notebook import render_model_fragment
 
-        return render_model_fragment(self.model_record)
+        return render_model_fragment(self.model_record, self.provenance)
 
 
 def check_metrics(metrics: Iterable[str], known: Collection[str]) -> None:
