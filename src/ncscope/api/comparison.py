@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ncscope.api.history import History
+from ncscope.api.readable import REPORT, REPORT_FIX
 from ncscope.api.result import Report, choose_columns, draw_panels
 from ncscope.api.tables import csv_text, data_frame, parse_content
-from ncscope.api.writable import check_file, write_figure, write_text
+from ncscope.api.writable import COMPARISONS, check_file, write_figure, write_text
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError, printable
 from ncscope.files import is_folder, read_file
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from ncscope.report.comparison import ComparisonSource
-
-COMPARISONS = (".html", ".csv", ".tex", ".png", ".svg", ".pdf")
-"""Suffixes of the files that a comparison can be saved as."""
 
 RunSections = Callable[[Mapping[str, Path]], Mapping[str, Any]]
 """Function that returns the sections of a page about folders of runs, by their name on the page.
@@ -270,8 +268,7 @@ def read_sources(
     Raises:
         InputError: If no path is given, there is no such file, or it holds something else.
     """
-    fix = "pass files that save wrote as .json, or folders of runs"
-    expected = "a report, a history or the folder of a run"
+    expected, fix = REPORT, REPORT_FIX
     if not paths:
         raise InputError(expected=expected, found="none", fix=fix)
     path_by_name = _name_sources([Path(path) for path in paths])

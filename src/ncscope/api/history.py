@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from ncscope.api.alerts import AlertChoice, Alerts
 from ncscope.api.per_class import PerClass
-from ncscope.api.result import REPORTS, Report, check_metrics, choose_columns, draw_panels
+from ncscope.api.result import Report, check_metrics, choose_columns, draw_panels
 from ncscope.api.tables import csv_text, data_frame, parse_content
-from ncscope.api.writable import check_file, write_figure, write_text
+from ncscope.api.writable import REPORTS, check_file, write_figure, write_text
 from ncscope.arguments import Within, check_arguments
 from ncscope.errors import InputError
 from ncscope.files import is_folder, read_file

@@ -24,6 +24,7 @@ from ncscope.data.folders import (
 )
 from ncscope.data.image_files import choose_split, find_image_files, read_image_files
 from ncscope.data.images import ImageData, Images
+from ncscope.data.names import check_data
 from ncscope.data.preprocessing import Preprocessing
 from ncscope.errors import InputError
 from ncscope.labels import IgnoreIndex, is_ignored
@@ -275,20 +276,7 @@ def read_image_splits(image_options: ImageOptions, seed: int) -> ImageData:
 
 
 def _find_folder(data: str) -> Path:
-    if not Path(data).is_dir():
-        fix = f"pass one of {', '.join(CATALOGUE)}, or check the path"
-        if Path(data).is_file():
-            fix = f"for features, ncscope measure {data}; images are in .parquet, .arrow or .tar"
-        elif re.fullmatch(r"[\w-]+/[\w.-]+", data):
-            fix = (
-                "check the path; save a data set of the Hugging Face Hub with "
-                f"datasets.load_dataset({data!r}).save_to_disk('images')"
-            )
-        raise InputError(
-            expected="a data set of the catalogue, or a folder or files of images",
-            found=repr(data),
-            fix=fix,
-        )
+    check_data(data)
     return Path(data)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from ncscope.api.missing import explain_missing_key
 from ncscope.api.per_class import PerClass
 from ncscope.api.tables import csv_text, data_frame, parse_content
-from ncscope.api.writable import check_file, write_figure, write_text
+from ncscope.api.writable import REPORTS, check_file, write_figure, write_text
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
 from ncscope.files import read_file
@@ -26,9 +26,6 @@ from ncscope.stats.statistics import ClassStatistics
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
-
-REPORTS = (".html", ".json", ".csv", ".tex", ".png", ".svg", ".pdf")
-"""Suffixes of the files that a report or a history can be saved as."""
 
 
 @check_arguments

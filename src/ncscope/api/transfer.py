@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ncscope.api.files import checksum_notes
-from ncscope.api.result import REPORTS
 from ncscope.api.samples import load_samples
-from ncscope.api.writable import check_file, check_folder, write_figure, write_text
+from ncscope.api.writable import REPORTS, check_file, check_folder, write_figure, write_text
 from ncscope.errors import InputError
 from ncscope.labels import IgnoreIndex, count_labels, find_names, read_labels
 from ncscope.memory import check_memory
