@@ -66,6 +66,7 @@ MISSING = (
     "measure-model timm:resnet18 digits --weights gone.pt",
     "measure-model timm:resnet18 digits --ood gone",
     "measure-model timm:resnet18 digits --preprocess gone.py:prepare",
+    "measure-model hf:gone digits",
     "report gone.json",
 )
 

@@ -3,7 +3,7 @@
 import sys
 import zlib
 from collections.abc import Sequence
-from contextlib import ExitStack, redirect_stdout
+from contextlib import ExitStack, redirect_stdout, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -35,6 +35,7 @@ from ncscope.cli.terminal import Terminal, row_bar
 from ncscope.errors import InputError, printable
 from ncscope.files import check_input, is_folder
 from ncscope.memory import available_memory
+from ncscope.network import is_on_disk
 
 if TYPE_CHECKING:
     from ncscope.api.result import Report
@@ -555,7 +556,7 @@ def measure_model(
     Example: ncscope measure-model hf:my-vit cifar10 --split test --layers "vit.layers.*"
     """
     announce(save, slow=uncertainty or random_sizes)
-    check_names(model, [data, *filter(None, [ood])], weights, preprocess)
+    check_names(model, [data, *filter(None, [ood])], weights, preprocess, download=download)
     from ncscope.api.named_images import ImageOptions
     from ncscope.api.named_model import measure_named_model
     from ncscope.measurement.options import Options
@@ -606,7 +607,12 @@ def measure_model(
 
 
 def check_names(
-    model: str, data: Sequence[str], weights: Path | None, preprocess: str | None
+    model: str,
+    data: Sequence[str],
+    weights: Path | None,
+    preprocess: str | None,
+    *,
+    download: bool,
 ) -> None:
     """Check, before torch is imported, that what the command line names is there.
 
@@ -615,9 +621,10 @@ def check_names(
         data: Data sets, paths, or code of the user.
         weights: File of weights, or folder; None without one.
         preprocess: Code of the user, or another word.
+        download: The hub of Hugging Face may be asked for the model.
 
     Raises:
-        InputError: If there is no file, folder or data set of a name.
+        InputError: If there is no file, folder, data set or model of a name.
     """
     from ncscope.data.names import NAMES, check_data
     from ncscope.models.own_code import check_own_file, is_own_code
@@ -631,6 +638,9 @@ def check_names(
     for name in data:
         if not is_own_code(name):
             check_data(name)
+    if model.startswith("hf:") and weights is None:
+        with suppress(ModuleNotFoundError):  # without its library, a later error says so
+            is_on_disk(model.removeprefix("hf:"), download=download)
 
 
 def print_report(
