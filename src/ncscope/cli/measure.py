@@ -650,6 +650,7 @@ def print_report(
     if json:
         print(report.to_json())
         return
+    from ncscope.report.overview import merge_undefined
     from ncscope.report.tables import build_model_table
     from ncscope.report.wording import format_class_count
 
@@ -660,9 +661,7 @@ def print_report(
     classes = format_class_count(report.num_classes, report.record.num_present)
     size = f"{report.num_samples:,} samples, {classes}, dimension {report.dim}"
     console.print(size, style="dim", highlight=False)
-    for note in report.notes:
-        if note in said:
-            continue
+    for note in merge_undefined([note for note in report.notes if note not in said]):
         console.print(f"note: {printable(note)}", style="dim", highlight=False)
     if save is not None:
         console.print(f"Written: {save}", soft_wrap=True, highlight=False, markup=False)
