@@ -1,5 +1,6 @@
 """Models by name: of the catalogue, torchvision, timm and Hugging Face, and of the user's code."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -248,6 +249,15 @@ def _open_hugging_face(request: ModelRequest) -> ImageClassifier:
                 request.name, **local
             )
     except (OSError, ValueError) as error:
+        if kind := re.search(r"Unrecognized configuration class .*?(\w+)Config\b", str(error)):
+            found = f"a {kind[1]} model, which classifies no images"
+            fix = (
+                "measure texts with ncscope.measure_model in Python "
+                "(docs/tutorials/hugging-face.md), or name an image classifier"
+            )
+            raise InputError(
+                expected=f"an image classifier under hf:{request.name}", found=found, fix=fix
+            ) from error
         raise InputError(
             expected=f"an image classifier under hf:{request.name}",
             found=" ".join(str(error).split())[:200],
