@@ -24,9 +24,9 @@ from ncscope.data.folders import (
 )
 from ncscope.data.image_files import choose_split, find_image_files, read_image_files
 from ncscope.data.images import ImageData, Images
+from ncscope.data.names import check_data
 from ncscope.data.preprocessing import Preprocessing
 from ncscope.errors import InputError
-from ncscope.files import is_file, is_folder
 from ncscope.labels import IgnoreIndex, fold_names, is_ignored
 from ncscope.measurement.batches import prepare_batch, split
 from ncscope.measurement.head_classes import HeadClasses
@@ -281,20 +281,7 @@ def read_image_splits(image_options: ImageOptions, seed: int) -> ImageData:
 
 
 def _find_folder(data: str) -> Path:
-    if not is_folder(Path(data)):
-        fix = f"pass one of {', '.join(CATALOGUE)}, or check the path"
-        if is_file(Path(data)):
-            fix = f"for features, ncscope measure {data}; images are in .parquet, .arrow or .tar"
-        elif re.fullmatch(r"[\w-]+/[\w.-]+", data):
-            fix = (
-                "check the path; save a data set of the Hugging Face Hub with "
-                f"datasets.load_dataset({data!r}).save_to_disk('images')"
-            )
-        raise InputError(
-            expected="a data set of the catalogue, or a folder or files of images",
-            found=repr(data),
-            fix=fix,
-        )
+    check_data(data)
     return Path(data)
 
 

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from ncscope.api.files import checksum_notes
-from ncscope.api.result import REPORTS
 from ncscope.api.samples import load_samples
 from ncscope.api.tables import csv_text, data_frame
-from ncscope.api.writable import check_file, write_figure, write_text
+from ncscope.api.writable import REPORTS, check_file, write_figure, write_text
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
 from ncscope.labels import IgnoreIndex, count_labels, find_names, read_labels

@@ -162,8 +162,7 @@ def transfer(
 
     Example: ncscope transfer --models a.npz b.npz c.npz --json
     """
-    from ncscope.api.result import REPORTS
-    from ncscope.api.writable import check_file
+    from ncscope.api.writable import REPORTS, check_file
 
     if results_without is not None and results is None:
         fix = "leave --results-without out"

@@ -9,7 +9,8 @@ from typing import Literal, TypeAlias, Unpack
 from ncscope.api.alerts import AlertChoice, Alerts
 from ncscope.api.history import History
 from ncscope.api.model import statistics_by_layer
-from ncscope.api.result import REPORTS, ModelReport
+from ncscope.api.result import ModelReport
+from ncscope.api.writable import REPORTS
 from ncscope.errors import InputError
 from ncscope.labels import check_reference_names
 from ncscope.measurement.evaluation import ModelResult

@@ -125,7 +125,7 @@ def render_comparison_page(
         "title": title,
         "facts": [f"{len(columns)} measurements side by side", *filter(None, [steps])],
         **sections,
-        "warnings": [*_warn_of_unlike_samples(columns), *collect_warnings(models)],
+        "warnings": [*warn_of_unlike_samples(columns), *collect_warnings(models)],
         "comparison": {
             "columns": [column.title for column in columns],
             "groups": {
@@ -152,7 +152,7 @@ def build_comparison_table(sources: Sequence[ComparisonSource]) -> Group:
     """
     columns, steps = build_columns(sources)
     models = {printable(column.title): make_printable(column.model) for column in columns}
-    warnings = [*_warn_of_unlike_samples(columns), *collect_warnings(models)]
+    warnings = [*warn_of_unlike_samples(columns), *collect_warnings(models)]
     visible = columns[:_MOST_COLUMNS]
     table = make_table()
     table.add_column("metric", no_wrap=True)
@@ -303,7 +303,7 @@ def _are_unlike(columns: Iterable[ComparisonColumn]) -> bool:
     return max(sizes) >= _UNLIKE * min(sizes)
 
 
-def _warn_of_unlike_samples(columns: Sequence[ComparisonColumn]) -> list[str]:
+def warn_of_unlike_samples(columns: Sequence[ComparisonColumn]) -> list[str]:
     """Return a sentence on numbers of samples that differ by a factor of two or more, if any do.
 
     Train and test samples of one run differ in number, and so do those of one run and another: a

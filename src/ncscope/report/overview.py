@@ -1,5 +1,6 @@
 """Texts and tables of a page: first and last values, all values, notes."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -189,26 +190,118 @@ def collect_warnings(models: Mapping[str, ModelRecord]) -> list[str]:
     Args:
         models: Measurements by caption; with one, the caption is left out.
     """
-    warnings = [
-        f"{caption}: {warning}" if len(models) > 1 else warning
-        for caption, model in models.items()
-        for warning in collect_sentences(model, "warnings")
+    sentences = {caption: collect_sentences(model, "warnings") for caption, model in models.items()}
+    return [
+        f"{join_words(names)}: {sentence}" if len(models) > 1 else sentence
+        for sentence, names in merge_sentences(sentences)
     ]
-    return list(dict.fromkeys(warnings))
 
 
 def collect_sentences(model: ModelRecord, kind: Literal["notes", "warnings"]) -> list[str]:
-    """Return each note or warning once, with its layers unless it concerns all layers."""
-    layers: dict[str, list[str]] = {}
-    for record in model.layers:
-        for sentence in getattr(record, kind):
-            layers.setdefault(sentence, []).append(record.layer)
+    """Return each note or warning once, with its layers unless it concerns all layers.
+
+    Args:
+        model: Measurement of one or more layers.
+        kind: Which sentences.
+    """
+    order = [record.layer for record in model.layers]
+    by_layer = {record.layer: merge_undefined(getattr(record, kind)) for record in model.layers}
     return [
-        sentence
-        if len(names) == len(model.layers)
-        else f"{join_words(list(map(quote_number, names)))}: {sentence}"
-        for sentence, names in layers.items()
+        sentence if len(names) == len(order) else f"{_join_layers(names, order)}: {sentence}"
+        for sentence, names in merge_sentences(by_layer)
     ]
+
+
+def merge_sentences(by_name: Mapping[str, Sequence[str]]) -> list[tuple[str, list[str]]]:
+    """Return each sentence with the names that it concerns; those that differ in numbers are one.
+
+    Args:
+        by_name: Sentences by the name of a layer or a measurement.
+
+    Example:
+        >>> merge_sentences({"a": ["8% is noise"], "b": ["5% is noise", "few"], "c": ["few"]})
+        [('5 to 8% is noise', ['a', 'b']), ('few', ['b', 'c'])]
+    """
+    alike: dict[str, list[tuple[str, str]]] = {}
+    for name, sentences in by_name.items():
+        for sentence in sentences:
+            alike.setdefault(_NUMBER.sub("#", sentence), []).append((sentence, name))
+    merged = []
+    for entries in alike.values():
+        names: dict[str, list[str]] = {}
+        for sentence, name in entries:
+            names.setdefault(sentence, []).append(name)
+        # Two sentences of one name are two facts.
+        is_one = len({name for _, name in entries}) == len(entries) and len(names) > 1
+        whole = _join_numbers(list(names)) if is_one else None
+        if whole is None:
+            merged += names.items()
+        else:
+            merged.append((whole, list(dict.fromkeys(name for _, name in entries))))
+    return merged
+
+
+_NUMBER = re.compile(r"(?<![\w.])\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.]*\w)")
+"""A number that is no part of a name."""
+
+
+def _join_numbers(sentences: Sequence[str]) -> str | None:
+    """Write sentences that differ in numbers as one; None if the numbers are names of classes."""
+    columns = list(zip(*(_NUMBER.finditer(sentence) for sentence in sentences), strict=True))
+    first = sentences[0]
+    parts, end = [], 0
+    for matches in columns:
+        texts = sorted(
+            {match[0] for match in matches}, key=lambda text: float(text.replace(",", ""))
+        )
+        start = matches[0].start()
+        is_name = re.search(r"(class|classes|layer|,) $", first[:start])
+        if len(texts) > 1 and (is_name or first[matches[0].end() :].startswith(", ")):
+            return None
+        parts += [first[end:start], texts[0] if len(texts) == 1 else f"{texts[0]} to {texts[-1]}"]
+        end = matches[0].end()
+    return "".join([*parts, first[end:]])
+
+
+def merge_undefined(sentences: Sequence[str]) -> list[str]:
+    """Write the notes on metrics that are undefined for one reason as one note.
+
+    Args:
+        sentences: Notes of one layer.
+
+    Example:
+        >>> merge_undefined(["a is undefined: no head", "few", "b is undefined: no head"])
+        ['a and b are undefined: no head', 'few']
+    """
+    merged: dict[str, list[str]] = {}
+    for sentence in sentences:
+        metrics, undefined, reason = sentence.partition(" is undefined: ")
+        if undefined:
+            merged.setdefault(reason, []).extend(metrics.split(", "))
+        else:
+            merged.setdefault(sentence, [])
+    return [
+        f"{join_words(metrics)} {'is' if len(metrics) == 1 else 'are'} undefined: {reason}"
+        if metrics
+        else reason
+        for reason, metrics in merged.items()
+    ]
+
+
+def _join_layers(names: Sequence[str], order: Sequence[str]) -> str:
+    """Write names of layers as an enumeration; three or more neighbours by their first and last."""
+    places = sorted(map(order.index, names))
+    spans: list[list[int]] = []
+    for place in places:
+        if spans and spans[-1][-1] == place - 1:
+            spans[-1].append(place)
+        else:
+            spans.append([place])
+    words = []
+    for span in spans:
+        texts = [quote_number(order[place]) for place in span]
+        words += texts if len(span) < 3 else [f"{texts[0]} to {texts[-1]}"]
+    return join_words(words)
 
 
 def describe_history(measurements: Sequence[Measurement], unit: str) -> list[str]:

@@ -2,12 +2,10 @@
 
 import base64
 import gzip
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from html import escape
 from importlib.resources import files
 from typing import Any
 
@@ -17,9 +15,8 @@ from plotly.offline import get_plotlyjs
 
 from ncscope.errors import printable
 from ncscope.measurement.provenance import UNKNOWN, Provenance
-from ncscope.measurement.records import ClassTable, Measurement, ModelRecord
-from ncscope.measurement.similarity import SimilarityRecord
-from ncscope.report.classes import build_class_view, build_class_views, collect_columns
+from ncscope.measurement.records import Measurement, ModelRecord
+from ncscope.report.classes import build_class_views, collect_columns
 from ncscope.report.curves import group_by_split
 from ncscope.report.formulas import formula
 from ncscope.report.labels import (
@@ -112,15 +109,6 @@ def render_history_page(
         details=[build_details(model, caption) for caption, model in last.items()],
         provenance=provenance.facts(),
     )
-
-
-def render_history_fragment(measurements: Sequence[Measurement]) -> str:
-    """Build the tables of first against last values, for a notebook.
-
-    Args:
-        measurements: Measurements of one run or several; at least one.
-    """
-    return _render_fragment(changes=compare_ends(make_all_printable(measurements)))
 
 
 @dataclass(frozen=True)
@@ -229,51 +217,6 @@ def render_model_page(title: str, model: ModelRecord, provenance: Provenance = U
     )
 
 
-def render_model_fragment(model: ModelRecord) -> str:
-    """Build the table of a measurement, for a notebook.
-
-    Args:
-        model: The measurement.
-    """
-    safe = make_printable(model)
-    return _render_fragment(
-        warnings=collect_warnings({"": safe}), details=[build_details(safe, "")]
-    )
-
-
-def render_classes_fragment(table: ClassTable, class_names: Sequence[str] = ()) -> str:
-    """Build the table of classes, for a notebook.
-
-    Args:
-        table: Values of each class.
-        class_names: Names of all classes, in the order of the labels; empty if unknown.
-    """
-    return _render_fragment(classes=[build_class_view(table, class_names)])
-
-
-def render_similarity_fragment(record: SimilarityRecord) -> str:
-    """Build an HTML table of the CKA of all pairs of layers, for a notebook.
-
-    Args:
-        record: CKA between layers.
-    """
-
-    def format_cell(value: float) -> str:
-        if math.isnan(value):
-            return "<td>undefined</td>"
-        # The unbiased CKA can be below 0, or above 1 by rounding.
-        share = min(max(value, 0.0), 1.0)
-        return f'<td style="background:rgba(49,104,142,{0.6 * share:.2f})">{value:.3f}</td>'
-
-    columns = "".join(f"<th>{escape(printable(name))}</th>" for name in record.columns)
-    rows = "".join(
-        f"<tr><th>{escape(printable(name))}</th>{''.join(map(format_cell, row))}</tr>"
-        for name, row in zip(record.rows, record.values, strict=True)
-    )
-    caption = f"CKA between layers, {record.num_samples:,} samples"
-    return f"<table><caption>{caption}</caption><tr><th></th>{columns}</tr>{rows}</table>"
-
-
 def render_page(**sections: Any) -> str:
     """Render the template of all pages; a section for which nothing is given is left out.
 
@@ -304,12 +247,6 @@ def _pack_plotly() -> Markup:
     """
     packed = gzip.compress(get_plotlyjs().encode(), mtime=0)
     return Markup(base64.b64encode(packed).decode())
-
-
-def _render_fragment(**sections: Any) -> str:
-    """Render tables for a notebook; a section for which nothing is given is left out."""
-    absent = dict.fromkeys(("changes", "warnings", "details", "classes"), ())
-    return render_template("fragment.html.j2", **{**absent, **sections})
 
 
 def render_template(template: str, **context: Any) -> str:
