@@ -26,9 +26,11 @@ from ncscope.report.labels import (
 )
 from ncscope.report.overview import (
     Cell,
+    Headline,
     MetricRow,
     Write,
     build_details,
+    choose_headlines,
     collect_warnings,
     format_collapse_value,
 )
@@ -41,6 +43,7 @@ from ncscope.report.wording import (
     make_all_printable,
     make_printable,
     name_step,
+    round_for_json,
     typeset,
 )
 
@@ -120,6 +123,7 @@ def render_comparison_page(
     columns, steps = build_columns(safe)
     models = {column.title: column.model for column in columns}
     metrics = sort_labels(key for column in columns for key in column.last.metrics)
+    headlines = choose_headlines({metric.key for metric in metrics}, columns[0].last)
     names = dict.fromkeys(name for column in columns for name in column.facts)
     content: dict[str, Any] = {
         "title": title,
@@ -128,13 +132,15 @@ def render_comparison_page(
         "warnings": [*warn_of_unlike_samples(columns), *collect_warnings(models)],
         "comparison": {
             "columns": [column.title for column in columns],
+            "headlines": headlines,
+            "rows": [_build_row(each.metric, columns, typeset, 4) for each in headlines],
             "groups": {
                 group: [_build_row(metric, columns, typeset, 4) for metric in labels]
                 for group, labels in group_labels(metrics).items()
             },
             "facts": {name: [column.facts.get(name, "") for column in columns] for name in names},
         },
-        "history": _build_charts(safe),
+        "history": _build_charts(safe, _build_dots(columns, headlines)),
         "details": [build_details(model, name) for name, model in models.items()],
     }
     return render_page(**content)
@@ -327,9 +333,35 @@ def warn_of_unlike_samples(columns: Sequence[ComparisonColumn]) -> list[str]:
     return [f"Samples differ ({ends}): few samples look more collapsed; compare at equal numbers."]
 
 
-def _build_charts(sources: Sequence[ComparisonSource]) -> HistoryView:
-    """Prepare the charts: a run for each report and each run of a history, and all runs in one."""
-    payload: dict[str, Any] = {"runs": {}, "shown": ""}
+def _build_dots(
+    columns: Sequence[ComparisonColumn], headlines: Sequence[Headline]
+) -> dict[str, Any]:
+    """Return what the grid draws of reports: values and intervals of all columns, by metric."""
+    dots = {}
+    for metric in (headline.metric for headline in headlines):
+        keys = [find_key(column.last.metrics, metric.key) for column in columns]
+        values = [
+            math.nan if key is None else column.last.metrics[key]
+            for column, key in zip(columns, keys, strict=True)
+        ]
+        ends = [
+            (None if key is None else find_interval(column.last, key)) or (value, value)
+            for column, key, value in zip(columns, keys, values, strict=True)
+        ]
+        dots[metric.key] = {
+            "log": metric.log_scale,
+            "values": [round_for_json(value) for value in values],
+            "ends": [[round_for_json(end) for end in pair] for pair in ends],
+        }
+    return {"names": [column.name for column in columns], "metrics": dots}
+
+
+def _build_charts(sources: Sequence[ComparisonSource], dots: Mapping[str, Any]) -> HistoryView:
+    """Prepare the charts: a run for each report and each run of a history, and all runs in one.
+
+    The grid shows all runs over time if there is nothing but histories of one unit, else dots.
+    """
+    payload: dict[str, Any] = {"runs": {}, "shown": "", "dots": dots, "grid": ""}
     everything = list[Measurement]()
     # Histories of one unit share an axis; epochs and steps cannot.
     for unit in dict.fromkeys(source.unit for source in sources if source.unit):
@@ -343,6 +375,7 @@ def _build_charts(sources: Sequence[ComparisonSource]) -> HistoryView:
         part = build_history_payload(measurements, unit, names.pop() if len(names) == 1 else ())
         payload["runs"] |= part["runs"]
         payload["shown"] = payload["shown"] or part["together"] or part["shown"]
+        payload["together"] = payload["grid"] = part["grid"]
         everything += measurements
     for source in sources:
         if not source.unit:
@@ -353,5 +386,7 @@ def _build_charts(sources: Sequence[ComparisonSource]) -> HistoryView:
             (run,) = build_model_payload(model, class_names)["runs"].values()
             payload["runs"][source.name] = run
     payload["shown"] = payload["shown"] or next(iter(payload["runs"]))
+    if len({source.unit for source in sources}) > 1:
+        payload["grid"] = ""
     units = [source.unit for source in sources if source.unit]
     return HistoryView(everything, units[0] if units else "step", payload)

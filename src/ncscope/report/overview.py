@@ -1,15 +1,18 @@
 """Texts and tables of a page: first and last values, all values, notes."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ncscope.measurement.provenance import Provenance
 from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
 from ncscope.report.curves import group_by_run, group_by_split
 from ncscope.report.labels import (
+    PFC_METRICS,
     Label,
+    capitalise,
     choose_key_metrics,
     find_key,
     find_label,
@@ -49,6 +52,30 @@ class RunChanges:
     run: str
     splits: list[str]
     rows: list[tuple[Label, str, list[Change | None]]]
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A metric that a page shows first.
+
+    Attributes:
+        metric: Label of the metric.
+        tag: ``"NC1"`` to ``"NC4"``; empty for other metrics.
+        collapsed: Value at collapse, with an arrow; empty if unknown.
+        ends: First and last value of every run and split, by the name of the run and split.
+        trend: Sentence on the way from the first values to the last.
+    """
+
+    metric: Label
+    tag: str = ""
+    collapsed: str = ""
+    ends: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    trend: str = ""
+
+    @property
+    def name(self) -> str:
+        """Title of the metric without the tag."""
+        return capitalise(self.metric.title.removeprefix(f"{self.tag}: "))
 
 
 @dataclass(frozen=True)
@@ -94,22 +121,119 @@ class MetricRow:
 
 @dataclass(frozen=True)
 class Details:
-    """All metrics of one measurement, by group, and notes with the layers that they concern."""
+    """All metrics of one measurement.
+
+    Attributes:
+        caption: Measurement that they belong to; empty if there is one only.
+        layers: Layers of the table, the last layer first.
+        groups: Rows by the title of their group.
+        progress: PFC1-3 of the layers that hold nothing else, the last of them first.
+        notes: Notes, with the layers that they concern.
+    """
 
     caption: str
     layers: list[LayerRecord]
     groups: dict[str, list[MetricRow]]
+    progress: list[tuple[LayerRecord, list[Cell]]]
     notes: list[str]
 
     @property
     def interval_title(self) -> str:
         """Heading of the intervals."""
-        return format_interval_title(self.layers[-1])
+        return format_interval_title(self.layers[0])
 
     def any(self, part: str) -> bool:
         """Return whether a cell has a part: ``interval`` or ``chance``."""
         cells = (cell for rows in self.groups.values() for row in rows for cell in row.cells)
         return any(getattr(cell, part) for cell in cells)
+
+
+_TAGS = {
+    "nc1": "NC1",
+    "nc1_quotient": "NC1",
+    "nc2_etf": "NC2",
+    "nc3_self_duality": "NC3",
+    "nc4_disagreement": "NC4",
+}
+"""Metrics that stand for NC1 to NC4; the first of two that were measured."""
+
+_ACCURACIES = ("ncc_accuracy", "accuracy")
+
+_LOSSES = ("loss", "error", "accuracy")
+"""Words in the names of further numbers that a page shows first."""
+
+_MOST_HEADLINES = 8
+_MOST_ENDS = 4
+"""Most lines of first and last values below a chart of a grid."""
+
+
+def choose_headlines(
+    keys: Collection[str], record: LayerRecord, values: Collection[str] = ()
+) -> list[Headline]:
+    """Return the metrics that a page shows first, without their values.
+
+    NC1 to NC4 and the accuracies; without any of them, the metrics of a summary, or all.
+
+    Args:
+        keys: Keys of the metrics that were measured.
+        record: Last layer, whose sizes set the values at collapse.
+        values: Keys of further numbers of a step, such as the loss.
+    """
+    tags: dict[str, str] = {}
+    for key, tag in _TAGS.items():
+        if find_key(keys, key) is not None and tag not in tags.values():
+            tags[key] = tag
+    tags |= {key: "" for key in _ACCURACIES if find_key(keys, key) is not None}
+    if not tags:
+        summary = [key for key in choose_key_metrics(keys) if find_key(keys, key) is not None]
+        tags = dict.fromkeys(summary or [label.key for label in sort_labels(keys)], "")
+    losses = [key for key in values if any(word in key for word in _LOSSES)]
+    tags |= {key: "" for key in losses if key not in tags}
+    return [
+        Headline(label, tag, format_collapse_value(label, record))
+        for label, tag in [(find_label(key), tag) for key, tag in tags.items()][:_MOST_HEADLINES]
+    ]
+
+
+def merge_values(measurement: Measurement) -> dict[str, float]:
+    """Return the further numbers of a measurement and the last layer's metrics."""
+    return {**measurement.values, **measurement.model_record.layers[-1].metrics}
+
+
+def build_headlines(measurements: Sequence[Measurement]) -> list[Headline]:
+    """Compare the last layer's headline metrics at the first and last step of every run and split.
+
+    Args:
+        measurements: Measurements of one run or several; at least one.
+    """
+    runs = group_by_run(measurements)
+    lines = {
+        ", ".join(filter(None, (run if len(runs) > 1 else "", split))): of_split
+        for run, of_run in runs.items()
+        for split, of_split in group_by_split(of_run).items()
+    }
+    last = measurements[-1].model_record.layers[-1]
+    keys = {key for each in measurements for key in each.model_record.layers[-1].metrics}
+    values = list(dict.fromkeys(key for each in measurements for key in each.values))
+    headlines = []
+    for headline in choose_headlines(keys, last, values):
+        changes = {
+            name: change
+            for name, of_split in lines.items()
+            if (change := _describe_change(headline.metric, of_split[0], of_split[-1]))
+        }
+        trends = Counter(trend for *_, trend in changes.values())
+        trend = next(iter(trends), "")
+        if len(trends) > 1:
+            trend = "; ".join(
+                f"{each} in {count} of {len(changes)}" for each, count in trends.items() if each
+            )
+        ends = {name: (first, end) for name, (first, end, _) in changes.items()}
+        if len(ends) > _MOST_ENDS:
+            # The lines of many runs are on the chart; their last values are in the tables below.
+            ends = {}
+        headlines.append(replace(headline, ends=ends, trend=trend))
+    return headlines
 
 
 def compare_ends(measurements: Sequence[Measurement]) -> list[RunChanges]:
@@ -122,8 +246,7 @@ def compare_ends(measurements: Sequence[Measurement]) -> list[RunChanges]:
         keys = {key for each in of_run for key in each.model_record.layers[-1].metrics}
         for metric in map(find_label, choose_key_metrics(keys)):
             by_split = [
-                _describe_change(metric, of_split[0].model_record, of_split[-1].model_record)
-                for of_split in splits.values()
+                _describe_change(metric, of_split[0], of_split[-1]) for of_split in splits.values()
             ]
             if any(by_split):
                 rows.append((metric, format_collapse_value(metric, last), by_split))
@@ -131,37 +254,61 @@ def compare_ends(measurements: Sequence[Measurement]) -> list[RunChanges]:
     return changes
 
 
-def _describe_change(metric: Label, first: ModelRecord, last: ModelRecord) -> Change | None:
-    start = find_value(first.layers[-1].metrics, metric.key)
-    end = find_value(last.layers[-1].metrics, metric.key)
+def _describe_change(metric: Label, first: Measurement, last: Measurement) -> Change | None:
+    start, end = (find_value(merge_values(each), metric.key) for each in (first, last))
     if start is None or end is None:
         return None
-    trend = ""
+    trend, texts = "", (typeset(start), typeset(end))
     # A comparison with NaN is False both ways, so an undefined end has no trend.
-    if metric.better and (start < end or end < start):
+    if metric.better and (start < end or end < start) and texts[0] != texts[1]:
         rose = end > start
         trend = "↑" if rose else "↓"
-        if not metric.two_sided:
+        (_, one), (other, _) = sorted(
+            _find_range(each.model_record.layers[-1], metric.key, value)
+            for each, value in ((first, start), (last, end))
+        )
+        if one >= other:
+            trend = "within the 95 % interval"
+        elif not metric.two_sided:
             towards = rose == (metric.better == "high")
             trend += f" {'towards' if towards else 'away from'} collapse"
-    return typeset(start), typeset(end), trend
+    return *texts, trend
+
+
+def _find_range(record: LayerRecord, key: str, value: float) -> tuple[float, float]:
+    """Return the 95 % interval of a metric, widened to its value; where unknown, the value."""
+    name = find_key(record.metrics, key)
+    low, high = (None if name is None else find_interval(record, name)) or (value, value)
+    return min(low, value), max(high, value)
+
+
+_PROGRESS = {find_label(key).key for key in PFC_METRICS}
 
 
 def build_details(model: ModelRecord, caption: str, write: Write = typeset) -> Details:
     """Collect all metrics of one measurement at each layer, and its notes."""
-    metrics = sort_labels(key for record in model.layers for key in record.metrics)
+    layers, progress = [], []
+    for record in reversed(model.layers):
+        # The last layer's table is never one of PFC1-3 alone.
+        slim = layers and all(find_label(key).key in _PROGRESS for key in record.metrics)
+        (progress if slim else layers).append(record)
+    metrics = sort_labels(key for record in layers for key in record.metrics)
     groups = {
         title: [
             MetricRow(
                 metric,
                 format_collapse_value(metric, model.layers[-1], write),
-                [build_cell(record, metric, write) for record in model.layers],
+                [build_cell(record, metric, write) for record in layers],
             )
             for metric in group
         ]
         for title, group in group_labels(metrics).items()
     }
-    return Details(caption, list(model.layers), groups, collect_sentences(model, "notes"))
+    cells = [
+        (record, [build_cell(record, find_label(key), write) for key in PFC_METRICS])
+        for record in progress
+    ]
+    return Details(caption, layers, groups, cells, collect_sentences(model, "notes"))
 
 
 def build_cell(record: LayerRecord, metric: Label, write: Write = typeset) -> Cell:
@@ -324,12 +471,6 @@ def describe_history(measurements: Sequence[Measurement], unit: str) -> list[str
     if len(steps) > 1:
         span = f"{unit}s {format_step(steps[0])} to {format_step(steps[-1])}"
     return [*facts, f"{span} ({len(steps)} measured)"]
-
-
-def collect_rows(tables: Iterable[Details]) -> list[MetricRow]:
-    """Return a row for each metric that any of the tables holds, in order of first appearance."""
-    rows = (row for table in tables for group in table.groups.values() for row in group)
-    return list({row.metric.key: row for row in rows}.values())
 
 
 def select_last(measurements: Sequence[Measurement], unit: str) -> dict[str, ModelRecord]:
