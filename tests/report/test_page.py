@@ -723,7 +723,8 @@ def test_a_headline_is_enlarged_by_the_keyboard(run: Page) -> None:
 def test_everything_that_is_operated_has_a_name_and_takes_the_focus(run: Page) -> None:
     unnamed = run.evaluate("""() => [...document.querySelectorAll(
         'button, select, input, summary, a, .scroll, [role=img]')].filter((node) => {
-      const named = node.getAttribute("aria-label") || node.textContent.trim() || node.closest("label");
+      const own = node.getAttribute("aria-label") || node.textContent.trim();
+      const named = own || node.closest("label");
       const still = node.matches("[role=img]") || node.tabIndex >= 0;
       return !named || !still;
     }).map((node) => node.outerHTML.slice(0, 80))""")
