@@ -361,7 +361,7 @@ def _build_charts(sources: Sequence[ComparisonSource], dots: Mapping[str, Any]) 
 
     The grid shows all runs over time if there is nothing but histories of one unit, else dots.
     """
-    payload: dict[str, Any] = {"runs": {}, "shown": "", "dots": dots, "grid": ""}
+    payload: dict[str, Any] = {"runs": {}, "shown": "", "dots": dots, "grid": "", "together": ""}
     everything = list[Measurement]()
     # Histories of one unit share an axis; epochs and steps cannot.
     for unit in dict.fromkeys(source.unit for source in sources if source.unit):
@@ -375,7 +375,7 @@ def _build_charts(sources: Sequence[ComparisonSource], dots: Mapping[str, Any]) 
         part = build_history_payload(measurements, unit, names.pop() if len(names) == 1 else ())
         payload["runs"] |= part["runs"]
         payload["shown"] = payload["shown"] or part["together"] or part["shown"]
-        payload["together"] = payload["grid"] = part["grid"]
+        payload["grid"], payload["together"] = part["grid"], part["together"]
         everything += measurements
     for source in sources:
         if not source.unit:

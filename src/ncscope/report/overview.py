@@ -287,7 +287,8 @@ _PROGRESS = {find_label(key).key for key in PFC_METRICS}
 
 def build_details(model: ModelRecord, caption: str, write: Write = typeset) -> Details:
     """Collect all metrics of one measurement at each layer, and its notes."""
-    layers, progress = [], []
+    layers: list[LayerRecord] = []
+    progress: list[LayerRecord] = []
     for record in reversed(model.layers):
         # The last layer's table is never one of PFC1-3 alone.
         slim = layers and all(find_label(key).key in _PROGRESS for key in record.metrics)

@@ -43,6 +43,10 @@ function headlineDots(key) {
   return [[trace], { xaxis: (log ? logAxis : linearAxis)(all, { ...BELOW, nticks: 4 }), yaxis }];
 }
 
+function quoteNumber(name) {
+  return /^[\d.]+$/.test(name) ? `layer '${name}'` : name;
+}
+
 function headlineLegend(list, run) {
   const [first, ...others] = Object.keys(run.series);
   const keys = others.length ? [
@@ -51,7 +55,7 @@ function headlineLegend(list, run) {
   ] : [];
   const count = run.layers.length;
   const shown = count > 6 ? [0, count - 1] : run.layers.map((_, place) => place);
-  if (count > 1) keys.push(...shown.map((place) => legendKey("", layerColour(place, count), run.layers[place])));
+  if (count > 1) keys.push(...shown.map((place) => legendKey("", layerColour(place, count), quoteNumber(run.layers[place]))));
   keys.push(legendKey("none", "", spreadsOut(run) ? `${run.unit}s, spaced as log(1 + t)` : `${run.unit}s`));
   list.replaceChildren(...keys);
 }
