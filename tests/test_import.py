@@ -54,6 +54,41 @@ def test_help_does_not_wait_for_torch() -> None:
     assert loaded(code, ("torch",)) == ("[]", "")
 
 
+MISSING = (
+    "measure gone.npz",
+    "measure gone*.npz",
+    "measure --features gone.npy --labels gone.npy",
+    "measure {here} --weight gone.npy",
+    "measure {here} --ood gone.npy",
+    "measure {here} --save gone/report.html",
+    "measure-model gone.py:Net digits",
+    "measure-model timm:resnet18 gone",
+    "measure-model timm:resnet18 digits --weights gone.pt",
+    "measure-model timm:resnet18 digits --ood gone",
+    "measure-model timm:resnet18 digits --preprocess gone.py:prepare",
+    "measure-model hf:gone digits",
+    "report gone.json",
+)
+
+
+def test_what_is_missing_is_said_before_torch_is_imported() -> None:
+    here = "tests/test_import.py"
+    lines = [line.format(here=here).split() for line in MISSING]
+    code = "\n".join(
+        [
+            "import contextlib, io",
+            "from ncscope.cli.running import main",
+            f"for words in {lines}:",
+            "    said = io.StringIO()",
+            "    with contextlib.redirect_stderr(said):",
+            "        try: main(words)",
+            "        except SystemExit as end: assert end.code == 2",
+            "    assert 'gone' in said.getvalue(), (words, said.getvalue())",
+        ]
+    )
+    assert loaded(code, ("torch",)) == ("[]", "")
+
+
 def test_modules_are_there_without_an_import_of_their_own() -> None:
     assert callable(ncscope.losses.mutual_information)
     assert {"losses", "measure", "transfer"} <= set(dir(ncscope))

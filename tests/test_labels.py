@@ -279,3 +279,12 @@ def test_names_and_batches_that_do_not_fit_are_refused(labels, names, message):
 def test_nothing_left_is_refused():
     with pytest.raises(InputError, match="all 30 labelled 0 or 1 or 2"):
         ncscope.measure(FEATURES, CLASSES, ignore_index=[0, 1, 2])
+
+
+def test_names_that_are_hardly_two_get_a_note() -> None:
+    rows, pairs = torch.randn(20, 2), (("Cat ", "cat"), ("cafe\u0301", "caf\xe9"))
+    for one, other in pairs:
+        report = ncscope.measure(rows, [one, other] * 10)
+        assert f"{one!a} and {other!a} are two classes here" in report.notes[0]
+    batches = [(rows, ["a", "A"] * 10)]
+    assert any("'A' and 'a' are two" in note for note in ncscope.measure_shards([batches]).notes)

@@ -6,6 +6,7 @@ import stat
 import sys
 import tempfile
 from contextlib import suppress
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,56 @@ def describe_fault(path: Path) -> str:
     return kinds.get(stat.S_IFMT(mode), f"a device, {path}")
 
 
+def check_input(path: Path) -> None:
+    """Check that there is a file to read at a path.
+
+    Args:
+        path: Path to read from.
+
+    Raises:
+        InputError: If there is nothing, a folder, a pipe, a socket or a device.
+    """
+    fault = describe_fault(path)
+    if not fault:
+        return
+    fix = "check the path"
+    if fault.startswith("the folder"):
+        fix = f"name its files: '{path}/*'"
+    elif fault.startswith(("a pipe", "a device")):
+        fix = "write its content to a file; ncscope measure reads standard input as -"
+    raise InputError(expected="a file", found=fault, fix=fix)
+
+
+def find_matches(pattern: str) -> list[str]:
+    """Return the files that a pattern of this machine names, in order of name.
+
+    Args:
+        pattern: Pattern with ``*``, ``?`` or ``[...]``.
+
+    Raises:
+        InputError: If there is none.
+    """
+    # Path.glob takes no absolute patterns.
+    files = sorted(glob(pattern, recursive=True))  # noqa: PTH207
+    if not files:
+        raise refuse_pattern(pattern)
+    return files
+
+
+def refuse_pattern(pattern: str) -> InputError:
+    """Return the error for a pattern that names no file."""
+    fix = "check the pattern, and quote it so that the shell leaves it alone"
+    return InputError(expected=f"files that match {pattern}", found="none", fix=fix)
+
+
 def is_folder(path: Path) -> bool:
     """Return whether there is a folder at a path; unlike Path.is_dir, never raise an error."""
     return os.path.isdir(path)  # noqa: PTH112
+
+
+def is_file(path: Path) -> bool:
+    """Return whether there is a file at a path; unlike Path.is_file, never raise an error."""
+    return os.path.isfile(path)  # noqa: PTH113
 
 
 def read_file(path: Path, *, expected: str, fix: str) -> bytes:

@@ -1,5 +1,7 @@
 """Labels as people hold them: class indices, names, categories; some are marks to leave out."""
 
+import re
+import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -102,14 +104,15 @@ def read_labels(
             found=f"the text {str(textual[0])!r}",
             fix="convert the labels to integers",
         )
+    notes = () if of_part else note_alike(names)
     if not marks:
-        return ClassLabels(indices, None, names, ())
+        return ClassLabels(indices, None, names, notes)
     kept = torch.nonzero(~is_ignored(indices, ignore_index)).squeeze(1)
     if len(kept) == samples:
-        return ClassLabels(indices, None, names, ())
+        return ClassLabels(indices, None, names, notes)
     if not len(kept) and not of_part:
         raise nothing_left(samples, ignore_index)
-    notes = note_left_out(samples - len(kept), samples, ignore_index)
+    notes += note_left_out(samples - len(kept), samples, ignore_index)
     return ClassLabels(indices[kept], kept, names, notes)
 
 
@@ -175,6 +178,47 @@ def check_names(class_names: Sequence[str] | None) -> tuple[str, ...]:
         fix = "name every class once"
         raise InputError(expected="different class names", found=f"{twice!r} twice", fix=fix)
     return names
+
+
+def fold_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Return names without what two sources of one name write differently: letter case, blanks.
+
+    The names are returned as they are if two of them would become equal.
+
+    Args:
+        names: Names of different classes.
+
+    Example:
+        >>> fold_names(["Golden retriever", "T-shirt"]), fold_names(["cat", "Cat"])
+        (('golden retriever', 't shirt'), ('cat', 'Cat'))
+    """
+    folded = tuple(map(_fold, names))
+    return folded if len(set(folded)) == len(set(names)) else tuple(names)
+
+
+def _fold(name: str) -> str:
+    plain = unicodedata.normalize("NFKC", name).casefold().strip()
+    return " ".join(re.split(r"[\s_-]+", plain))
+
+
+def note_alike(names: Sequence[str]) -> tuple[str, ...]:
+    """Return a sentence on two names that are hardly of two classes, or nothing.
+
+    Args:
+        names: Names of the classes.
+
+    Example:
+        >>> note_alike(["Cat ", "cat", "dog"])
+        ("'Cat ' and 'cat' are two classes here; write the names alike if they are one",)
+    """
+    first: dict[str, str] = {}
+    for name in names:
+        other = first.setdefault(_fold(name), name)
+        if other != name:
+            # Letters with accents may look the same and be composed in two ways.
+            pair = f"{other!a} and {name!a}"
+            return (f"{pair} are two classes here; write the names alike if they are one",)
+    return ()
 
 
 def check_reference_names(names: Sequence[str], of_reference: Sequence[str]) -> None:
@@ -278,26 +322,30 @@ def split_batches(labels: Any, samples: int, name: str = "labels") -> Sequence[A
     return None
 
 
-def check_batch_sizes(features: Any, labels: Any) -> None:
+def check_batch_sizes(features: Any, labels: Any, name: str = "labels") -> None:
     """Refuse batches of labels of other sizes than those of the features.
 
     Args:
         features: Features in any form; only a list of matrices is a list of batches.
-        labels: Labels in any form.
+        labels: Labels, or targets, in any form.
+        name: Name of the labels, for the message.
 
     Raises:
         InputError: If there are as many batches, of other sizes.
     """
     if not all(isinstance(given, list | tuple) and given for given in (features, labels)):
         return
-    if not all(map(_is_vector, labels)) or not all(_ndim(part) == 2 for part in features):
+    are_batches = all(_is_vector(part) or _ndim(part) == 2 for part in labels)
+    if not are_batches or not all(_ndim(part) == 2 for part in features):
         return
-    for at, (part, given) in enumerate(zip(features, labels, strict=False)):
-        if len(features) == len(labels) and len(part) != len(given):
+    if len(features) != len(labels) or sum(map(len, features)) == len(labels):  # rows
+        return
+    for at, (part, given) in enumerate(zip(features, labels, strict=True)):
+        if len(part) != len(given):
             raise InputError(
-                expected="batches of labels of the sizes of those of the features",
-                found=f"{len(given)} labels for {len(part)} rows in batch {at}",
-                fix="pass the labels of the same batches, in the same order",
+                expected=f"batches of {name} of the sizes of those of the features",
+                found=f"{len(given)} {name} for {len(part)} rows in batch {at}",
+                fix=f"pass the {name} of the same batches, in the same order",
             )
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ncscope.errors import InputError
 from ncscope.file_kinds import describe_pickle
-from ncscope.files import describe_fault
+from ncscope.files import check_input
 
 Kind = Literal["torch", "safetensors", "npz", "npy"]
 
@@ -81,15 +81,8 @@ def check_exists(file: TensorFile) -> None:
     Raises:
         InputError: If there is nothing, a folder, a pipe, a socket or a device.
     """
-    fault = "" if file.path is None else describe_fault(file.path)
-    if not fault:
-        return
-    fix = "check the path"
-    if fault.startswith("the folder"):
-        fix = f"name its files: '{file.path}/*'"
-    elif fault.startswith(("a pipe", "a device")):
-        fix = "write its content to a file; ncscope measure reads standard input as -"
-    raise InputError(expected="a file", found=fault, fix=fix)
+    if file.path is not None:
+        check_input(file.path)
 
 
 def detect_kind(file: TensorFile) -> Kind | None:

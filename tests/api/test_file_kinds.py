@@ -288,6 +288,11 @@ CONVERTED: dict[str, tuple[str, Callable[[Path], Any], str]] = {
         lambda p: write_mat_hdf5(p),
         "a MATLAB file of version 7.3",
     ),
+    "mat without a header": (
+        "a.mat",
+        lambda p: copy_mat(p),
+        "a MATLAB file of version 7.3",
+    ),
     "pickle": ("a.pkl", lambda p: write(p, pickle.dumps({"X": ROWS, "y": CLASSES})), "a pickle"),
     "pickle in text": (
         "a.pkl",
@@ -397,6 +402,13 @@ def write_mat_hdf5(path: Path) -> None:
         file["X"], file["y"] = ROWS.T, CLASSES[None].astype(float)
     with path.open("r+b") as file:
         file.write(b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(128))
+
+
+def copy_mat(path: Path) -> None:
+    """Write the entries of a file of MATLAB without its header, as tools that copy entries do."""
+    write_hdf5(path, X=ROWS.T, y=CLASSES[None].astype(float))
+    with h5py.File(path, "r+") as file:
+        file["X"].attrs["MATLAB_class"] = np.bytes_("double")
 
 
 def write_stream(path: Path) -> None:
@@ -685,6 +697,7 @@ def test_names_of_shards_are_numbered_together(tmp_path: Path) -> None:
 
 NO_FEATURES: dict[str, tuple[str, Any, str]] = {
     "numbers of the names": ("code", 7 - CLASSES, "a column that repeats the labels"),
+    "the same as fractions": ("code", 7.0 - CLASSES, "a column that repeats the labels"),
     "target": ("Target", CLASSES % 2, "a column named like labels"),
     "class": ("class", CLASSES % 2, "a column named like labels"),
     "identifier": (
@@ -709,6 +722,44 @@ def test_a_column_that_is_hardly_a_feature_must_be_named(
     check(load_samples(path, **SPECIES, features=left_out), named=True)
     every = load_samples(path, **SPECIES, features="*")["features"]
     np.testing.assert_array_equal(every, np.c_[ROWS, values])
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_column_repeats_the_labels_in_sorted_rows_of_several_batches(
+    kind: str, tmp_path: Path, monkeypatch
+) -> None:
+    frame = pd.concat([NAMED.assign(code=7 - CLASSES, nearly=CLASSES)] * 9).sort_values("species")
+    frame.iloc[-1, -1] = 0
+    path = tmp_path / f"a.{kind}"
+    write(path, csv(frame)) if kind == "csv" else frame.to_parquet(path, index=False)
+    monkeypatch.setattr("ncscope.api.sample_file.BATCH_BYTES", 8 * 6 * 16 * 40)
+    with pytest.raises(InputError, match=r"repeats the labels in the column 'code'.*'!code' "):
+        ncscope.measure_shards([path], **SPECIES)
+    ncscope.measure_shards([path], **SPECIES, features="!code", groups=["nc1"])
+
+
+@pytest.mark.parametrize("label", ["label", "species"])
+@pytest.mark.parametrize("names", [[400, 410, 420, 430], ["430", "7.5", "0", "2"]])
+def test_a_line_of_numbers_and_a_name_of_labels_is_a_header(
+    names: list, label: str, tmp_path: Path
+) -> None:
+    frame = WIDE.set_axis(names, axis=1).assign(**{label: WORDS})
+    path = tmp_path / "a.csv"
+    write(path, csv(frame))
+    if label == "label" or names[0] == 400:
+        check(load_samples(path, labels=label), named=True)
+    write(path, csv(frame, header=False))
+    check(load_samples(path, labels="4"), named=True)
+
+
+def test_a_missing_label_of_pandas_is_dropped_as_the_sentence_says(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    NUMBERED.astype(float).to_parquet(path, index=False)
+    table = pq.read_table(path)
+    gap = pyarrow.array([np.nan, *CLASSES[1:]], pyarrow.float64())
+    pq.write_table(table.set_column(4, "label", gap), path)
+    with pytest.raises(InputError, match=r"1 missing, the first at row 0; drop them: python -c"):
+        ncscope.measure(**load_samples(path))
 
 
 def test_integers_that_repeat_and_coordinates_are_features(tmp_path: Path) -> None:
@@ -867,6 +918,12 @@ def test_data_frames_in_another_order_are_not_mixed() -> None:
     mixed = WIDE[["f2", "f0", "f3", "f1"]]
     both = [ncscope.measure(WIDE, CLASSES, ood=frame) for frame in (WIDE[:9], mixed[:9])]
     assert dict(both[1]) == pytest.approx(dict(both[0]), nan_ok=True)
+    weight = pd.DataFrame(ROWS[:3], columns=WIDE.columns)
+    expected = ncscope.measure(ROWS, CLASSES, ROWS[:3], ood=ROWS[:9])
+    found = ncscope.measure([WIDE[:13], WIDE[13:]], CLASSES, weight[mixed.columns], ood=mixed[:9])
+    assert dict(found) == pytest.approx(dict(expected), nan_ok=True)
+    with pytest.raises(InputError, match="the columns of the reference"):
+        ncscope.measure(mixed, CLASSES, reference=found)
     batches = [(WIDE[:13], CLASSES[:13]), (mixed[13:], CLASSES[13:])]
     for shards in ([batches], [[batch] for batch in batches]):
         with pytest.raises(InputError, match="columns of the first data frame"):

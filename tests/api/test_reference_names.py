@@ -11,6 +11,8 @@ from torch.utils.data import TensorDataset
 
 import ncscope
 from ncscope.errors import InputError
+from ncscope.integrations.recording import Recorder
+from ncscope.measurement.model import measure_layers
 
 
 def draw(names: str = "abc") -> tuple[NDArray[np.float64], NDArray[np.str_]]:
@@ -39,6 +41,27 @@ def test_new_names_come_after_those_of_the_reference() -> None:
     with pytest.raises(InputError, match=re.escape("('b', 'c'), with class_names= of that order")):
         ncscope.measure(x, names, class_names=["a", "b", "c"], reference=train)
     ncscope.measure(x, names, class_names=["b", "c", "a"], reference=train)
+
+
+def test_numbers_beside_names_of_the_reference_get_a_note() -> None:
+    x, names = draw()
+    train = ncscope.measure(x, names)
+    said = "labels taken as the numbers of the reference's classes: a, b, c"
+    numbers = np.searchsorted(["a", "b", "c"], names)
+    assert said in ncscope.measure(x, numbers, reference=train).notes
+    assert said not in ncscope.measure(x, names, reference=train).notes
+
+
+def test_a_callback_compares_the_names_with_those_of_its_reference() -> None:
+    data = TensorDataset(torch.randn(60, 4), torch.arange(60) % 3)
+    data.classes = ["a", "b", "c"]  # type: ignore[attr-defined]
+    model = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3)).eval()
+    reference = ncscope.measure_model(model, data, progress=False)
+    settings = {"prefix": "nc", "log": "headline", "on_error": "raise", "save": None}
+    recorder = Recorder(reference=reference, class_names=["b", "a", "c"], **settings)  # type: ignore[arg-type]
+    result = measure_layers(model, data, recorder.options)
+    with pytest.raises(InputError, match="'b' for its class 'a'"):
+        recorder.run_in_all(lambda: recorder.add(result, 1, "val"))
 
 
 def test_a_model_whose_data_set_names_other_classes_than_the_reference_is_refused() -> None:

@@ -193,12 +193,19 @@ def test_classes_of_a_folder_are_compared_with_those_of_the_model(run) -> None:
     Path("named.py").write_text(NAMED)
     words = ["named.py:make", "photos", "--weights", "net.pt", "--json", "--prior", "uniform"]
     words.append("--model-arg")
-    code, out, err = run(*words, "names=('cat', 'bee', 'ant')")
-    report = json.loads(out)
-    assert (code, report["provenance"]["class_names"]) == (0, list(CLASSES)), err
-    assert any("in another order than the model's" in warning for warning in report["warnings"])
-    shutil.rmtree("photos/ant")
     prepared = transforms.Compose([transforms.ToTensor(), IMAGENET])
+    backwards = ImageFolder("photos", prepared, target_transform=lambda label: 2 - label)
+    counts = {"prior": "uniform", "class_counts": torch.tensor([5, 5, 5])}
+    expected = ncscope.measure_model(make_net(), backwards, progress=False, groups=GROUPS, **counts)
+    answer = run(*words, "names=('Cat', 'BEE', ' ant')")
+    assert_measured(answer, expected)
+    report = json.loads(answer[1])
+    assert report["provenance"]["class_names"] == ["Cat", "BEE", " ant"]
+    assert report["notes"][0] == "labels: the 3 classes numbered by name as the 3 of the model"
+    Path("photos/zebra").mkdir()  # a class without images, which no model needs to know
+    assert_measured(run(*words, "names=('Cat', 'BEE', ' ant')"), expected)
+    Path("photos/zebra").rmdir()
+    shutil.rmtree("photos/ant")
     labels = ImageFolder("photos", prepared, target_transform=lambda label: label + 1)
     counts = {"prior": "uniform", "class_counts": torch.tensor([0, 5, 5])}
     expected = ncscope.measure_model(make_net(), labels, progress=False, groups=GROUPS, **counts)
@@ -273,6 +280,7 @@ BAD = {
     "bad.py:Net photos": "found ZeroDivisionError: division by zero (bad.py, line 3)",
     "syntax.py:Net photos": "(syntax.py, line 2)",
     "needs.py:Net photos": "No module named 'absent_library' (needs.py, line 1)",
+    "pkg/nets.py:Net photos": "name the module in its package, pkg.nets:Net, from the folder above",
     "exits.py:Net photos": "found SystemExit: 2 (exits.py, line 2)",
     "net.py:Broken photos --model-arg width=8": "(net.py, line 33); correct it there, or prepare",
     "net.py:make_model photos --weights net.pt --model-arg width=9": "with --model-arg, or load",
@@ -294,6 +302,8 @@ def test_bad_input_is_one_line_and_exit_code_two(run) -> None:
     Path("bad.py").write_text("def half():\n    pass\n1 / 0\n")
     Path("syntax.py").write_text("x = 1\ndef Net(:\n")
     Path("needs.py").write_text("import absent_library\n")
+    Path("pkg").mkdir()
+    Path("pkg/nets.py").write_text("from .layers import Net\n")
     Path("exits.py").write_text("import argparse\nargparse.ArgumentParser().parse_args(['--x'])\n")
     for words, said in BAD.items():
         code, out, err = run(*words.split())

@@ -89,6 +89,8 @@ REFUSED = {
 def test_what_does_not_fit_is_refused(case: str, run, tmp_path) -> None:
     words, message = REFUSED[case]
     save_shards(tmp_path, cut((20, 20)), (".npz",))
+    for name in ("x.npy", "y.npy"):
+        (tmp_path / name).touch()
     code, _, err = run("measure", *words)
     assert code == 2
     *_, last = err.splitlines()

@@ -101,7 +101,7 @@ def test_only_files_are_written(run: Run) -> None:
         code, out, err = run("report", "runs/r", "--save", name)
         assert (code, out, err) == (2, "", f"error: {said}\n")
     for name in ("pipe.html", "f.npz/under.html", "f.npz/under"):
-        code, out, err = run("transfer", "--models", "f.npz", "--out", name)
+        code, out, err = run("transfer", "--models", "f.npz", "--save", name)
         assert (code, out) == (2, "")
         assert err.startswith("error: expected ")
         assert name.removesuffix("/under.html") in err

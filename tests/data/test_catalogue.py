@@ -14,6 +14,7 @@ from ncscope.data.catalogue import (
     set_on_hand,
 )
 from ncscope.data.images import ImageData
+from ncscope.data.names import NAMES
 from ncscope.errors import InputError
 from tests.data.downstream_on_disk import DOWNSTREAM_WRITERS
 from tests.data.on_disk import WRITERS
@@ -141,3 +142,7 @@ def test_every_policy_and_statistic_is_of_the_right_kind():
     for name, entry in CATALOGUE.items():
         assert (entry.statistics is None) == (name in MADE | VARIANTS | LARGE)
         assert (entry.native is None) == (name in {"imagenet", *DOWNSTREAM_WRITERS})
+
+
+def test_names_known_without_torch_are_those_of_the_catalogue() -> None:
+    assert list(NAMES) == list(CATALOGUE)

@@ -12,9 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from ncscope.api.named_images import ImageOptions, read_images
+from ncscope.api.shard_files import expand_patterns
 from ncscope.data import image_files
 from ncscope.data.image_files import find_image_files, read_image_files
 from ncscope.errors import InputError
+from ncscope.models.libraries import open_model
 
 
 def png(shade: int, size: int = 4) -> dict[str, Any]:
@@ -114,3 +117,14 @@ def test_rows_that_expand_are_read_in_parts(monkeypatch) -> None:
 def test_braces_of_too_many_names_are_refused(span: str) -> None:
     with pytest.raises(InputError, match="at most 100,000 names in braces"):
         find_image_files(f"photos-{span}.tar")
+
+
+def test_a_name_that_no_file_system_takes_is_one_sentence() -> None:
+    for name in ("a" * 300, "a" * 300 + ".parquet", "a" * 300 + "/b"):
+        assert find_image_files(name) == {}
+        with pytest.raises(InputError, match="expected a data set of the catalogue, or a folder"):
+            read_images(ImageOptions(name))
+    with pytest.raises(InputError, match="expected the name of a model"):
+        open_model("a" * 300, None, None)
+    with pytest.raises(InputError, match="files that match"):
+        expand_patterns(["[a]" * 300])

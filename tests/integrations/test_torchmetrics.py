@@ -445,6 +445,31 @@ def test_other_wrappers_hold_one_value():
     assert list(axes.get_lines()[0].get_ydata()) == [0.5, pytest.approx(0.4)]
 
 
+def test_running_measures_the_last_batches_or_refuses_lists_which_it_empties():
+    for keep in (False, True):
+        running = Running(one_value(keep_features=keep), window=2)
+        for part in range(3):
+            running(FEATURES[20 * part :][:20], LABELS[20 * part :][:20])
+        if keep:
+            with pytest.raises(ncscope.InputError, match=r"in Running.*leave keep_features out"):
+                running.compute()
+        else:
+            assert running.compute().item() == pytest.approx(expect("nc1", slice(20, 60)))
+
+
+@pytest.mark.filterwarnings("ignore:The ``compute`` method")
+def test_one_logit_survives_a_state_dict():
+    metric, other = (NeuralCollapse(2, D) for _ in range(2))
+    metric.update(FEATURES, LABELS > 1, WEIGHT[:1], BIAS[:1])
+    for each in (metric, other):
+        each.persistent(True)
+    other.load_state_dict(metric.state_dict())
+    values = other.compute()
+    assert values.keys() == metric.compute().keys()
+    assert "mse_loss" not in values
+    assert values["nc3_self_duality"] == metric.compute()["nc3_self_duality"]
+
+
 def tracked(metric, **settings):
     tracker = MetricTracker(metric, **settings)
     for _ in range(2):
@@ -458,9 +483,9 @@ def test_several_values_in_a_wrapper_for_one_say_what_to_do():
         wrapper.update(FEATURES, LABELS)
         with pytest.raises(ncscope.InputError, match=r"for .*; pass key="):
             wrapper.compute()
-    classwise = ClasswiseWrapper(empty(False))
-    with pytest.raises(ncscope.InputError, match=r"ClasswiseWrapper.*pass key="):
-        classwise(FEATURES, LABELS)
+    for metric in (empty(False), one_value()):
+        with pytest.raises(ncscope.InputError, match=r"; leave ClasswiseWrapper out"):
+            ClasswiseWrapper(metric)(FEATURES, LABELS)
     collection = MetricCollection([empty(False)])
     for refused in (tracked(empty(False), maximize=False), tracked(collection, maximize=[False])):
         assert refused.compute_all()["nc1"].tolist() == pytest.approx([expect("nc1")] * 2)

@@ -510,7 +510,7 @@ def test_the_command_writes_the_page_with_own_scores(
     monkeypatch.setattr("ncscope.lab.transfer_zoo.timed", lambda sample, clock: {"probe": 0.25})
     out, cells = tmp_path / "page.html", tmp_path / "cells.json.gz"
     words = ["--score", f"{mine}:spread", "--score", f"{mine}:classes", "--seed", 1, "--costs"]
-    assert ran("zoo", folder, *words, "--out", out, "--cells", cells) == 0
+    assert ran("zoo", folder, *words, "--save", out, "--cells", cells) == 0
     told = capsys.readouterr().out
     assert "spread (yours)" in told
     assert out.resolve().as_uri() in told
@@ -525,7 +525,7 @@ def test_the_command_writes_the_page_with_own_scores(
 
 def test_the_command_judges_the_design_half_and_files_of_cells(zoo, tmp_path, capsys):
     path = zoo.save_cells(tmp_path / "cells.json.gz")
-    assert ran("zoo", path, "--half", "design", "--out", tmp_path / "page.html") == 0
+    assert ran("zoo", path, "--half", "design", "--save", tmp_path / "page.html") == 0
     assert "orders networks better" not in capsys.readouterr().out
     assert "design half" in (tmp_path / "page.html").read_text()
 
@@ -554,7 +554,7 @@ def test_a_score_that_cannot_be_read_is_refused(
     (tmp_path / "broken.py").write_text("1 / 0\n")
     (tmp_path / "words.py").write_text("def spread(sample) return 1\n")
     monkeypatch.chdir(tmp_path)
-    assert ran("zoo", folder, "--score", score, "--out", "page.html") == 2
+    assert ran("zoo", folder, "--score", score, "--save", "page.html") == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith(f"error: {' '.join(said.split())}")
@@ -567,7 +567,7 @@ def test_two_scores_of_one_name_are_refused(whole, folder, mine, tmp_path, capsy
     other = tmp_path / "other.py"
     shutil.copy(mine, other)
     words = ["--score", f"{mine}:spread", "--score", f"{other}:spread"]
-    assert ran("zoo", folder, *words, "--out", tmp_path / "page.html") == 2
+    assert ran("zoo", folder, *words, "--save", tmp_path / "page.html") == 2
     assert "expected scores of different names, found" in capsys.readouterr().err
 
 
@@ -581,10 +581,10 @@ def test_a_file_of_scores_may_have_dataclasses_and_late_annotations(
         "def share(sample: Sample) -> float:\n    return Share(0.5).of\n"
     )
     monkeypatch.delitem(sys.modules, "with_classes", raising=False)
-    assert ran("zoo", folder, "--score", f"{path}:share", "--out", tmp_path / "page.html") == 0
+    assert ran("zoo", folder, "--score", f"{path}:share", "--save", tmp_path / "page.html") == 0
     assert "share (yours)" in (tmp_path / "page.html").read_text()
 
 
 def test_the_page_must_be_html(folder, whole, tmp_path, capsys):
-    assert ran("zoo", folder, "--out", tmp_path / "page.txt") == 2
+    assert ran("zoo", folder, "--save", tmp_path / "page.txt") == 2
     assert "expected a file .html for the page, found" in capsys.readouterr().err

@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset, Subset
+from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 from torchvision.datasets import ImageFolder
 from torchvision.transforms.v2.functional import pil_to_tensor
 from transformers import BertConfig, BertForSequenceClassification
@@ -349,6 +349,15 @@ def test_the_names_of_a_model_come_along() -> None:
     assert dict(other) == dict(report)
     assert any("in another order than the model's" in each for each in other.warnings)
     assert other.class_names == tuple(NAMES[::-1])
+
+
+def test_a_part_of_the_classes_under_other_names_gets_a_warning() -> None:
+    data = TensorDataset(X.float()[Y < 2], Y[Y < 2])
+    data.classes = ["n01", "n02"]  # type: ignore[attr-defined]
+    (said,) = [w for w in measured(data, network().float()).warnings if "rows" in w]
+    assert said.startswith(
+        f"the data set has 2 classes and the head {K} rows: the labels are taken"
+    )
 
 
 def test_options_are_one_object() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from itertools import combinations
 
 import numpy as np
@@ -17,6 +18,7 @@ from ncscope.losses import pick_all_label
 from ncscope.math.frames import simplex_etf
 from ncscope.metrics import multilabel
 from ncscope.metrics.metric import metrics_of_module
+from ncscope.report.wording import typeset
 
 from ..closeness import assert_agree
 from ..docs.pages import ROOT
@@ -398,6 +400,13 @@ def test_report_is_saved(tmp_path) -> None:
     at = {row["metric"]: row["collapsed_at"] for row in report.rows()}
     assert (at["ml_nc1"], at["ml_accuracy"], at["ml_scale_m2"]) == (0, 1, None)
     assert "3 label sets of 2" in repr(report)
+    page = report.save(tmp_path / "a.html", title="<several> labels").read_text()
+    assert "<h1>&lt;several&gt; labels</h1>" in page
+    assert "3 label sets of 2" in page
+    for key, value in report.items():
+        row = re.search(f'title="{key}[";].*?<td class="number">(.*?)</td>', page, re.DOTALL)
+        assert row is not None, key
+        assert row[1] == typeset(value, 4)
     with pytest.raises(KeyError, match="'ml_nc3' was not measured; it needs the last layer's"):
         ncscope.measure_multilabel(features, targets)["ml_nc3"]
     with pytest.raises(KeyError, match="the keys are ml_nc1, "):

@@ -331,3 +331,11 @@ def test_an_error_beyond_float64_is_undefined_and_said() -> None:
     assert (
         "the head's error is beyond the range of float64: mse and r2 are undefined" in report.notes
     )
+
+
+def test_batches_of_targets_of_other_sizes_are_refused() -> None:
+    features, targets = torch.randn(30, 4), torch.randn(30, 2)
+    with pytest.raises(InputError, match="20 targets for 10 rows in batch 0"):
+        ncscope.measure_regression(features.split([10, 20]), targets.split([20, 10]))
+    parts = ncscope.measure_regression(features.split([10, 20]), targets.split([10, 20]))
+    assert dict(parts) == dict(ncscope.measure_regression(features, targets))

@@ -13,7 +13,8 @@ import matplotlib as mpl
 import pytest
 
 from ncscope.metrics.registry import METRICS
-from ncscope.report.formulas import formula
+from ncscope.report.classes import COLUMNS
+from ncscope.report.formulas import formula, speak_formula
 
 from ..pace import others_slow
 
@@ -101,7 +102,7 @@ def test_path_is_the_glyph_of_the_font() -> None:
 def test_it_is_named_by_its_source_and_takes_the_colour_of_the_text() -> None:
     html = formula('a<b\\text{ "c"}\n+ 1')
     span = ElementTree.fromstring(html)
-    assert span.attrib["aria-label"] == 'a<b\\text{ "c"} + 1'
+    assert span.attrib["aria-label"] == 'a less than b "c" plus 1'
     assert span.attrib["role"] == "img"
     assert span[0].attrib["fill"] == "currentColor"
     assert " id=" not in html
@@ -242,3 +243,16 @@ def test_a_damaged_list_of_fonts_changes_nothing(tmp_path: Path) -> None:
         )  # fmt: skip
     assert done.stdout == formula(r"\tilde M_c") + "\n"
     assert done.stderr == ""
+
+
+def test_a_screen_reader_hears_words() -> None:
+    """No formula of the registry or of the table of classes has a name with LaTeX in it."""
+    for row in (*METRICS.values(), *COLUMNS):
+        words = speak_formula(row.formula)
+        assert not re.search(r"[\\^_<>=+/|]|-(?!inverse)", words)
+        assert words.count("fraction") == 2 * words.count("end fraction")
+        assert words.count("norm") == 2 * words.count("end norm")
+    assert speak_formula(r"\frac12\sum_c x_c^2=10^{-4}") == (
+        "1 over 2 sum sub c x sub c squared equals 10 to the power minus 4"
+    )
+    assert speak_formula(r"\text{ with }K_{95}'") == "with K sub 95 prime"

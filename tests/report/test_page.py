@@ -25,7 +25,7 @@ from ncscope.report.curves import describe_layers
 from ncscope.report.formulas import formula
 from ncscope.report.overview import (
     build_details,
-    compare_ends,
+    build_headlines,
     describe_history,
     flatten_config,
     select_last,
@@ -36,6 +36,8 @@ from ncscope.report.page import (
     render_model_page,
     render_page,
 )
+
+from ..pace import others_slow
 
 CLAIMS = [
     Claim(
@@ -52,8 +54,13 @@ CLAIMS = [
     ),
 ]
 CONFIG = {"seed": 0, "optimizer": {"lr": 0.1}, "measure_at": [0, 1]}
-GRAM_CHARTS = tuple(f"gram-{panel}" for panel in ("measured", "simplex", "difference"))
+HEADLINES = [
+    *("nc1_quotient", "nc2_etf", "nc3_self_duality", "nc4_disagreement"),
+    *("ncc_accuracy", "accuracy"),
+]
+GRAM_CHARTS = ("gram-measured", "gram-difference")
 RUN_CHARTS = [
+    *(f"headline-{key}" for key in HEADLINES),
     "history-chart",
     *(f"layers-pfc{number}" for number in (1, 2, 3)),
     *GRAM_CHARTS,
@@ -157,7 +164,6 @@ def run_html(measurements: list[Measurement]) -> str:
         lead="What it is about.",
         facts=describe_history(measurements, "epoch"),
         history=build_history_view(measurements, "epoch"),
-        changes=compare_ends(measurements),
         details=[
             build_details(probe, caption)
             for caption, probe in select_last(measurements, "epoch").items()
@@ -181,6 +187,12 @@ def run(window: Page) -> Page:
     window.evaluate(RESET)
     window.wait_for_timeout(60)
     return window
+
+
+def unpack(html: str, place: str) -> str:
+    """Return what a page holds packed."""
+    (packed,) = re.findall(rf'id="{place}">([^<]+)<', html)
+    return gzip.decompress(base64.b64decode(packed)).decode()
 
 
 def drawn(page: Page, chart: str) -> list[dict[str, object]]:
@@ -231,10 +243,9 @@ def test_run_page_draws_every_chart(run: Page) -> None:
 
 
 def test_run_page_holds_one_plotly_and_one_payload(run_html: str) -> None:
-    (packed,) = re.findall(r'id="plotly">([^<]+)<', run_html)
-    assert gzip.decompress(base64.b64decode(packed)).count(b"plotly.js v") == 1
-    assert len(run_html) < 2.5e6
-    assert run_html.count('type="application/json"') == 1
+    assert unpack(run_html, "plotly").count("plotly.js v") == 1
+    assert json.loads(unpack(run_html, "data"))["shown"] == ""
+    assert len(run_html) < 2.2e6
     assert not re.search(r"<(?:script|img|iframe)[^>]*\ssrc=|@import|url\(http", run_html[:40_000])
 
 
@@ -247,9 +258,10 @@ def test_headings_come_in_order(run: Page) -> None:
 
 def test_claims_come_first_with_their_evidence(run: Page) -> None:
     first, second = run.locator("section").all()[:2]
-    assert first.locator(".verdict").all_inner_texts() == ["✓ held", "✕ not held"]
+    assert first.locator(".tally li").all_inner_texts() == ["1 held", "1 not held"]
+    assert first.locator(".claims .verdict").all_inner_texts() == ["✓ held", "✕ not held"]
     assert "5 of 5 <pairs> fall" in first.inner_text()
-    assert "First against last" in second.inner_text()
+    assert second.locator(".cell").count() == len(HEADLINES)
     assert "towards collapse" in second.inner_text()
 
 
@@ -345,8 +357,8 @@ def test_geodesic_and_effective_depth_stand_beside_the_layers(run: Page) -> None
 
 
 def test_difference_from_the_simplex_is_measured_minus_etf(run: Page) -> None:
-    measured, simplex, gap = (drawn(run, chart)[0]["z"] for chart in GRAM_CHARTS)
-    assert simplex[0][:2] == [1, pytest.approx(-0.2)]  # type: ignore[index]
+    measured, gap = (drawn(run, chart)[0]["z"] for chart in GRAM_CHARTS)
+    assert gap[0][0] == pytest.approx(0)  # type: ignore[index]
     assert gap[0][1] == pytest.approx(measured[0][1] + 0.2)  # type: ignore[index]
 
 
@@ -454,9 +466,18 @@ def test_plots_follow_the_dark_scheme(run: Page) -> None:
 @pytest.mark.slow
 def test_probe_page_of_many_layers(show: Open, measurements: list[Measurement]) -> None:
     page = show(render_model_page("Many layers", measurements[-1].model_record))
-    assert page.locator(".chart").count() == 8
+    assert page.locator(".chart").count() == 7
     assert page.locator(".frame-time").count() == 0
-    assert page.locator("table.details").count() == 1
+    heads = page.locator("table.details").first.locator("thead th").all_inner_texts()
+    assert heads[:2] == ["Metric", "stage3.block1"]
+    others = page.locator("table.progress tbody th").all_inner_texts()
+    assert others == [
+        "stage3.block0",
+        "stage2.block1",
+        "stage2.block0",
+        "stage1.block1",
+        "stage1.block0",
+    ]
     assert overflow(narrowed(page)) <= 0
 
 
@@ -508,7 +529,8 @@ def test_runs_of_one_measurement_of_nothing_defined_and_of_steps(
     assert "nothing to draw" in page.locator("#history .reading").inner_text()
     twice = [Measurement(measurements[step // 10].model_record, step) for step in (0, 50)]
     page = show(render_history_page("Steps", twice, unit="step"))
-    assert "step t" in page.locator("#history-chart .xtitle").text_content()
+    assert page.locator("#history-log").is_checked() is False
+    assert "step" in page.locator("#history-chart .xtitle").text_content()
 
 
 def test_pages_of_nothing_are_refused() -> None:
@@ -542,6 +564,8 @@ def test_a_page_says_what_was_measured_warns_first_and_leaves_out_what_does_not_
     assert page.locator("h1").inner_text() == "My <title>"
     assert page.locator(".facts li").all_inner_texts()[:3] == ["resnet", "best.pt", "pets"]
     assert "best.pt" in page.locator("section", has_text="Provenance").last.inner_text()
+    title = "95 % interval, bias corrected, class sizes held"
+    assert page.locator(".numbers dd[title]").get_attribute("title") == title
     box = page.locator("main > *").nth(1)
     assert box.inner_text().endswith("stage3.block1: n = 60 is less than 5 d.")
     assert page.locator(".notes li").first.is_hidden()
@@ -553,12 +577,13 @@ def test_a_page_says_what_was_measured_warns_first_and_leaves_out_what_does_not_
     number = page.locator(".numbers > div").first.inner_text().splitlines()
     assert number[1].endswith("± 0.25")
     assert number[2:5] == [
-        "95 % interval, bias corrected, class sizes held: 0.583 to 1.72",
+        "95 %: 0.583 to 1.72",
         "by chance 7.5",
         "collapsed at 0 ↓",
     ]
-    ticks = page.locator("#gram-measured .yaxislayer-above text").all_text_contents()
-    assert ticks == list(names)
+    for axis in "xy":
+        ticks = page.locator(f"#gram-measured .{axis}axislayer-above text").all_text_contents()
+        assert ticks == list(names)
     assert drawn(page, "gram-measured")[0]["text"][0][1] == "cat and &lt;dog>"  # type: ignore[index]
     assert re.search("Closest to each other: .* and .*, with", page.locator("#gram").inner_text())
 
@@ -604,6 +629,150 @@ def test_the_layers_that_are_compared_are_named(measurements: list[Measurement])
     assert f"compare {chain}; without a relative position: stage1.block0 (d = 48)" in said
     assert "class means of stage2.block0 and stage3.block1 that do not oppose" in said
     assert "first and last layer" not in said
+
+
+def top(page: Page) -> float:
+    """Distance of the first chart from the top of the page."""
+    found: float = page.evaluate(
+        "Math.min(...[...document.querySelectorAll('.chart')].map((c) => c.getBoundingClientRect())"
+        ".filter((box) => box.height).map((box) => box.top + scrollY))"
+    )
+    return found
+
+
+@pytest.mark.parametrize(
+    "kind",
+    others_slow(["history", "report", "comparison", "comparison of reports"], "history", "report"),
+)
+def test_the_first_chart_stands_on_the_first_screen(
+    show: Open, measurements: list[Measurement], kind: str
+) -> None:
+    one, two = measurements, [replace(each, step=each.step + 1) for each in measurements]
+    unit = "" if "reports" in kind else "epoch"
+    pair = [one[-1:], one[-2:-1]] if "reports" in kind else [one, two]
+    sources = [
+        ComparisonSource(name, of, unit, Provenance())
+        for name, of in zip(("one", "two"), pair, strict=True)
+    ]
+    html, jumps = {
+        "report": lambda: (
+            render_model_page("Report", one[-1].model_record),
+            ["Numbers", "Layers", "Class means", "Spectra", "Every number"],
+        ),
+        "history": lambda: (
+            render_history_page("History", one),
+            ["Overview", "Metrics", "Layers", "Class means", "Spectra", "Every number"],
+        ),
+    }.get(
+        kind,
+        lambda: (
+            render_comparison_page("Comparison", sources),
+            ["Side by side", *["Metrics"] * bool(unit), *["Layers"] * (not unit)],
+        ),
+    )()
+    page = show(html)
+    assert top(page) <= 600
+    links = page.locator("nav a")
+    shown = [link.inner_text() for link in links.all() if link.is_visible()]
+    assert shown[: len(jumps)] == jumps
+    places = [page.locator(link.get_attribute("href") or "") for link in links.all()]
+    heights = [place.bounding_box() for place in places if place.is_visible()]
+    assert heights == sorted(heights, key=lambda box: box["y"] if box else 0)
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_timeout(150)
+    assert top(page) <= 1000
+    assert overflow(page) <= 0
+
+
+def test_a_headline_says_first_and_last_and_judges_nothing_inside_the_noise() -> None:
+    def at(step: int, value: float, error: float | None) -> Measurement:
+        known = {} if error is None else {"nc1": error}
+        record = LayerRecord("last", {"nc1": value, "accuracy": 0.5}, (), 2, 40, 3)
+        errors = {"standard_errors": known, "bias_corrected": {"nc1": value} if known else {}}
+        return Measurement(ModelRecord((replace(record, **errors),)), step, values={"loss": 1.0})
+
+    for errors, trend in [
+        ((None, None), "↓ towards collapse"),
+        ((0.001, 0.001), "↓ towards collapse"),
+        ((0.3, 0.3), "within the 95 % interval"),
+        ((None, 0.3), "within the 95 % interval"),
+    ]:
+        nc1, accuracy, loss = build_headlines([at(0, 1.0, errors[0]), at(1, 0.9, errors[1])])
+        assert (nc1.tag, nc1.ends, nc1.trend) == ("NC1", {"train": ("1", "0.9")}, trend)
+        assert (accuracy.tag, accuracy.trend, loss.metric.key) == ("", "", "loss")
+
+
+def test_short_runs_have_linear_epochs(show: Open, measurements: list[Measurement]) -> None:
+    page = show(render_history_page("Short", [each for each in measurements if each.step <= 10]))
+    assert drawn(page, "headline-accuracy")[0]["x"] == [0, 1, 3, 10]
+    assert drawn(page, "history-chart")[0]["x"] == [0, 1, 3, 10]
+    page.locator("#history-log").check()
+    page.wait_for_timeout(60)
+    assert drawn(page, "history-chart")[0]["x"] != [0, 1, 3, 10]
+
+
+def test_a_headline_is_enlarged_by_the_keyboard(run: Page) -> None:
+    run.keyboard.press("Tab")
+    run.locator(".cell[data-key=nc4_disagreement] button").focus()
+    assert run.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    run.keyboard.press("Enter")
+    assert run.locator("#history-metric").input_value() == "nc4_disagreement"
+    assert run.evaluate("document.activeElement.id") == "history-metric"
+
+
+def test_everything_that_is_operated_has_a_name_and_takes_the_focus(run: Page) -> None:
+    unnamed = run.evaluate("""() => [...document.querySelectorAll(
+        'button, select, input, summary, a, .scroll, [role=img]')].filter((node) => {
+      const own = node.getAttribute("aria-label") || node.textContent.trim();
+      const named = own || node.closest("label");
+      const still = node.matches("[role=img]") || node.tabIndex >= 0;
+      return !named || !still;
+    }).map((node) => node.outerHTML.slice(0, 80))""")
+    assert unnamed == []
+    formulas = run.locator(".formula")
+    assert formulas.count() > 3
+    assert all(formulas.nth(n).get_attribute("aria-label") for n in range(formulas.count()))
+
+
+def test_colours_stand_out_from_the_page() -> None:
+    """Text at 4.5:1 and lines at 3:1, on the paper and on what is raised, in both schemes."""
+    style = files("ncscope.report").joinpath("templates", "style.css").read_text(encoding="utf-8")
+    light, dark = (
+        dict(re.findall(r"--([\w-]+): (#\w{6});", block))
+        for block in re.findall(r":root[^{]*\{(.*?)\}", style, re.DOTALL)[:2]
+    )
+    for colours in (light, light | dark):
+        for ground in (colours["paper"], colours["raised"]):
+            for name in ("ink", "soft", "accent", "held", "broken"):
+                assert contrast(colours[name], ground) >= 4.5, (name, ground)
+            stops = [channels(colours[f"ramp-{stop}"]) for stop in range(5)]
+            mixed = [
+                [low + part / 4 * (high - low) for low, high in zip(*pair, strict=True)]
+                for pair in pairwise(stops)
+                for part in range(5)
+            ]
+            lines = [channels(colours[name]) for name in ("accent", "second", "third")]
+            for line in lines + mixed * (ground == colours["paper"]):
+                assert contrast(line, ground) >= 3, line
+
+
+def channels(colour: str) -> list[float]:
+    return [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
+
+
+def contrast(*pair: str | list[float]) -> float:
+    """Contrast of two colours by WCAG 2."""
+    luminances = []
+    for colour in pair:
+        linear = [
+            part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+            for part in (
+                value / 255 for value in (channels(colour) if isinstance(colour, str) else colour)
+            )
+        ]
+        luminances.append(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
+    low, high = sorted(luminances)
+    return (high + 0.05) / (low + 0.05)
 
 
 @pytest.mark.slow

@@ -52,7 +52,7 @@ def test_table_of_one_layer_tells_the_value_at_collapse(single_layer: ModelRecor
     lines = {line.split()[0]: line.split()[2:] for line in text.splitlines() if line.strip()}
     assert lines["nc1_quotient"] == ["0", "↓"]
     assert lines["ncc_accuracy"] == ["1", "↑"]
-    assert lines["novel_metric"] == []
+    assert lines["novel_metric"] == ["–"]
     assert text.index("NC1") < text.index("NC2") < text.index("NC4")
 
 
@@ -108,3 +108,19 @@ def test_table_of_bare_record(bare: ModelRecord) -> None:
 def test_table_of_no_run_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one measurement"):
         build_run_table([])
+
+
+@pytest.mark.parametrize("number", [3, 20])
+def test_columns_stand_still_and_no_cell_of_a_layer_is_blank(
+    measurements: list[Measurement], number: int
+) -> None:
+    first, *_, last = measurements[-1].model_record.layers
+    few = {"nc1_quotient": 1.25e-7}
+    layers = [replace(first, layer=f"blocks.{place}", metrics=few) for place in range(number - 1)]
+    lines = shown(build_model_table(ModelRecord((*layers, last)))).splitlines()
+    rows = [line for line in lines if line.strip().startswith(("blocks.", last.layer))]
+    assert len(rows) == number
+    assert len({len(row.rstrip()) for row in rows}) == 1
+    assert max(map(len, lines)) <= 80
+    assert rows[0].split()[1] == "1.25e-07"
+    assert len({len(row.split()) for row in rows}) == 1

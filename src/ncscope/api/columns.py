@@ -2,12 +2,15 @@
 
 import re
 import shlex
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import islice
 from reprlib import Repr
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
+from ncscope.api.sample_file import name_labels
 from ncscope.array_checks import identifies_rows
 from ncscope.errors import InputError
 
@@ -18,7 +21,7 @@ LABELS = ("labels", "label", "targets", "target", "y")
 Cells = Literal["numbers", "lists", "other"]
 """What a column of a table holds: a number, a list of numbers, or something else in each row."""
 
-_MORE_LABELS = ("class", "classes", "category", "class_name", "label_name", "target_name")
+MORE_LABELS = ("class", "classes", "category", "class_name", "label_name", "target_name")
 """Further names of columns that are hardly those of features."""
 
 _FEWEST_OF_IDENTIFIERS = 20
@@ -34,11 +37,13 @@ class Choice(NamedTuple):
         features: Names of the columns of the features; a single one may hold lists.
         labels: Name of the labels; None if none were wanted and there are none.
         notes: Sentence that says what was taken, if the names do not go without saying.
+        is_rest: True if the columns of the features are those that were left over.
     """
 
     features: tuple[str, ...]
     labels: str | None
     notes: tuple[str, ...] = ()
+    is_rest: bool = False
 
 
 def choose_entries(
@@ -146,11 +151,12 @@ def choose_columns(
 
     Raises:
         InputError: If there are no such columns, or a column of features holds no numbers; or,
-            unless it was chosen by its name, identifies the rows or repeats the labels.
+            unless it was chosen by its name, identifies the rows or is named like labels.
 
     Example:
-        >>> choose_columns({"a": "numbers", "b": "numbers", "kind": "other"}, "a.csv", None, "kind")
-        Choice(features=('a', 'b'), labels='kind', notes=('read from the file: ...',))
+        >>> columns = {"a": "numbers", "b": "numbers", "kind": "other"}
+        >>> choose_columns(columns, "a.csv", None, "kind")[:2]
+        (('a', 'b'), 'kind')
     """
     # Other samples, without classes, may still have a column of labels.
     matches = _find_entry(list(columns), labels, LABELS)
@@ -183,50 +189,109 @@ def choose_columns(
         notes = [_note((what, *([label] if labelled and label else [])))]
     suspects = {}
     if is_rest and len(chosen) > 1:
-        classes = first(label) if labelled and label is not None else None
-        doubts = {name: _find_doubt(name, first, classes, columns) for name in chosen}
+        doubts = {name: _find_doubt(name, first, columns, labelled) for name in chosen}
         suspects = {name: doubt for name, doubt in doubts.items() if doubt}
     if not chosen:
         found = f"columns {list_names(columns)}"
         raise InputError(
             expected=f"columns of features in {file}", found=found, fix="save them as columns"
         )
-    several = len(chosen) > 1
-    wrong = [n for n in chosen if columns[n] == "other" or (several and columns[n] == "lists")]
+    several = len(chosen)
+    wrong = [n for n in chosen if columns[n] == "other" or (several > 1 and columns[n] == "lists")]
     unfit = [name for name in chosen if name in suspects or name in wrong]
     if unfit:
         worst = unfit[0]
         what = suspects.get(worst, "")
         if worst in wrong:
             what = example(worst) or "other content"
-        left = ",".join(f"!{name.replace(',', '?')}" for name in unfit)
-        before = "" if features is None or features in columns else f"{features},"
-        fix = f"leave it out: {_options(before + left)}"
-        if not wrong:
-            fix += "; or name all features, such as '*'"
-        if len(unfit) == len(chosen):
-            fix = "write numbers, or one fixed-size list for each sample; or choose by --features"
-        raise InputError(
-            expected=f"numbers in the columns of features of {file}",
-            found=f"{what} in the column {worst!r}",
-            fix=fix,
-        )
-    return Choice(tuple(chosen), label if labelled else None, tuple(notes))
+        before = None if features in columns else features
+        raise _unfit_error(unfit, what, file, before, or_all=not wrong, rest=len(unfit) < several)
+    return Choice(tuple(chosen), label if labelled else None, tuple(notes), is_rest and several > 1)
+
+
+def _unfit_error(
+    unfit: Sequence[str], what: str, file: str, features: str | None, *, or_all: bool, rest: bool
+) -> InputError:
+    """Return the error for columns that cannot be features.
+
+    Args:
+        unfit: Names of these columns, the worst first.
+        what: Content of the first of them.
+        file: Name of the file.
+        features: Columns that the user chose; None for none.
+        or_all: True if they may be features after all.
+        rest: True if there are others.
+    """
+    left = ",".join(f"!{name.replace(',', '?')}" for name in unfit)
+    fix = f"leave it out: {_options(f'{features},{left}' if features else left)}"
+    if or_all:
+        fix += "; or name all features, such as '*'"
+    if not rest:
+        fix = "write numbers, or one fixed-size list for each sample; or choose by --features"
+    return InputError(
+        expected=f"numbers in the columns of features of {file}",
+        found=f"{what} in the column {unfit[0]!r}",
+        fix=fix,
+    )
+
+
+def refuse_repeats(
+    batches: Iterable[tuple[Any, Any]], choice: Choice, file: str, features: str | None
+) -> Iterator[tuple[Any, Any]]:
+    """Yield batches of a table; refuse, after the last, columns of features that repeat the labels.
+
+    Such a column holds one whole number in each class, and another one in each. Only the last row
+    tells: the rows may be in the order of their classes. Columns that the user named are trusted.
+
+    Args:
+        batches: Features and labels of each batch; the features are None if they are not wanted.
+        choice: Columns of features and labels.
+        file: Name of the file, for messages.
+        features: Columns that the user chose, as for `choose_columns`.
+
+    Raises:
+        InputError: If a column repeats the labels; the message names it.
+    """
+    places = np.arange(len(choice.features) if choice.is_rest and choice.labels else 0)
+    seen: dict[Any, Any] = {}  # by class, its value in each column that may repeat the labels
+    count = 0
+    for rows, labels in batches:
+        if rows is not None and len(rows) and len(places):
+            classes, firsts, inverse = np.unique(
+                name_labels(labels), return_index=True, return_inverse=True
+            )
+            part = rows[:, places]
+            for name, first in zip(classes.tolist(), firsts, strict=True):
+                seen.setdefault(name, part[first])
+            values = np.stack([seen[name] for name in classes.tolist()])
+            may = (values == np.round(values)).all(0)
+            places, values = places[may], values[:, may]
+            same = (rows[:, places] == values[inverse]).all(0)
+            places = places[same]
+            seen = {name: value[may][same] for name, value in seen.items()}
+            count += len(rows)
+        yield rows, labels
+    repeats = [
+        choice.features[place]
+        for at, place in enumerate(places)
+        if len({value[at] for value in seen.values()}) == len(seen)
+    ]
+    if repeats and 1 < len(seen) < count:
+        what = "a column that repeats the labels"
+        rest = len(repeats) < len(choice.features)
+        raise _unfit_error(repeats, what, file, features, or_all=True, rest=rest)
 
 
 def _find_doubt(
-    name: str,
-    first: Callable[[str], Sequence[Any]],
-    classes: Sequence[Any] | None,
-    columns: Collection[str],
+    name: str, first: Callable[[str], Sequence[Any]], columns: Collection[str], labelled: bool
 ) -> str:
     """Return why a column that was not chosen by its name is hardly a feature; else nothing.
 
     Args:
         name: Name of the column.
         first: Function that returns the first values of a column.
-        classes: First labels; None if there are none.
         columns: Names of all columns.
+        labelled: True if the labels are another column.
     """
     values = first(name)
 
@@ -234,18 +299,15 @@ def _find_doubt(
         start = values[0] if len(values) > 2 else None
         return start in (0, 1) and all(v == start + row for row, v in enumerate(values))
 
-    different = len(set(values))
-    if identifies_rows(name, counts_rows) or different == len(values) >= _FEWEST_OF_IDENTIFIERS:
+    if (
+        identifies_rows(name, counts_rows)
+        or len(set(values)) == len(values) >= _FEWEST_OF_IDENTIFIERS
+    ):
         return "a column that identifies the rows"
-    if classes is None:
-        return ""
     plain = name.casefold()
     is_coordinate = plain == "y" and {"x", "X"} & {*columns}
-    if plain in (*LABELS, *_MORE_LABELS) and not is_coordinate:
+    if labelled and plain in (*LABELS, *MORE_LABELS) and not is_coordinate:
         return "a column named like labels"
-    pairs = len(set(zip(values, classes, strict=True))) if len(values) == len(classes) else 0
-    if 1 < pairs < len(values) and pairs == different == len(set(classes)):
-        return "a column that repeats the labels"
     return ""
 
 

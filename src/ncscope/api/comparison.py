@@ -2,16 +2,18 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from html import escape
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ncscope.api.history import History
+from ncscope.api.readable import REPORT, REPORT_FIX
 from ncscope.api.result import Report, choose_columns, draw_panels
 from ncscope.api.tables import csv_text, data_frame, parse_content
-from ncscope.api.writable import check_file, write_figure, write_text
+from ncscope.api.writable import COMPARISONS, check_file, write_figure, write_text
 from ncscope.arguments import check_arguments
-from ncscope.errors import InputError
+from ncscope.errors import InputError, printable
 from ncscope.files import is_folder, read_file
 from ncscope.measurement.history_file import is_history
 from ncscope.measurement.records import Measurement
@@ -22,9 +24,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from ncscope.report.comparison import ComparisonSource
-
-COMPARISONS = (".html", ".csv", ".tex", ".png", ".svg", ".pdf")
-"""Suffixes of the files that a comparison can be saved as."""
 
 RunSections = Callable[[Mapping[str, Path]], Mapping[str, Any]]
 """Function that returns the sections of a page about folders of runs, by their name on the page.
@@ -119,6 +118,17 @@ class Comparison:
         out = StringIO()
         Console(file=out, width=80, color_system=None).print(table)
         return out.getvalue().rstrip()
+
+    def _repr_html_(self) -> str:
+        from ncscope.report.comparison import build_columns, warn_of_unlike_samples
+        from ncscope.report.notebook import render_comparison_fragment
+
+        sources = self._sources()
+        if not sources:
+            return f"<p>{escape(printable(repr(self)))}</p>"
+        columns, sentence = build_columns(sources)
+        models = {each.title: each.model for each in columns}
+        return render_comparison_fragment(models, [sentence], warn_of_unlike_samples(columns))
 
     def save(
         self,
@@ -258,8 +268,7 @@ def read_sources(
     Raises:
         InputError: If no path is given, there is no such file, or it holds something else.
     """
-    fix = "pass files that save wrote as .json, or folders of runs"
-    expected = "a report, a history or the folder of a run"
+    expected, fix = REPORT, REPORT_FIX
     if not paths:
         raise InputError(expected=expected, found="none", fix=fix)
     path_by_name = _name_sources([Path(path) for path in paths])

@@ -6,13 +6,13 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from ncscope.api.columns import Cells, choose_columns
+from ncscope.api.columns import LABELS, MORE_LABELS, Cells, choose_columns, refuse_repeats
 from ncscope.api.files import explain_read_errors
 from ncscope.api.other_files import (
     find_packing,
@@ -82,7 +82,9 @@ def open_csv(
     with explain_read_errors(file):
         packed = 10 if find_packing(file) else 1
     return SampleFile(
-        lambda whole: table.read(choice.features if whole else (), choice.labels),
+        lambda whole: refuse_repeats(
+            table.read(choice.features if whole else (), choice.labels), choice, file.name, features
+        ),
         size=4 * packed * file.size,
         notes=choice.notes,
         columns=choice.features,
@@ -198,7 +200,7 @@ class _Table:
         first = [cell.strip() for cell in rows[0]] if rows else []
         if first and first[0].startswith("#"):  # as numpy.savetxt writes a header
             first[0] = first[0].lstrip("# ")
-        self.has_header = not _is_row_of_data(first)
+        self.has_header = not _is_row_of_data(first, rows[1:])
         self.names = first if self.has_header else [str(place) for place in range(len(first))]
         # The columns that pandas names so are those without a name, as its index is.
         self.names = [name or f"Unnamed: {place}" for place, name in enumerate(self.names)]
@@ -392,14 +394,26 @@ def _is_filled(cells: Iterable[str]) -> bool:
     return any(cell.strip() for cell in cells)
 
 
-def _is_row_of_data(first: Sequence[str]) -> bool:
+def _is_row_of_data(first: Sequence[str], others: Sequence[Sequence[str]]) -> bool:
     """Return whether the first line of a table holds data and no names.
 
-    Names may be numbers too, but then they count the columns.
+    Names may be numbers too, but then they count the columns; or they rise, as years do, or stand
+    beside a name of labels, and no other row has the words in the line.
+
+    Args:
+        first: Cells of the first line.
+        others: Cells of the lines after it.
     """
     numbers = [cell for cell in first if _is_number(cell)]
     counted = [[str(start + place) for place in range(len(numbers))] for start in (0, 1)]
-    return bool(numbers) and numbers not in counted
+    if not numbers or numbers in counted:
+        return False
+    words = {place: cell for place, cell in enumerate(first) if not _is_number(cell) and cell}
+    repeated = any(row[p].strip() == word for row in others for p, word in words.items() if row[p:])
+    if not words or repeated:
+        return True
+    rising = len(numbers) > 2 and all(a < b for a, b in pairwise(map(float, numbers)))
+    return not rising and not any(w.casefold() in (*LABELS, *MORE_LABELS) for w in words.values())
 
 
 def _to_numbers(chunk: Sequence[Sequence[str]], places: Sequence[int]) -> Any:

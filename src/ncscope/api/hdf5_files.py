@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from ncscope.api.columns import choose_entries
 from ncscope.api.files import explain_read_errors
-from ncscope.api.other_files import pandas_hdf5
+from ncscope.api.other_files import mat_hdf5, pandas_hdf5
 from ncscope.api.sample_file import Categories, SampleFile, rows_of_batch
 from ncscope.errors import InputError, library_error
 from ncscope.memory import check_memory
@@ -37,11 +38,17 @@ def open_hdf5(
         InputError: If the library h5py is missing, the file is damaged, has no such entries, or an
             entry holds no plain numbers or names, or lies in another file.
     """
-    with explain_read_errors(file), file.open() as stream, _open(stream) as content:
+    with _open(file) as content:
         entries = _list_entries(content, file)
         groups = {name.partition("/")[0] for name in entries if "/" in name}
+        writer = None
         if any("pandas_type" in content[group].attrs for group in groups):
-            kind, remedy = pandas_hdf5(file)
+            writer = pandas_hdf5
+        # A tool that copies entries leaves out the first bytes of MATLAB's own files.
+        elif any(each is not None and "MATLAB_class" in each.attrs for each in entries.values()):
+            writer = mat_hdf5
+        if writer is not None:
+            kind, remedy = writer(file)
             expected = "features and labels as arrays"
             raise InputError(expected=expected, found=f"{kind} ({file.name})", fix=remedy)
         choice = choose_entries(
@@ -74,12 +81,14 @@ def open_hdf5(
     )
 
 
-def _open(stream: Any) -> Any:
+@contextmanager
+def _open(file: TensorFile) -> Iterator[Any]:
     try:
         import h5py
     except ModuleNotFoundError as error:
         raise library_error(name="h5py") from error
-    return h5py.File(stream, "r")
+    with explain_read_errors(file), file.open() as stream, h5py.File(stream, "r") as content:
+        yield content
 
 
 def _list_entries(content: Any, file: TensorFile) -> dict[str, Any]:
@@ -172,7 +181,7 @@ def _kind_error(name: str, entry: Any, file: TensorFile) -> InputError:
 
 def _read(file: TensorFile, features: str | None, labels: str | None) -> Iterator[tuple[Any, Any]]:
     """Yield features and labels by batches of rows."""
-    with explain_read_errors(file), file.open() as stream, _open(stream) as content:
+    with _open(file) as content:
         matrix = None if features is None else content[features]
         classes = None if labels is None else content[labels]
         shape: Sequence[int] = (content[labels] if matrix is None else matrix).shape

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from ncscope.api.alerts import AlertChoice, Alerts
 from ncscope.api.per_class import PerClass
-from ncscope.api.result import REPORTS, Report, check_metrics, choose_columns, draw_panels
+from ncscope.api.result import Report, check_metrics, choose_columns, draw_panels
 from ncscope.api.tables import csv_text, data_frame, parse_content
-from ncscope.api.writable import check_file, write_figure, write_text
+from ncscope.api.writable import REPORTS, check_file, write_figure, write_text
 from ncscope.arguments import Within, check_arguments
 from ncscope.errors import InputError
 from ncscope.files import is_folder, read_file
@@ -451,11 +451,11 @@ class History:
         )
 
     def _repr_html_(self) -> str:
-        from ncscope.report.page import render_history_fragment
+        from ncscope.report.notebook import render_history_fragment
 
-        return (
-            render_history_fragment(self.measurements) if len(self) else "<p>An empty history.</p>"
-        )
+        if not len(self):
+            return "<p>An empty history.</p>"
+        return render_history_fragment(self.measurements, self.unit, self.provenance)
 
     def __repr__(self) -> str:
         splits = ", ".join(dict.fromkeys(self.splits)) or "none"

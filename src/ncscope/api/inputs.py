@@ -128,6 +128,9 @@ def check_samples(
     classifier = check_classifier(head, bias, count, rows.shape[1], rows.device)
     check_name_count(read.names, count)
     check_reference_names(read.names, reference_names)
+    if reference_names and not read.names:
+        order = _list_order(reference_names)
+        notes += (f"labels taken as the numbers of the reference's classes: {order}",)
     if head is not None and class_names is None:
         refuse_numerals(read.names)
         notes += note_order(read.names)
@@ -185,10 +188,12 @@ def note_order(names: Sequence[str]) -> tuple[str, ...]:
     Args:
         names: Names that the labels have, in the order of the class indices; empty for none.
     """
-    if not names:
-        return ()
-    order = ", ".join(names[:5]) + ", ..." * (len(names) > 5)
-    return (f"rows of the weight taken for the classes in this order: {order}",)
+    order = _list_order(names)
+    return (f"rows of the weight taken for the classes in this order: {order}",) if names else ()
+
+
+def _list_order(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + ", ..." * (len(names) > 5)
 
 
 def check_unlabelled(features: Any) -> Tensor:

@@ -15,7 +15,7 @@ from ncscope.api.inputs import (
 from ncscope.api.missing import note_omissions
 from ncscope.api.result import Report
 from ncscope.arguments import NotNegative, Size, check_arguments
-from ncscope.array_checks import in_one_order
+from ncscope.array_checks import in_one_order, name_columns
 from ncscope.errors import InputError
 from ncscope.labels import IgnoreIndex, note_left_out
 from ncscope.measurement.samples import (
@@ -138,6 +138,17 @@ def measure(
                 "features", rows, groups=groups, uncertainty=uncertainty, precision=precision
             )
         )
+    # Frames are matched by the names of their columns, arrays by the places.
+    frame = features[0] if isinstance(features, list | tuple) and features else features
+    columns, known = name_columns(frame), getattr(reference, "columns", ())
+    if columns and known and columns != known:
+        raise InputError(
+            expected=f"the columns of the reference, {list(known[:5])}, in order",
+            found=f"{list(columns[:5])}",
+            fix="choose the same columns of both: frame[columns]",
+        )
+    if columns and {*name_columns(weight)} == {*columns}:
+        weight = in_one_order([frame, weight], "weight")[1]
     samples = check_samples(
         features,
         labels,
@@ -166,14 +177,14 @@ def measure(
         precision=precision,
         ood=None
         if ood is None
-        else check_ood(in_one_order([features, ood], "OOD features")[1], samples.features),
+        else check_ood(in_one_order([frame, ood], "OOD features")[1], samples.features),
         by_class=True,
     )
     lacking = note_omissions(groups, record.metrics, one_logit=samples.one_logit)
     one = [ONE_LOGIT] if samples.one_logit else []
     notes = (*samples.notes, *one, *record.notes, *lacking)
     report = Report(replace(record, notes=notes), stats)
-    report.class_names = samples.class_names
+    report.class_names, report.columns = samples.class_names, columns
     return report
 
 
@@ -232,7 +243,7 @@ def measure_moments(
     notes = note_left_out(left_out, stats.num_samples + left_out, moments.ignore_index)
     notes += (ONE_LOGIT,) if classifier.one_logit else ()
     report = Report(replace(record, notes=(*notes, *record.notes)), stats)
-    report.class_names = moments.class_names
+    report.class_names, report.columns = moments.class_names, moments.columns
     return report
 
 

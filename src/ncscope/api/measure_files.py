@@ -22,8 +22,9 @@ from torch import Tensor
 
 import ncscope
 from ncscope.api.files import explain_read_errors
+from ncscope.api.readable import is_address
 from ncscope.api.result import Report
-from ncscope.api.shard_files import is_address, shard_identity, shard_name
+from ncscope.api.shard_files import shard_identity, shard_name
 from ncscope.api.shards import ShardPass, measure_shards
 from ncscope.api.writable import explain_write_errors, write_bytes
 from ncscope.cluster import check_address, join_cluster

@@ -1,14 +1,17 @@
 """Measurement of multi-label neural collapse in arrays."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 from ncscope.api.inputs import check_head, check_part
 from ncscope.api.plain_report import PlainReport
+from ncscope.api.writable import check_file, write_text
 from ncscope.arguments import check_arguments
 from ncscope.array_checks import as_tensor, check_features, refuse_nonfinite
 from ncscope.errors import InputError
-from ncscope.labels import read_label_sets
+from ncscope.labels import check_batch_sizes, read_label_sets
+from ncscope.measurement.records import LayerRecord
 from ncscope.metrics.metric import Metric
 from ncscope.metrics.multilabel import MultilabelValues, multilabel_collapse
 
@@ -30,6 +33,8 @@ class MultilabelReport(PlainReport):
         num_classes: Number of classes.
         multiplicities: Number of labels a sample, and how many samples and label sets have so many.
     """
+
+    _suffixes = (".html", ".json", ".csv")
 
     def __init__(
         self, values: MultilabelValues, num_samples: int, dim: int, num_classes: int
@@ -64,6 +69,35 @@ class MultilabelReport(PlainReport):
             "num_classes": self.num_classes,
             "multiplicities": counts,
         }
+
+    def save(self, path: str | Path, title: str | None = None) -> Path:
+        """Write the report as .html, .json or .csv, and return the path.
+
+        Args:
+            path: File to write; one that is there is replaced whole or not at all.
+            title: Heading of the page; by default the name of the file.
+
+        Raises:
+            InputError: If the suffix is another, or the folder cannot be written.
+        """
+        if Path(path).suffix != ".html":
+            return super().save(path)
+        from ncscope.report.multilabel import render_multilabel_page
+
+        path = check_file(path, self._suffixes)
+        record = LayerRecord(
+            "value",
+            dict(self),
+            tuple(self.notes),
+            self.num_classes,
+            self.num_samples,
+            self.dim,
+            warnings=tuple(self.warnings),
+        )
+        at_collapse = {key: _at_collapse(row) for key, row in self._rows.items()}
+        facts = self._describe().split("; ")
+        page = render_multilabel_page(title or path.stem, record, self._rows, at_collapse, facts)
+        return write_text(path, page)
 
     def rows(self) -> list[dict[str, object]]:
         """Return a row for each metric, with its meaning and its value at collapse."""
@@ -145,6 +179,7 @@ def measure_multilabel(
     rows = as_tensor(features, "features")
     check_features(rows)
     refuse_nonfinite(rows)
+    check_batch_sizes(features, targets, "targets")
     present = read_label_sets(targets, len(rows)).to(rows.device)
     if not bool(present.any()):
         fix = "check that the targets are read from the right columns"

@@ -24,9 +24,10 @@ from ncscope.data.folders import (
 )
 from ncscope.data.image_files import choose_split, find_image_files, read_image_files
 from ncscope.data.images import ImageData, Images
+from ncscope.data.names import check_data
 from ncscope.data.preprocessing import Preprocessing
 from ncscope.errors import InputError
-from ncscope.labels import IgnoreIndex, is_ignored
+from ncscope.labels import IgnoreIndex, fold_names, is_ignored
 from ncscope.measurement.batches import prepare_batch, split
 from ncscope.measurement.head_classes import HeadClasses
 from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
@@ -173,9 +174,10 @@ _SIZES_READ = 16
 def number_as_model(
     found: LabelledImages, of_model: Sequence[str]
 ) -> tuple[LabelledImages, tuple[str, ...]]:
-    """Return images with the labels of the model if the data set has a part of its classes.
+    """Return images with the labels of the model if the model knows the names of the data set.
 
-    Labels of a part would count from 0, and be compared with other rows of the head.
+    Folders are numbered in the order of their names, and would be compared with other rows of the
+    head.
 
     Args:
         found: Images of one split.
@@ -187,23 +189,27 @@ def number_as_model(
     Raises:
         InputError: If the model has a name of the data set twice.
     """
-    names = found.class_names
-    if not set(names) < set(of_model) or not names:
+    names, known = fold_names(found.class_names), fold_names(of_model)
+    labels = found.images.labels
+    numbered = (labels >= 0) & (labels < len(names))  # others are marks of samples to leave out
+    # A folder without images counts as a class of the data set, and needs none of the model.
+    present = {names[label] for label in labels[numbered].unique().tolist()}
+    if not present or not present <= set(known):
         return found, ()
-    twice = next((name for name in names if of_model.count(name) > 1), None)
+    twice = next((name for name in present if known.count(name) > 1), None)
     if twice is not None:
         raise InputError(
             expected="one class of the model for each class of the data set",
             found=f"{twice!r} twice in the model's configuration",
             fix="name as DATA a loader of your own, FILE.py:NAME, with the labels of the model",
         )
-    rows = torch.tensor([of_model.index(name) for name in names])
-    labels = found.images.labels
-    known = (labels >= 0) & (labels < len(names))  # others are marks of samples to leave out
+    rows = torch.tensor([known.index(name) if name in present else 0 for name in names])
     images = copy(found.images)
-    images.labels = torch.where(known, rows[labels.clamp(0, len(names) - 1)], labels)
-    note = f"labels: the {len(names)} classes numbered by name as the {len(of_model)} of the model"
-    changed = not torch.equal(rows, torch.arange(len(names)))
+    images.labels = torch.where(numbered, rows[labels.clamp(0, len(names) - 1)], labels)
+    note = (
+        f"labels: the {len(present)} classes numbered by name as the {len(of_model)} of the model"
+    )
+    changed = not torch.equal(images.labels, labels)
     found = found._replace(images=images, num_classes=len(of_model), class_names=tuple(of_model))
     return found, (note,) if changed else ()
 
@@ -275,20 +281,7 @@ def read_image_splits(image_options: ImageOptions, seed: int) -> ImageData:
 
 
 def _find_folder(data: str) -> Path:
-    if not Path(data).is_dir():
-        fix = f"pass one of {', '.join(CATALOGUE)}, or check the path"
-        if Path(data).is_file():
-            fix = f"for features, ncscope measure {data}; images are in .parquet, .arrow or .tar"
-        elif re.fullmatch(r"[\w-]+/[\w.-]+", data):
-            fix = (
-                "check the path; save a data set of the Hugging Face Hub with "
-                f"datasets.load_dataset({data!r}).save_to_disk('images')"
-            )
-        raise InputError(
-            expected="a data set of the catalogue, or a folder or files of images",
-            found=repr(data),
-            fix=fix,
-        )
+    check_data(data)
     return Path(data)
 
 

@@ -24,7 +24,7 @@ from ncscope.api.result import ModelReport
 from ncscope.data.catalogue import CATALOGUE
 from ncscope.data.image_files import find_image_files
 from ncscope.errors import InputError
-from ncscope.files import is_folder
+from ncscope.files import is_file, is_folder
 from ncscope.labels import is_ignored
 from ncscope.measurement.head_classes import find_model_names
 from ncscope.measurement.options import Options
@@ -79,7 +79,7 @@ def measure_named_model(
         fix = "name the file that has this entry"
         expected = "--weights with --weights-key"
         raise InputError(expected=expected, found="none", fix=fix)
-    is_own, loads = is_own_code(name), is_own_code(data) and not Path(data).exists()
+    is_own, loads = is_own_code(name), is_own_code(data) and not _is_there(data)
     if is_own and num_classes is not None:
         found, fix = f"{name}, which has its own arguments", "pass it with --model-arg"
         raise InputError(expected="a named model for --num-classes", found=found, fix=fix)
@@ -147,6 +147,10 @@ def measure_named_model(
     if saved is not None and opened.weights is not None:
         notes = [*weights_notes(saved, opened.weights), *notes]
     return report, tuple(notes)
+
+
+def _is_there(data: str) -> bool:
+    return is_file(Path(data)) or is_folder(Path(data))
 
 
 def _check_order(name: str, data: str, weights: Path | None) -> None:

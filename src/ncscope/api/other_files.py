@@ -174,7 +174,7 @@ _mat = _convert(
     ".npz",
 )
 # MATLAB writes columns first, so the arrays lie transposed in the file.
-_mat_hdf5 = _convert(
+mat_hdf5 = _convert(
     "a MATLAB file of version 7.3",
     "import h5py, numpy; f = h5py.File(IN); numpy.savez(OUT, **{k: numpy.squeeze(v[()].T) for k, v "
     "in f.items() if isinstance(v, h5py.Dataset)})",
@@ -214,7 +214,7 @@ _image = _explain(
 _save_arrays = "save features and labels with numpy.savez, from the library that reads it"
 
 _BY_START: Mapping[bytes, Callable[[TensorFile], OtherKind]] = {
-    b"MATLAB 7.3": _mat_hdf5,
+    b"MATLAB 7.3": mat_hdf5,
     b"MATLAB 5.0": _mat,
     b"ARROW1": _feather,
     b"\xff\xff\xff\xff": _convert(

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from ncscope.api.columns import Cells, choose_columns
+from ncscope.api.columns import Cells, choose_columns, refuse_repeats
 from ncscope.api.files import explain_read_errors
 from ncscope.api.other_files import path_beside, path_of, python_line, quote
 from ncscope.api.sample_file import MOST_ROWS, Categories, SampleFile, rows_of_batch
@@ -38,7 +38,7 @@ def open_parquet(
     Raises:
         InputError: If the library pyarrow is missing, the file is damaged, or has no such columns.
     """
-    with explain_read_errors(file), file.open() as stream, _open(stream) as table:
+    with _open(file) as table:
         schema, rows, size = table.schema_arrow, table.metadata.num_rows, _lengths(table)
         columns = {field.name: _kind(field.type) for field in schema}
 
@@ -74,20 +74,31 @@ def open_parquet(
     if of_lists:
         dim = size[choice.features[0]]
     return SampleFile(
-        lambda whole: _read(file, choice.features if whole else (), choice.labels, dim),
+        lambda whole: refuse_repeats(
+            _read(file, choice.features if whole else (), choice.labels, dim),
+            choice,
+            file.name,
+            features,
+        ),
         size=8 * dim * rows,
         notes=choice.notes,
         columns=() if of_lists else choice.features,
     )
 
 
-def _open(stream: Any) -> Any:
+@contextmanager
+def _open(file: TensorFile) -> Iterator[Any]:
     try:
         from pyarrow import parquet
     except ModuleNotFoundError as error:
         raise library_error(name="pyarrow") from error
     # Pages without a checksum, as most writers leave them by default, are read as they are.
-    return parquet.ParquetFile(stream, page_checksum_verification=True)
+    with (
+        explain_read_errors(file),
+        file.open() as stream,
+        parquet.ParquetFile(stream, page_checksum_verification=True) as table,
+    ):
+        yield table
 
 
 def _kind(column: Any) -> Cells:
@@ -162,7 +173,7 @@ def _read(
     """Yield features and labels by batches of rows."""
     columns = [*features, *([] if labels is None else [labels])]
     done = 0
-    with explain_read_errors(file), file.open() as stream, _open(stream) as table:
+    with _open(file) as table:
         rows = rows_of_batch(dim if features else 1, MOST_ROWS)
         # A column of one repeated number takes a few bytes, whatever its length.
         if features:
@@ -245,10 +256,12 @@ def _refuse_missing(
     values: Any, column: str, file: TensorFile, done: int, rows: int | None = None
 ) -> None:
     """Refuse values that are missing, and say how many of these rows, and where the first is."""
-    count = values.null_count
+    # In files of pandas a missing label is NaN.
+    gaps = values.is_null(nan_is_null=True)
+    count = gaps.true_count
     if not count:
         return
-    first = values.is_null().to_pylist().index(True)
+    first = gaps.to_pylist().index(True)
     if rows:  # of the flat values of lists
         first //= max(1, len(values) // rows)
     code = (

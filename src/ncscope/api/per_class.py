@@ -98,7 +98,7 @@ class PerClass(Mapping[str, list[float]]):
         return f"{type(self).__name__}: {format_aligned_table(view)}"
 
     def _repr_html_(self) -> str:
-        from ncscope.report.page import render_classes_fragment
+        from ncscope.report.notebook import render_classes_fragment
 
         return render_classes_fragment(self.table, self.class_names)
 

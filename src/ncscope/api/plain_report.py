@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ncscope.api.tables import csv_text, data_frame
 from ncscope.api.writable import check_file, write_text
@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 
 @check_arguments
 class PlainReport(Mapping[str, float]):
-    """Values by key, with notes; base of the reports that have no layers and no page.
+    """Values by key, with notes; base of the reports that have no layers.
 
     Attributes:
         notes: Sentences for the reader: why a value is absent or NaN, what was left out.
         warnings: Sentences on values that may mislead.
     """
+
+    _suffixes: ClassVar[tuple[str, ...]] = (".json", ".csv")
 
     def __init__(
         self, metrics: Mapping[str, Any], notes: Iterable[str], warnings: Iterable[str] = ()
@@ -89,6 +91,6 @@ class PlainReport(Mapping[str, float]):
         Raises:
             InputError: If the suffix is another, or the folder cannot be written.
         """
-        path = check_file(path, (".json", ".csv"))
+        path = check_file(path, self._suffixes)
         text = self.to_json() + "\n" if path.suffix == ".json" else csv_text(self.rows())
         return write_text(path, text)

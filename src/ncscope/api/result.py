@@ -13,7 +13,7 @@ import numpy as np
 from ncscope.api.missing import explain_missing_key
 from ncscope.api.per_class import PerClass
 from ncscope.api.tables import csv_text, data_frame, parse_content
-from ncscope.api.writable import check_file, write_figure, write_text
+from ncscope.api.writable import REPORTS, check_file, write_figure, write_text
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
 from ncscope.files import read_file
@@ -26,9 +26,6 @@ from ncscope.stats.statistics import ClassStatistics
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
-
-REPORTS = (".html", ".json", ".csv", ".tex", ".png", ".svg", ".pdf")
-"""Suffixes of the files that a report or a history can be saved as."""
 
 
 @check_arguments
@@ -78,6 +75,7 @@ class Report(Mapping[str, float]):
         self.spectra = {name: np.asarray(values) for name, values in record.spectra.items()}
         self.num_classes, self.num_samples = record.num_classes, record.num_samples
         self.dim = record.dim
+        self.columns: tuple[Any, ...] = ()
 
     def __getitem__(self, key: str) -> float:
         try:
@@ -344,9 +342,9 @@ class Report(Mapping[str, float]):
         return render_model_page(title, self.model_record, self.provenance)
 
     def _repr_html_(self) -> str:
-        from ncscope.report.page import render_model_fragment
+        from ncscope.report.notebook import render_model_fragment
 
-        return render_model_fragment(self.model_record)
+        return render_model_fragment(self.model_record, self.provenance)
 
 
 def check_metrics(metrics: Iterable[str], known: Collection[str]) -> None:

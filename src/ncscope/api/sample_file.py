@@ -120,8 +120,12 @@ def join_labels(parts: Sequence[Any]) -> Any:
 
 
 def name_labels(labels: Any) -> Any:
-    """Return names as text, also those of categories and of bytes; numbers as they are."""
+    """Return names as text, also those of categories and of bytes; numbers as they are.
+
+    A number without a name, which marks a sample to leave out, becomes its digits.
+    """
     if isinstance(labels, Categories):
-        return np.array(labels.categories)[labels.codes]
+        names = dict(enumerate(labels.categories))
+        return np.array([names.get(code, str(code)) for code in labels.codes.tolist()])
     is_bytes = isinstance(labels, np.ndarray) and labels.dtype.kind == "S"
     return np.char.decode(labels, "utf-8", "replace") if is_bytes else labels

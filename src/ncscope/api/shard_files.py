@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from glob import glob, has_magic
+from glob import has_magic
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -17,6 +17,7 @@ import numpy as np
 
 from ncscope.api.columns import list_names
 from ncscope.api.files import explain_read_errors, load_array, load_classifier
+from ncscope.api.readable import is_address, is_plain
 from ncscope.api.sample_file import (
     SampleFile,
     flatten_labels,
@@ -25,6 +26,7 @@ from ncscope.api.sample_file import (
 from ncscope.api.samples import open_samples
 from ncscope.arguments import describe
 from ncscope.errors import InputError, library_error
+from ncscope.files import find_matches, refuse_pattern
 from ncscope.tensor_files import TensorFile, check_exists, detect_kind
 
 Shard: TypeAlias = (
@@ -149,8 +151,7 @@ def expand_patterns(patterns: Iterable[str]) -> list[str]:
     for pattern in patterns:
         matches = _find_matches(pattern)
         if not matches:
-            fix = "check the pattern, and quote it so that the shell leaves it alone"
-            raise InputError(expected=f"files that match {pattern}", found="none", fix=fix)
+            raise refuse_pattern(pattern)
         files += matches
     times = Counter(map(resolve_shard, files))
     for file in files:
@@ -158,11 +159,6 @@ def expand_patterns(patterns: Iterable[str]) -> list[str]:
             fix = "name it once: its samples would count twice"
             raise InputError(expected="every shard once", found=f"{file} twice", fix=fix)
     return files
-
-
-def is_plain(pattern: str) -> bool:
-    """Return whether a text is the path of one file: no address, and no pattern of several."""
-    return not is_address(pattern) and (not has_magic(pattern) or Path(pattern).exists())
 
 
 def pair_files(features: Sequence[str], labels: Sequence[str]) -> list[tuple[str, str]]:
@@ -279,16 +275,10 @@ def _find_matches(pattern: str) -> list[str]:
     if is_plain(pattern) or not has_magic(pattern):
         return [pattern]
     if not is_address(pattern):
-        # Path.glob takes no absolute patterns.
-        return sorted(glob(pattern, recursive=True))  # noqa: PTH207
+        return find_matches(pattern)
     with explain_read_errors(TensorFile(pattern)):
         system, path = _open_file_system(pattern)
         return sorted(map(system.unstrip_protocol, system.glob(path)))
-
-
-def is_address(file: str) -> bool:
-    """Return whether a file is named by an address with a protocol, such as ``s3://``."""
-    return "://" in file
 
 
 def _open_file_system(address: str) -> tuple[Any, str]:

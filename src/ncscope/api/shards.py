@@ -38,6 +38,7 @@ from ncscope.labels import (
     NAMES_IN_PARTS,
     IgnoreIndex,
     check_names,
+    note_alike,
     note_left_out,
     unite_names,
 )
@@ -277,6 +278,7 @@ def measure_shards(
         one_logit=classifier.one_logit,
     )
     record = layer_record("features", sources, groups, by_class=True)
+    notes += note_alike(names)
     notes += note_order(names) if head is not None and class_names is None else ()
     notes += (ONE_LOGIT,) if classifier.one_logit else ()
     if needs.information:

@@ -198,7 +198,7 @@ class LayerSimilarity:
         ]
 
     def _repr_html_(self) -> str:
-        from ncscope.report.page import render_similarity_fragment
+        from ncscope.report.notebook import render_similarity_fragment
 
         return render_similarity_fragment(self.record)
 

@@ -4,15 +4,17 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
 from ncscope.api.files import checksum_notes
-from ncscope.api.result import REPORTS
 from ncscope.api.samples import load_samples
-from ncscope.api.writable import check_file, check_folder, write_figure, write_text
+from ncscope.api.tables import csv_text, data_frame
+from ncscope.api.writable import REPORTS, check_file, write_figure, write_text
+from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
 from ncscope.labels import IgnoreIndex, count_labels, find_names, read_labels
 from ncscope.memory import check_memory
@@ -36,18 +38,18 @@ from ncscope.transfer.ranking import (
 from ncscope.transfer.records import Ranking, rank_results
 
 if TYPE_CHECKING:
+    import pandas
     from matplotlib.figure import Figure
-
-IN_FOLDER = {"Report": "ranking.html", "Figure": "ranking.png", "Numbers": "ranking.json"}
-"""Name of each file that a report saved as a folder consists of."""
+    from rich.console import RenderableType
 
 OnStep = Callable[[str, int, int], None]
 """Function of a description of the present step, the number of steps done, and their total."""
 
 
+@check_arguments
 @dataclass(frozen=True)
 class TransferReport:
-    """Ranking of checkpoints on one downstream set, which can be drawn and saved.
+    """Ranking of checkpoints on one downstream set, which can be printed, drawn and saved.
 
     Attributes:
         ranking: Plain record: checkpoints, the best probe first, and correlations.
@@ -68,24 +70,79 @@ class TransferReport:
     notes: tuple[str, ...] = ()
     static: StaticRanking | None = None
 
+    def __repr__(self) -> str:
+        from rich.console import Console
+
+        out = StringIO()
+        Console(file=out, width=80, color_system=None).print(self.table())
+        return out.getvalue().rstrip()
+
+    def table(self) -> "RenderableType":
+        """Return the ranking for the terminal, with the scores to trust most."""
+        from ncscope.report.transfer import build_ranking_table
+
+        return build_ranking_table(self.ranking)
+
+    def rows(self) -> list[dict[str, object]]:
+        """Return a flat row for each checkpoint, the best first.
+
+        ``accuracy_low`` and ``accuracy_high`` are the ends of the interval of the accuracy;
+        ``behind`` is what the accuracy lacks to the first checkpoint, with its interval, which
+        leaves 0 out if ``separable`` is True. The first has none of these. Then come the strength
+        of the probe's penalty, each score by its key, and the standard errors of those that have
+        one.
+        """
+        ranking, rows = self.ranking, []
+        for rank, each, (low, high), gap in zip(
+            ranking.ranks, ranking.checkpoints, ranking.intervals, ranking.gaps, strict=True
+        ):
+            row: dict[str, object] = {"rank": rank, "name": each.name, "accuracy": each.accuracy}
+            row |= {"accuracy_low": low, "accuracy_high": high}
+            ends = (None, None, None) if gap is None else gap
+            row |= dict(zip(("behind", "behind_low", "behind_high"), ends, strict=True))
+            row |= {"separable": gap and gap.is_separable, "strength": each.strength}
+            row |= each.scores
+            row |= {f"{key}_standard_error": error for key, error in each.errors.items()}
+            rows.append(row)
+        return rows
+
+    def to_dataframe(self) -> "pandas.DataFrame":
+        """Return `rows` as a pandas data frame.
+
+        Raises:
+            InputError: If pandas is not installed.
+        """
+        return data_frame(self.rows())
+
     def to_json(self) -> str:
         """Write one JSON object: facts, measure, checkpoints, correlations, qualities, notes.
 
+        Each checkpoint has the ``interval`` of its accuracy, and by its ``gap`` what it lacks to
+        the first, with its interval, and whether it is ``separable``; both are null for the first.
         NaN and infinities are written as null.
         """
+        ranking = self.ranking
         content = {
             **self.facts,
-            "measure": self.ranking.measure,
+            "measure": ranking.measure,
+            "verdict": ranking.verdict,
+            "held_out": len(ranking.checkpoints[0].answers.correct),
             "checkpoints": [
                 {
+                    "rank": rank,
                     "name": each.name,
                     "accuracy": each.accuracy,
+                    "interval": {"low": low, "high": high},
+                    "gap": gap and gap._asdict(),
+                    "separable": gap and gap.is_separable,
                     "strength": each.strength,
                     "scores": _finite_values(each.scores),
                     "standard_errors": _finite_values(each.errors),
                     "ncti_parts": each.parts and _finite_values(each.parts._asdict()),
                 }
-                for each in self.ranking.checkpoints
+                for rank, each, (low, high), gap in zip(
+                    ranking.ranks, ranking.checkpoints, ranking.intervals, ranking.gaps, strict=True
+                )
             ],
             "correlations": {
                 score: {name: _finite_values(each._asdict()) for name, each in by_name.items()}
@@ -103,35 +160,39 @@ class TransferReport:
         }
         return json.dumps(content, indent=2, allow_nan=False)
 
-    def plot(self) -> "Figure":
-        """Draw each score against the probe's accuracy."""
-        from ncscope.report.transfer import plot_ranking
-
-        return plot_ranking(self.ranking)
-
-    def save(self, path: str | Path) -> Path:
-        """Write the report as .html or .json, its figure as .png, .svg or .pdf, or a folder of all.
+    def plot(self, kind: Literal["accuracies", "scores"] = "accuracies") -> "Figure":
+        """Draw the ranking as a matplotlib figure.
 
         Args:
-            path: File with one of these suffixes; or a folder for the files of `IN_FOLDER`, which
-                is made if it does not exist.
+            kind: ``"accuracies"``, a dot with its interval for each checkpoint; or ``"scores"``,
+                each score against the probe's accuracy.
+        """
+        from ncscope.report.transfer import plot_accuracies, plot_scores
+
+        return (plot_scores if kind == "scores" else plot_accuracies)(self.ranking)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the report as .html or .json, its `rows` as .csv, the ranking as .tex or a figure.
+
+        Args:
+            path: File to write; one that is there is replaced whole or not at all. The figure of
+                .png, .svg and .pdf is that of the accuracies.
 
         Raises:
-            InputError: If the path is neither, or cannot be written, for example on a full disk.
+            InputError: If the suffix is none of these, or the file cannot be written.
         """
-        path = check_target(path)
-        if path.is_dir():
-            for name in IN_FOLDER.values():
-                self.save(path / name)
-        elif path.suffix == ".json":
-            write_text(path, self.to_json() + "\n")
-        elif path.suffix == ".html":
-            from ncscope.report.transfer import render_ranking_page
+        from ncscope.report.transfer import format_ranking_latex, render_ranking_page
 
-            write_text(path, render_ranking_page(self.ranking, self.facts, self.static))
-        else:
-            write_figure(path, self.plot(), dpi=160)
-        return path
+        path = check_file(path, REPORTS)
+        if path.suffix == ".json":
+            return write_text(path, self.to_json() + "\n")
+        if path.suffix == ".csv":
+            return write_text(path, csv_text(self.rows()))
+        if path.suffix == ".tex":
+            return write_text(path, format_ranking_latex(self.ranking))
+        if path.suffix == ".html":
+            return write_text(path, render_ranking_page(self.ranking, self.facts, self.static))
+        return write_figure(path, self.plot(), dpi=160)
 
 
 def _quality_records(qualities: Mapping[str, RankingQuality]) -> dict[str, Any]:
@@ -147,28 +208,6 @@ def _quality_records(qualities: Mapping[str, RankingQuality]) -> dict[str, Any]:
 def _finite_values(values: Mapping[str, float]) -> dict[str, float | None]:
     """Replace NaN and infinities by None, which JSON can write."""
     return {key: value if math.isfinite(value) else None for key, value in values.items()}
-
-
-def check_target(path: str | Path) -> Path:
-    """Check that a report can be saved at a path; make the folder if the path is one.
-
-    Args:
-        path: Path, as for `TransferReport.save`.
-
-    Raises:
-        InputError: If the suffix is of another kind of file, or the path cannot be written.
-    """
-    path = Path(path)
-    if path.suffix and not path.is_dir() and path.suffix not in REPORTS:
-        expected = f"a folder, or a file name ending in {', '.join(REPORTS)}"
-        raise InputError(expected=expected, found=str(path), fix="choose one of these suffixes")
-    if path.suffix in REPORTS and not path.is_dir():
-        check_file(path)
-        return path
-    if not path.exists():
-        path.mkdir(parents=True)
-    check_folder(path)
-    return path
 
 
 def rank_files(

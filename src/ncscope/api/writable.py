@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+REPORTS = (".html", ".json", ".csv", ".tex", ".png", ".svg", ".pdf")
+"""Suffixes of the files that a report or a history can be saved as."""
+
+COMPARISONS = (".html", ".csv", ".tex", ".png", ".svg", ".pdf")
+"""Suffixes of the files that a comparison can be saved as."""
+
+
 def check_file(path: str | Path, suffixes: Collection[str] | None = None) -> Path:
     """Check that a file can be written at a path, and return the path.
 

@@ -3,13 +3,14 @@
 import sys
 import zlib
 from collections.abc import Sequence
-from contextlib import ExitStack, redirect_stdout
+from contextlib import ExitStack, redirect_stdout, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from ncscope.api.readable import check_files, is_address, is_plain
 from ncscope.cli.app import app
 from ncscope.cli.options import (
     Baseline,
@@ -32,7 +33,9 @@ from ncscope.cli.options import (
 )
 from ncscope.cli.terminal import Terminal, row_bar
 from ncscope.errors import InputError, printable
+from ncscope.files import check_input, is_folder
 from ncscope.memory import available_memory
+from ncscope.network import is_on_disk
 
 if TYPE_CHECKING:
     from ncscope.api.result import Report
@@ -161,7 +164,9 @@ def measure(
     if sources and features is None and all(file.endswith(".npy") for file in sources):
         sources, paths = [], sources  # with labels in other files, or none
     columns = {"features": features, "labels": labels}
+    check_files(map(str, [*(files or []), *filter(None, [weight, bias, ood])]))
     if not sources:
+        check_files(filter(None, [features, labels]))
         if paths is None:
             expected, fix = "either FILE, or both --features and --labels", "pass FILE too"
             raise InputError(expected=expected, found="another combination", fix=fix)
@@ -200,8 +205,7 @@ def announce(save: Path | None, *, slow: bool) -> None:
         cost = "Standard errors: 20 more measurements, in about 20 times the time of one."
         print(cost, file=sys.stderr)
     if save is not None:
-        from ncscope.api.result import REPORTS
-        from ncscope.api.writable import check_file
+        from ncscope.api.writable import REPORTS, check_file
 
         check_file(save, REPORTS)
 
@@ -282,13 +286,12 @@ def are_shards(patterns: Sequence[Any], columns: dict[str, str | None]) -> bool:
         patterns: Files, patterns, addresses, or pairs of files.
         columns: Names of features and labels in the files.
     """
-    from ncscope.api.samples import find_size
-    from ncscope.api.shard_files import is_plain
-
     if len(patterns) > 1 or not is_plain(patterns[0]):
         return True
     if patterns[0] == "-":
         return False
+    from ncscope.api.samples import find_size
+
     available = available_memory()
     most = _LARGE if available is None else min(_LARGE, available // 4)
     return find_size(patterns[0], **columns) > most
@@ -331,7 +334,6 @@ def measure_shard_files(
     from ncscope.api.measure_files import measure_files, remove_states
     from ncscope.api.shard_files import (
         expand_patterns,
-        is_address,
         load_shard_classifier,
         shard_name,
     )
@@ -553,11 +555,12 @@ def measure_model(
 
     Example: ncscope measure-model hf:my-vit cifar10 --split test --layers "vit.layers.*"
     """
+    announce(save, slow=uncertainty or random_sizes)
+    check_names(model, [data, *filter(None, [ood])], weights, preprocess, download=download)
     from ncscope.api.named_images import ImageOptions
     from ncscope.api.named_model import measure_named_model
     from ncscope.measurement.options import Options
 
-    announce(save, slow=uncertainty or random_sizes)
     passes: Any = int(second_pass) if second_pass.isdecimal() else second_pass
     # What the user's code prints would spoil the JSON.
     with redirect_stdout(sys.stderr):
@@ -603,6 +606,43 @@ def measure_model(
     print_report(report, save, json, by_class=by_class, said=notes)
 
 
+def check_names(
+    model: str,
+    data: Sequence[str],
+    weights: Path | None,
+    preprocess: str | None,
+    *,
+    download: bool,
+) -> None:
+    """Check, before torch is imported, that what the command line names is there.
+
+    Args:
+        model: Name of the model, or code of the user.
+        data: Data sets, paths, or code of the user.
+        weights: File of weights, or folder; None without one.
+        preprocess: Code of the user, or another word.
+        download: The hub of Hugging Face may be asked for the model.
+
+    Raises:
+        InputError: If there is no file, folder, data set or model of a name.
+    """
+    from ncscope.data.names import NAMES, check_data
+    from ncscope.models.own_code import check_own_file, is_own_code
+
+    for name in (model, *data, preprocess or ""):
+        check_own_file(name)
+    if weights is not None and not is_folder(weights):
+        check_input(weights)
+    if is_folder(Path(model)) or model in NAMES:
+        return  # the data come first: a later check says so
+    for name in data:
+        if not is_own_code(name):
+            check_data(name)
+    if model.startswith("hf:") and weights is None:
+        with suppress(ModuleNotFoundError):  # without its library, a later error says so
+            is_on_disk(model.removeprefix("hf:"), download=download)
+
+
 def print_report(
     report: "Report", save: Path | None, json: bool, by_class: bool, said: Sequence[str] = ()
 ) -> None:
@@ -610,6 +650,7 @@ def print_report(
     if json:
         print(report.to_json())
         return
+    from ncscope.report.overview import merge_undefined
     from ncscope.report.tables import build_model_table
     from ncscope.report.wording import format_class_count
 
@@ -620,9 +661,7 @@ def print_report(
     classes = format_class_count(report.num_classes, report.record.num_present)
     size = f"{report.num_samples:,} samples, {classes}, dimension {report.dim}"
     console.print(size, style="dim", highlight=False)
-    for note in report.notes:
-        if note in said:
-            continue
+    for note in merge_undefined([note for note in report.notes if note not in said]):
         console.print(f"note: {printable(note)}", style="dim", highlight=False)
     if save is not None:
         console.print(f"Written: {save}", soft_wrap=True, highlight=False, markup=False)

@@ -7,18 +7,51 @@ from typing import Annotated, Any, Literal
 import typer
 
 from ncscope.errors import InputError
+from ncscope.metrics.names import GROUPS, TITLES
 
 Prior = Annotated[
     Literal["empirical", "uniform"],
     typer.Option(help="Weight of a class: its share of the samples, or equal for all classes."),
 ]
+
+
+def complete_groups(incomplete: str) -> list[tuple[str, str]]:
+    """Complete the last of the comma-separated groups and keys of metrics.
+
+    Args:
+        incomplete: Words before the cursor.
+
+    Returns:
+        Completions of the whole option with a description each: groups first, then single metrics
+        once a letter is typed, none that is there already.
+
+    Example:
+        >>> complete_groups("nc1,inf")
+        [('nc1,information', 'group: Matrix information')]
+        >>> complete_groups("accu")
+        [('accuracy', 'accuracy')]
+    """
+    before, comma, word = incomplete.rpartition(",")
+    taken = before.split(",")
+    choices = {name: f"group: {title}" for name, title in GROUPS.items()}
+    if word:
+        # Of a group and a metric of one name, the name is the group's.
+        choices |= {f"key:{key}" if key in GROUPS else key: text for key, text in TITLES.items()}
+    return [
+        (f"{before}{comma}{name}", text)
+        for name, text in choices.items()
+        if name.startswith(word) and name not in taken
+    ]
+
+
 Groups = Annotated[
     str | None,
     typer.Option(
+        autocompletion=complete_groups,
         help="Groups of metrics, comma-separated: nc1, nc2, nc3, nc4, pfc, mse, "
         "information, spectra, ood; or keys of single metrics (key:nc1 for the metric "
         "that has the name of a group); default all. per_class prints "
-        "a table of the classes."
+        "a table of the classes.",
     ),
 ]
 WeightDecay = Annotated[
@@ -67,7 +100,9 @@ Title = Annotated[
 ]
 Save = Annotated[
     Path | None,
-    typer.Option(help="Also write a report: .html, .json, .csv, .tex, .png, .svg, .pdf."),
+    typer.Option(
+        "--save", "-o", help="Also write a report: .html, .json, .csv, .tex, .png, .svg, .pdf."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object only.")]
 

@@ -42,10 +42,13 @@ def report(
 
     Example: ncscope report a.json b.json -o table.tex
     """
-    from ncscope.api.comparison import COMPARISONS, read_sources
-    from ncscope.api.writable import check_file
+    from ncscope.api.readable import check_reports
+    from ncscope.api.writable import COMPARISONS, check_file
 
     check_file(save, COMPARISONS)
+    check_reports(sources)
+    from ncscope.api.comparison import read_sources
+
     contents = read_sources(sources, sections_of_runs)
     path = contents.save(save, title)
     table = contents.table()

@@ -15,6 +15,7 @@ from ncscope.cli.options import (
     Device,
     Fetch,
     IgnoreIndex,
+    Json,
     Preprocess,
     Workers,
     refuse_given,
@@ -128,11 +129,13 @@ def transfer(
             help="Compute NLEEP and PARC whatever they cost, or neither; default on small sets.",
         ),
     ] = None,
-    out: Annotated[
+    save: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for ranking.json, .png and .html, or one file: .html, .json, .png, "
-            ".svg, .pdf; default runs/transfer, and no output with --json."
+            "--save",
+            "-o",
+            help="File to write: a page .html, all numbers .json, the ranking .csv, .tex, .png, "
+            ".svg, .pdf.",
         ),
     ] = None,
     download: Fetch = False,
@@ -144,28 +147,28 @@ def transfer(
     seed: Annotated[
         int, typer.Option(min=0, help="Seed of the validation and held-out images.")
     ] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
+    json: Json = False,
 ) -> None:
     """Rank checkpoints by how well their features transfer.
 
-    Reports the accuracy of a linear probe on held-out images of the data set, scores that are said
-    to predict it (VCI and its rivals, LogME, the H-score and the other scores of the field), how
-    well each score orders the checkpoints by accuracy, and a figure.
+    Prints the accuracy of a linear probe on held-out images of the data set, with its interval and
+    whether it is separable from the first. A page or JSON also has the scores that are said to
+    predict it (VCI and its rivals, LogME, the H-score and the other scores of the field) and how
+    well each score orders the checkpoints by accuracy.
 
-    Example: ncscope transfer --models timm:vgg11@a.pt timm:vgg11@b.pt --data photos
+    Example: ncscope transfer --models timm:vgg11@a.pt timm:vgg11@b.pt --data photos -o page.html
 
     Example: ncscope transfer --models timm:vgg11 timm:vgg13 --data dtd --download
 
     Example: ncscope transfer --models a.npz b.npz c.npz --json
     """
-    from ncscope.api.transfer import check_target
+    from ncscope.api.writable import REPORTS, check_file
 
     if results_without is not None and results is None:
         fix = "leave --results-without out"
         raise InputError(expected="--results with --results-without", found="none", fix=fix)
-    target = out or (None if json else Path("runs/transfer"))
-    if target is not None:
-        check_target(target)
+    if save is not None:
+        check_file(save, REPORTS)
     common: dict[str, Any] = {
         "measure": measure and measure.replace("-per-", " per "),
         "expensive": expensive,
@@ -220,24 +223,20 @@ def transfer(
             )
     for note in report.notes:
         print(printable(note), file=sys.stderr)
-    if target is not None:
-        report.save(target)
+    if save is not None:
+        report.save(save)
     if json:
         print(report.to_json())
         return
-    from ncscope.api.transfer import IN_FOLDER
-    from ncscope.report.transfer import build_ranking_tables
-
     console = Terminal()
-    for table in build_ranking_tables(report.ranking, report.static):
-        console.print(table)
+    console.print(report.table())
     for note in report.ranking.notes:
-        console.print(printable(note), highlight=False, markup=False)
-    if target is not None:
-        files = IN_FOLDER if target.is_dir() else {"Written": ""}
-        for kind, name in files.items():
-            where = f"{kind}: {target / name}"
-            console.print(where, soft_wrap=True, highlight=False, markup=False)
+        console.print(f"note: {printable(note)}", style="dim", highlight=False)
+    if save is None:
+        rest = "Strengths, all scores, correlations: --json, or a page by --save ranking.html."
+        console.print(rest, style="dim", highlight=False)
+    else:
+        console.print(f"Written: {save}", soft_wrap=True, highlight=False, markup=False)
 
 
 def _is_file_of_features(name: str) -> bool:

@@ -23,8 +23,9 @@ from PIL.Image import Image
 from ncscope.array_checks import is_missing
 from ncscope.data.folders import Split
 from ncscope.data.images import Pictures, open_picture
+from ncscope.data.names import IMAGE_FILES
 from ncscope.errors import InputError, library_error
-from ncscope.files import describe_fault
+from ncscope.files import describe_fault, is_file, is_folder, refuse_pattern
 from ncscope.labels import (
     IgnoreIndex,
     is_ignored,
@@ -35,7 +36,6 @@ from ncscope.labels import (
 )
 from ncscope.memory import check_memory
 
-_SUFFIXES = (".parquet", ".arrow", ".tar")
 _SPLIT = re.compile(r"(?:^|[-_./])(train|test|valid|val)[a-z]*(?=[-_./\d]|$)")
 _IMAGE_SUFFIXES = ("jpg", "jpeg", "png", "webp", "bmp", "ppm", "pgm", "tif", "tiff", "gif")
 _LABEL_NAMES = ("label", "labels", "class", "cls", "target", "class_id")
@@ -76,10 +76,10 @@ def find_image_files(data: str) -> dict[str, list[Path]]:
         {}
     """
     folder = Path(data)
-    if folder.is_file():
-        return {"": [folder]} if folder.suffix in _SUFFIXES else {}
-    if not folder.is_dir():
-        if not data.endswith(_SUFFIXES) or not (has_magic(data) or "{" in data):
+    if is_file(folder):
+        return {"": [folder]} if folder.suffix in IMAGE_FILES else {}
+    if not is_folder(folder):
+        if not data.endswith(IMAGE_FILES) or not (has_magic(data) or "{" in data):
             return {}
         patterns = list(islice(_expand_braces(data), _MOST_PATTERNS + 1))
         if len(patterns) > _MOST_PATTERNS:
@@ -89,8 +89,7 @@ def find_image_files(data: str) -> dict[str, list[Path]]:
         # Path.glob takes no absolute patterns.
         names = [name for pattern in patterns for name in sorted(glob(pattern))]  # noqa: PTH207
         if not names:
-            fix = "check the pattern, and quote it so that the shell leaves it alone"
-            raise InputError(expected=f"files that match {data}", found="none", fix=fix)
+            raise refuse_pattern(data)
         return {"": [Path(name) for name in names]}
     if (folder / "dataset_dict.json").is_file():
         splits = _read_saved(folder / "dataset_dict.json", "splits", str)
@@ -101,7 +100,7 @@ def find_image_files(data: str) -> dict[str, list[Path]]:
     parts = [folder, *(each for each in sorted(folder.iterdir()) if _may_hold_files(each))]
     for part in parts:
         for file in sorted(part.iterdir()):
-            if file.suffix in _SUFFIXES:
+            if file.suffix in IMAGE_FILES:
                 place = file.relative_to(folder).as_posix().lower()
                 match = _SPLIT.search(place)
                 found.setdefault(_name_split(match[1]) if match else "", []).append(file)

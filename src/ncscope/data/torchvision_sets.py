@@ -5,6 +5,7 @@ CIFAR's files are pickles; torchvision compares their checksums before it opens 
 
 import gzip
 import os
+import re
 import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ from torchvision import datasets
 from ncscope.data.folders import load_picture
 from ncscope.data.images import Pictures, PictureSplit
 from ncscope.errors import InputError
+from ncscope.network import limit_stalls
 
 _BROKEN = (
     RuntimeError,
@@ -212,7 +214,7 @@ def explain_errors(name: str, folder: Path, download: bool) -> Iterator[None]:
         if os.access(file if file.exists() else folder, os.W_OK):
             lock = FileLock(file)
     try:
-        with lock:
+        with lock, limit_stalls() if download else nullcontext():
             yield
     except _BROKEN as error:
         expected = (
@@ -220,4 +222,11 @@ def explain_errors(name: str, folder: Path, download: bool) -> Iterator[None]:
         )
         fix = "put its files there by hand" if download else "delete them and pass --download"
         found = f"{type(error).__name__} in {folder.absolute()}: {' '.join(str(error).split())}"
+        # Some sets have mirrors, whose errors torchvision joins in the text of one.
+        if no_answer := re.search(r"<urlopen error (?:\[Errno -?\d+\] )?([^>]*)>", str(error)):
+            found = f"no answer from its server ({no_answer[1]})"
+            fix = (
+                "connect, or set HTTPS_PROXY if there is a proxy; without a network, put its files "
+                f"into {folder.absolute()} by hand"
+            )
         raise InputError(expected=expected, found=found, fix=fix) from error

@@ -9,8 +9,10 @@ from typing import Literal, TypeAlias, Unpack
 from ncscope.api.alerts import AlertChoice, Alerts
 from ncscope.api.history import History
 from ncscope.api.model import statistics_by_layer
-from ncscope.api.result import REPORTS, ModelReport
+from ncscope.api.result import ModelReport
+from ncscope.api.writable import REPORTS
 from ncscope.errors import InputError
+from ncscope.labels import check_reference_names
 from ncscope.measurement.evaluation import ModelResult
 from ncscope.measurement.naming import LogChoice, flatten_for_log
 from ncscope.measurement.options import OptionFields, Options, merge_options
@@ -95,6 +97,7 @@ class Recorder:
         self._prefix, self._log = prefix, log
         self._follows_train = reference == TRAIN
         self._fixed_reference: Mapping[str, ClassStatistics] | None = None
+        self._reference_names = getattr(reference, "class_names", ())
         if not isinstance(reference, str):
             self._fixed_reference = statistics_by_layer(reference)
         self._raises, self._save = on_error == "raise", save
@@ -166,7 +169,12 @@ class Recorder:
         return None if split == TRAIN else self._reference
 
     def add(self, result: ModelResult, step: int, split: str) -> None:
-        """Store a measurement."""
+        """Store a measurement.
+
+        Raises:
+            InputError: If a class has another name in the reference that the user gave.
+        """
+        check_reference_names(result.class_names, self._reference_names)
         self.latest[split] = result.record
         if not self.history.provenance.class_names:
             names = result.class_names

@@ -43,6 +43,7 @@ try:
         MetricTracker,
         MinMaxMetric,
         MultioutputWrapper,
+        Running,
     )
 except ModuleNotFoundError as error:
     raise ImportError(str(library_error("torchmetrics"))) from error
@@ -116,6 +117,7 @@ class NeuralCollapse(Metric):
     weight: Tensor
     bias: Tensor
     left_out: Tensor
+    one_logit: Tensor
 
     is_differentiable = False
     higher_is_better = None
@@ -171,7 +173,7 @@ class NeuralCollapse(Metric):
             empty = self._packing.pack(self._packing.empty())
             self.add_state("moments", empty, dist_reduce_fx=self._packing.merge)
         self.add_state("left_out", torch.tensor(0), dist_reduce_fx="sum")
-        self.one_logit = False
+        self.add_state("one_logit", torch.tensor(0), dist_reduce_fx="max")
         none = torch.full((num_classes, dim), _NOT_GIVEN, dtype=torch.float64)
         self.add_state("weight", none, dist_reduce_fx=_latest)
         self.add_state("bias", none[:, 0].clone(), dist_reduce_fx=_latest)
@@ -215,7 +217,8 @@ class NeuralCollapse(Metric):
             self._vector = None
         self.left_out = self.left_out + (len(given) - len(rows))
         if head.weight is not None:
-            self.weight, self.one_logit = head.weight.clone(), head.one_logit
+            self.weight = head.weight.clone()
+            self.one_logit = torch.tensor(int(head.one_logit), device=self.device)
         if head.bias is not None:
             self.bias = head.bias.clone()
 
@@ -347,7 +350,11 @@ class NeuralCollapse(Metric):
         if not self.keep_features:
             stats = finish(self._class_moments())
             sources = Sources(
-                stats, weight, bias, weight_decay=self.weight_decay, one_logit=self.one_logit
+                stats,
+                weight,
+                bias,
+                weight_decay=self.weight_decay,
+                one_logit=bool(self.one_logit),
             )
             return evaluate(sources, self.groups)
         features = dim_zero_cat(self.features)
@@ -359,7 +366,7 @@ class NeuralCollapse(Metric):
             self.num_classes,
             None if weight is None else weight.to(device),
             None if bias is None else bias.to(device),
-            self.one_logit,
+            bool(self.one_logit),
             prior=self.prior,
             groups=self.groups,
             weight_decay=self.weight_decay,
@@ -385,8 +392,7 @@ class NeuralCollapse(Metric):
         # Out here, because torchmetrics keeps what was computed, and does not compute it again.
         @functools.wraps(locked)
         def call_checked(*args: Any, **kwargs: Any) -> Any:
-            if self.key is None:
-                _refuse_wrapper()
+            _refuse_wrapper(self)
             return locked(*args, **kwargs)
 
         return call_checked
@@ -435,7 +441,7 @@ class NeuralCollapse(Metric):
         return self
 
 
-_FOR_ONE_VALUE = (BootStrapper, ClasswiseWrapper, MinMaxMetric, MultioutputWrapper)
+_FOR_ONE_VALUE = (BootStrapper, MinMaxMetric, MultioutputWrapper)
 """Wrappers of torchmetrics that cannot hold a metric with several values."""
 
 
@@ -509,20 +515,36 @@ def _refuse_half_resampled(features: Any, labels: Any, weight: Any) -> None:
     )
 
 
-def _refuse_wrapper() -> None:
-    """Refuse several values where a wrapper of torchmetrics takes one: its own error says little.
+def _refuse_wrapper(metric: NeuralCollapse) -> None:
+    """Refuse wrappers of torchmetrics that cannot hold a metric: their own errors say little.
 
     Raises:
         InputError: If such a wrapper calls.
     """
     for caller, method in _callers():
+        wrapper = type(caller).__name__
+        if isinstance(caller, ClasswiseWrapper):
+            raise InputError(
+                expected="a metric with a value for each class in ClasswiseWrapper",
+                found="NeuralCollapse, whose values are of all classes together",
+                fix="leave ClasswiseWrapper out; per_class of ncscope.measure is by class",
+            )
+        # The wrapper empties the lists that it has just kept: what was in them would be lost.
+        if isinstance(caller, Running) and method == "compute" and metric.keep_features:
+            raise InputError(
+                expected="a metric without lists as its state in Running",
+                found="keep_features=True",
+                fix="leave keep_features out, or measure the last batches with ncscope.measure",
+            )
+        if metric.key is not None:
+            continue
         refused = isinstance(caller, _FOR_ONE_VALUE)
         if isinstance(caller, MetricTracker) and method == "best_metric":
             # The values of a collection are compared one by one if one direction is for all.
             refused = isinstance(caller.maximize, list) or isinstance(caller._base_metric, Metric)
         if refused:
             raise InputError(
-                expected=f"a metric of one value for {type(caller).__name__}",
+                expected=f"a metric of one value for {wrapper}",
                 found="NeuralCollapse with a dictionary of values",
                 fix="pass key=, for example NeuralCollapse(..., key='nc1')",
             )

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ncscope.array_checks import as_tensor
 from ncscope.errors import InputError
-from ncscope.labels import check_names, number_names
+from ncscope.labels import check_names, fold_names, number_names
 
 LABEL_KEYS = ("labels", "label", "targets", "target")
 """Names of the entry of the labels in a mapping, the surest first."""
@@ -48,15 +48,14 @@ class HeadClasses:
         self._is_option = is_option
         self._given = None if given is None else tuple(given)
         # Numbers are those of the data set; the rows of the head are in the order of the model.
-        is_part = set(of_data) < set(of_model)
+        data, model = fold_names(of_data), fold_names(of_model)
+        is_part = set(data) < set(model)
         self._of_numbers = tuple(given or (of_model if is_part else of_data) or of_model)
         self._of_words = tuple(given or of_model or of_data)
         self._has_words = False
-        self._differ = (
-            not given
-            and set(of_data) <= set(of_model)
-            and tuple(of_data) != tuple(of_model[: len(of_data)])
-        )
+        in_model = set(data) <= set(model)
+        self._differ = not given and in_model and data != model[: len(data)]
+        self._strange = len(of_data) if not given and not in_model else 0
 
     def number(self, labels: Any) -> Tensor:
         """Return the numbers of the labels of a batch, which may be names.
@@ -107,15 +106,26 @@ class HeadClasses:
             fix="pass class_names: the classes in the order of the head's rows",
         )
 
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Sentence on classes that the data set and the model number in two ways, if they do."""
-        if not self._differ or self._has_words:
+    def warnings(self, rows: int) -> tuple[str, ...]:
+        """Return a sentence on labels that may not be the numbers of the head's rows.
+
+        Args:
+            rows: Number of rows of the head.
+        """
+        if self._has_words:
             return ()
-        return (
-            "the data set numbers the classes in another order than the model's configuration: if "
-            "the model was not trained with these labels, number them as the model does",
-        )
+        if self._differ:
+            return (
+                "the data set numbers the classes in another order than the model's configuration: "
+                "if the model was not trained with these labels, number them as the model does",
+            )
+        if 0 < self._strange < rows:
+            return (
+                f"the data set has {self._strange} classes and the head {rows} rows: the labels "
+                f"are taken as rows 0 to {self._strange - 1}; number them as the model does if it "
+                "was not trained with these labels",
+            )
+        return ()
 
 
 def find_data_names(loader: Any, label: str | None = None) -> tuple[str, ...]:

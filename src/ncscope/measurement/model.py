@@ -436,7 +436,9 @@ class LayerwiseMeasurement:
         result = evaluate_layers(
             self._gatherer, self._plans, self._options, self._known, correct, outside
         )
-        warnings = (*(self.classes.warnings if names else ()), *self._warnings)
+        head_rows = self._plans[-1].weight
+        assert head_rows is not None
+        warnings = (*self.classes.warnings(len(head_rows)), *self._warnings)
         noted = add_notes(add_note_on_ties(result, undecided), self._notes, warnings)
         return replace(noted, class_names=names)
 

@@ -10,6 +10,7 @@ from ncscope.metrics import (
     imbalance,
     information,
     mse,
+    names,
     nearest_mean,
     ood,
     spectrum,
@@ -18,7 +19,7 @@ from ncscope.metrics import (
 )
 from ncscope.metrics.metric import Metric, metrics_of_module
 
-GROUPS = ("nc1", "nc2", "nc3", "nc4", "pfc", "mse", "information", "spectra", "ood", "per_class")
+GROUPS = tuple(names.GROUPS)
 
 _MODULES = (
     variability,

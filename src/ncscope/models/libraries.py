@@ -1,12 +1,15 @@
 """Models by name: of the catalogue, torchvision, timm and Hugging Face, and of the user's code."""
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from math import prod
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import torch
 from torch import Tensor, nn
@@ -14,10 +17,19 @@ from torch.nn.parameter import is_lazy
 
 from ncscope.errors import InputError, library_error
 from ncscope.file_kinds import describe_foreign
+from ncscope.files import is_file
 from ncscope.memory import check_memory
 from ncscope.models.networks.catalogue import NAMES, build
 from ncscope.models.own_code import explain_errors, is_own_code, make_model, open_own
 from ncscope.models.weights import ModelWeights, Weights, match_head, match_names
+from ncscope.network import (
+    find_hub,
+    find_obstacle,
+    is_on_disk,
+    limit_stalls,
+    refuse_connection,
+    use_hub_cache,
+)
 
 Picture = Any
 """A PIL image; PIL is imported by the libraries that need it."""
@@ -148,9 +160,9 @@ def _open_catalogue(request: ModelRequest) -> ImageClassifier:
         fix = f"{_nearest(request.name, list(NAMES))}; or timm:, torchvision: or hf: and a name"
         if request.name.endswith(".py"):
             fix = f"name the class or function too: {request.name}:make_model"
-        elif Path(request.name, "config.json").is_file():
+        elif is_file(Path(request.name, "config.json")):
             fix = f"pass hf:{request.name}"
-        elif Path(request.name).is_file():
+        elif is_file(Path(request.name)):
             fix = f"name the model, and pass --weights {request.name}"
         try:
             if import_module("timm").is_model(request.name.partition(".")[0]):
@@ -190,7 +202,10 @@ def _open_torchvision(request: ModelRequest) -> ImageClassifier:
         return ImageClassifier(model, prepare, weights=fitted)
     if not request.download:
         raise _no_weights(request)
-    return ImageClassifier(models.get_model(request.name, weights=pretrained), prepare)
+    file = Path(torch.hub.get_dir(), "checkpoints", Path(urlsplit(pretrained.url).path).name)
+    with nullcontext() if file.exists() else _explain_download(request, pretrained.url):
+        model = models.get_model(request.name, weights=pretrained)
+    return ImageClassifier(model, prepare)
 
 
 def _open_timm(request: ModelRequest) -> ImageClassifier:
@@ -206,7 +221,11 @@ def _open_timm(request: ModelRequest) -> ImageClassifier:
 
         model, fitted = _load_weights(make_model, request.weights, request, headless=True)
     elif request.download:
-        model = timm.create_model(request.name, pretrained=True)
+        source = timm.get_pretrained_cfg(request.name)
+        on_hub = source is None or bool(source.hf_hub_id) or not source.url
+        address = find_hub() if on_hub else source.url
+        with _explain_download(request, address, on_hub=on_hub):
+            model = timm.create_model(request.name, pretrained=True)
     else:
         raise _no_weights(request)
     settings = timm.data.resolve_model_data_config(model)
@@ -219,21 +238,35 @@ def _open_hugging_face(request: ModelRequest) -> ImageClassifier:
     if request.weights is not None:
         fix = "leave --weights out, and put the weights into the model's folder"
         raise InputError(expected="weights in the folder of hf:", found="a file beside it", fix=fix)
-    local = {"local_files_only": not request.download}
+    alone = is_on_disk(request.name, download=request.download)
+    local = {"local_files_only": alone}
     for file in [*Path(request.name).glob("*.safetensors"), *Path(request.name).glob("*.bin")]:
         if described := describe_foreign(file, alone=False):
             found, fix = described
             raise InputError(expected=f"weights in {file}", found=found, fix=fix)
     try:
-        model = transformers.AutoModelForImageClassification.from_pretrained(request.name, **local)
+        with use_hub_cache() if alone else nullcontext():
+            model = transformers.AutoModelForImageClassification.from_pretrained(
+                request.name, **local
+            )
     except (OSError, ValueError) as error:
+        if kind := re.search(r"Unrecognized configuration class .*?(\w+)Config\b", str(error)):
+            found = f"a {kind[1]} model, which classifies no images"
+            fix = (
+                "measure texts with ncscope.measure_model in Python "
+                "(docs/tutorials/hugging-face.md), or name an image classifier"
+            )
+            raise InputError(
+                expected=f"an image classifier under hf:{request.name}", found=found, fix=fix
+            ) from error
         raise InputError(
             expected=f"an image classifier under hf:{request.name}",
             found=" ".join(str(error).split())[:200],
             fix="name a folder that save_pretrained wrote, or pass --download",
         ) from error
     try:
-        processor = transformers.AutoImageProcessor.from_pretrained(request.name, **local)
+        with use_hub_cache() if alone else nullcontext():
+            processor = transformers.AutoImageProcessor.from_pretrained(request.name, **local)
     except (OSError, ValueError):  # the trainer writes none unless it was given one
         return ImageClassifier(model, None, "pixel_values")
 
@@ -242,6 +275,33 @@ def _open_hugging_face(request: ModelRequest) -> ImageClassifier:
         return pixels
 
     return ImageClassifier(model, prepare, "pixel_values")
+
+
+@contextmanager
+def _explain_download(
+    request: ModelRequest, address: str, *, on_hub: bool = False
+) -> Iterator[None]:
+    """Let a library fetch weights, or say at once that their server does not answer.
+
+    Args:
+        request: Request for the model.
+        address: Address of the weights.
+        on_hub: The Hugging Face Hub has the weights; without an answer, its cache is read.
+
+    Raises:
+        InputError: If the weights are not there and the server does not answer.
+    """
+    obstacle = find_obstacle(address)
+    try:
+        if obstacle and not on_hub:
+            raise ConnectionError(obstacle)
+        with use_hub_cache() if obstacle else limit_stalls():
+            yield
+    except OSError as error:
+        fix = f"pass {request.weights_from} with weights fetched elsewhere"
+        said = obstacle or " ".join(str(error).split())[:200]
+        purpose = f"the weights of {request.name}"
+        raise refuse_connection(address, purpose, said, fix) from error
 
 
 def _library(name: str) -> Any:

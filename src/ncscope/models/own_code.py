@@ -17,12 +17,13 @@ from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any
-
-from torch import nn
+from typing import TYPE_CHECKING, Any
 
 from ncscope.errors import InputError
 from ncscope.files import describe_fault
+
+if TYPE_CHECKING:
+    from torch import nn
 
 LIBRARIES = ("torchvision", "timm", "hf")
 """Words before the colon that name a library of models and no module of the user."""
@@ -77,6 +78,18 @@ def parse_arguments(pairs: Sequence[str]) -> dict[str, Any]:
     return arguments
 
 
+def check_own_file(name: str) -> None:
+    """Check that the file of ``FILE.py:NAME`` is there; a module is not looked up.
+
+    Raises:
+        InputError: If there is nothing at the path, or no file.
+    """
+    in_file = _FILE.fullmatch(name)
+    if in_file and (fault := describe_fault(Path(in_file[1]))):
+        expected = f"a file of Python, {in_file[1]}"
+        raise InputError(expected=expected, found=fault, fix="check the path")
+
+
 def open_own(name: str) -> Any:
     """Import the file or the module of a name, and return the object.
 
@@ -91,8 +104,7 @@ def open_own(name: str) -> Any:
     in_file = _FILE.fullmatch(name)
     path = Path(in_file[1]) if in_file else None
     before, _, inner = name.rpartition(":")
-    if path is not None and (fault := describe_fault(path)):
-        raise InputError(expected=f"a file of Python, {path}", found=fault, fix="check the path")
+    check_own_file(name)
     with explain_errors(name):
         module = _import_module(name, before) if path is None else _import_file(path)
         found: Any = module
@@ -103,7 +115,7 @@ def open_own(name: str) -> Any:
     return found
 
 
-def make_model(value: Any, arguments: Mapping[str, Any], name: str) -> nn.Module:
+def make_model(value: Any, arguments: Mapping[str, Any], name: str) -> "nn.Module":
     """Return a model: the object itself, or what a class or function makes of the arguments.
 
     Args:
@@ -115,6 +127,9 @@ def make_model(value: Any, arguments: Mapping[str, Any], name: str) -> nn.Module
         InputError: If the arguments do not fit the signature, the code fails, or the result is no
             module of torch.
     """
+    # Imported here, as below: whether a name is code of the user is asked before torch is imported.
+    from torch import nn
+
     model = value
     if isinstance(value, nn.Module):
         if arguments:
@@ -170,6 +185,9 @@ def explain_errors(
         if place is None:
             raise
         file, line, message = place
+        if "attempted relative import" in message and (path := _FILE.fullmatch(names[0])):
+            module = ".".join(Path(path[1]).with_suffix("").parts)
+            fix = f"name the module in its package, {module}:{path[2]}, from the folder above"
         raise InputError(
             expected=f"code that runs in {names[0].rpartition(':')[0]}",
             found=f"{message} ({file}, line {line})",
@@ -230,6 +248,8 @@ def _import_file(path: Path) -> ModuleType:
 
 def _no_object(place: str, name: str, module: ModuleType) -> InputError:
     """Return the error for a name that a module lacks, which offers those that it defines."""
+    from torch import nn
+
     own = [
         key
         for key, value in vars(module).items()

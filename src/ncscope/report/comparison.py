@@ -26,9 +26,11 @@ from ncscope.report.labels import (
 )
 from ncscope.report.overview import (
     Cell,
+    Headline,
     MetricRow,
     Write,
     build_details,
+    choose_headlines,
     collect_warnings,
     format_collapse_value,
 )
@@ -41,6 +43,7 @@ from ncscope.report.wording import (
     make_all_printable,
     make_printable,
     name_step,
+    round_for_json,
     typeset,
 )
 
@@ -120,21 +123,24 @@ def render_comparison_page(
     columns, steps = build_columns(safe)
     models = {column.title: column.model for column in columns}
     metrics = sort_labels(key for column in columns for key in column.last.metrics)
+    headlines = choose_headlines({metric.key for metric in metrics}, columns[0].last)
     names = dict.fromkeys(name for column in columns for name in column.facts)
     content: dict[str, Any] = {
         "title": title,
         "facts": [f"{len(columns)} measurements side by side", *filter(None, [steps])],
         **sections,
-        "warnings": [*_warn_of_unlike_samples(columns), *collect_warnings(models)],
+        "warnings": [*warn_of_unlike_samples(columns), *collect_warnings(models)],
         "comparison": {
             "columns": [column.title for column in columns],
+            "headlines": headlines,
+            "rows": [_build_row(each.metric, columns, typeset, 4) for each in headlines],
             "groups": {
                 group: [_build_row(metric, columns, typeset, 4) for metric in labels]
                 for group, labels in group_labels(metrics).items()
             },
             "facts": {name: [column.facts.get(name, "") for column in columns] for name in names},
         },
-        "history": _build_charts(safe),
+        "history": _build_charts(safe, _build_dots(columns, headlines)),
         "details": [build_details(model, name) for name, model in models.items()],
     }
     return render_page(**content)
@@ -152,7 +158,7 @@ def build_comparison_table(sources: Sequence[ComparisonSource]) -> Group:
     """
     columns, steps = build_columns(sources)
     models = {printable(column.title): make_printable(column.model) for column in columns}
-    warnings = [*_warn_of_unlike_samples(columns), *collect_warnings(models)]
+    warnings = [*warn_of_unlike_samples(columns), *collect_warnings(models)]
     visible = columns[:_MOST_COLUMNS]
     table = make_table()
     table.add_column("metric", no_wrap=True)
@@ -303,7 +309,7 @@ def _are_unlike(columns: Iterable[ComparisonColumn]) -> bool:
     return max(sizes) >= _UNLIKE * min(sizes)
 
 
-def _warn_of_unlike_samples(columns: Sequence[ComparisonColumn]) -> list[str]:
+def warn_of_unlike_samples(columns: Sequence[ComparisonColumn]) -> list[str]:
     """Return a sentence on numbers of samples that differ by a factor of two or more, if any do.
 
     Train and test samples of one run differ in number, and so do those of one run and another: a
@@ -327,9 +333,35 @@ def _warn_of_unlike_samples(columns: Sequence[ComparisonColumn]) -> list[str]:
     return [f"Samples differ ({ends}): few samples look more collapsed; compare at equal numbers."]
 
 
-def _build_charts(sources: Sequence[ComparisonSource]) -> HistoryView:
-    """Prepare the charts: a run for each report and each run of a history, and all runs in one."""
-    payload: dict[str, Any] = {"runs": {}, "shown": ""}
+def _build_dots(
+    columns: Sequence[ComparisonColumn], headlines: Sequence[Headline]
+) -> dict[str, Any]:
+    """Return what the grid draws of reports: values and intervals of all columns, by metric."""
+    dots = {}
+    for metric in (headline.metric for headline in headlines):
+        keys = [find_key(column.last.metrics, metric.key) for column in columns]
+        values = [
+            math.nan if key is None else column.last.metrics[key]
+            for column, key in zip(columns, keys, strict=True)
+        ]
+        ends = [
+            (None if key is None else find_interval(column.last, key)) or (value, value)
+            for column, key, value in zip(columns, keys, values, strict=True)
+        ]
+        dots[metric.key] = {
+            "log": metric.log_scale,
+            "values": [round_for_json(value) for value in values],
+            "ends": [[round_for_json(end) for end in pair] for pair in ends],
+        }
+    return {"names": [column.name for column in columns], "metrics": dots}
+
+
+def _build_charts(sources: Sequence[ComparisonSource], dots: Mapping[str, Any]) -> HistoryView:
+    """Prepare the charts: a run for each report and each run of a history, and all runs in one.
+
+    The grid shows all runs over time if there is nothing but histories of one unit, else dots.
+    """
+    payload: dict[str, Any] = {"runs": {}, "shown": "", "dots": dots, "grid": "", "together": ""}
     everything = list[Measurement]()
     # Histories of one unit share an axis; epochs and steps cannot.
     for unit in dict.fromkeys(source.unit for source in sources if source.unit):
@@ -343,6 +375,7 @@ def _build_charts(sources: Sequence[ComparisonSource]) -> HistoryView:
         part = build_history_payload(measurements, unit, names.pop() if len(names) == 1 else ())
         payload["runs"] |= part["runs"]
         payload["shown"] = payload["shown"] or part["together"] or part["shown"]
+        payload["grid"], payload["together"] = part["grid"], part["together"]
         everything += measurements
     for source in sources:
         if not source.unit:
@@ -353,5 +386,7 @@ def _build_charts(sources: Sequence[ComparisonSource]) -> HistoryView:
             (run,) = build_model_payload(model, class_names)["runs"].values()
             payload["runs"][source.name] = run
     payload["shown"] = payload["shown"] or next(iter(payload["runs"]))
+    if len({source.unit for source in sources}) > 1:
+        payload["grid"] = ""
     units = [source.unit for source in sources if source.unit]
     return HistoryView(everything, units[0] if units else "step", payload)

@@ -8,8 +8,8 @@ needs a font with a table for mathematics, which Debian does not install with a 
 one (Chromium 150 with DejaVu), norm bars do not grow with the fraction between them, brackets are
 three lines high around one letter, primes vanish and superscripts stand above the line.
 
-The first half of this module reads LaTeX and writes the spelling that mathtext understands; the
-second half draws what mathtext sets.
+A screen reader says the formula in words, which this module writes first. Then it reads LaTeX and
+writes the spelling that mathtext understands; the rest draws what mathtext sets.
 """
 
 import re
@@ -70,7 +70,90 @@ _FRACTIONS = frozenset([r"\frac", r"\tfrac", r"\dfrac"])
 _UNCHANGED = _ACCENTS | {r"\sqrt", r"\overline", r"\mathbf", r"\mathrm", r"\mathcal"}
 _LEFT = frozenset([r"\left", r"\bigl", r"\Bigl", r"\biggl", r"\Biggl"])
 _RIGHT = frozenset([r"\right", r"\bigr", r"\Bigr", r"\biggr", r"\Biggr"])
+_SIZES = _LEFT | _RIGHT
 _SPACES = frozenset((r"\,", r"\;", r"\:", r"\ ", r"\!", r"\quad", r"\qquad"))
+
+
+_SPOKEN = {
+    "=": "equals", "+": "plus", "-": "minus", "/": "over", "<": "less than", ">": "greater than",
+    "'": "prime", "|": "bar", r"\mid": "given", r"\odot": "times", r"\times": "times",
+    r"\propto": "proportional to", r"\le": "at most", r"\leq": "at most", r"\ge": "at least",
+    r"\geq": "at least", r"\ne": "not equal to", r"\neq": "not equal to", r"\to": "to",
+    r"\in": "in", r"\approx": "about", r"\sum": "sum", r"\prod": "product", r"\log": "log",
+    r"\exp": "exp", r"\cos": "cosine", r"\min": "minimum", r"\max": "maximum",
+    r"\lVert": "norm of", r"\rVert": "end norm", r"\lvert": "size of", r"\rvert": "end size",
+    r"\langle": "inner product of", r"\rangle": "end product", r"\{": "{", r"\}": "}",
+    r"\top": "transposed", r"\dagger": "pseudo-inverse", r"\perp": "perpendicular",
+    r"\ell": "l", r"\dots": "and so on", r"\ldots": "and so on", r"\quad": ",",
+}  # fmt: skip
+_SPOKEN_ACCENTS = {r"\bar": "bar", r"\overline": "bar", r"\hat": "hat", r"\tilde": "tilde"}
+_SPOKEN_POWERS = {"2": "squared", "3": "cubed", "minus 1": "inverse", "transposed": "transposed"}
+_SPOKEN_POWERS |= {word: word for word in ("prime", "pseudo-inverse", "perpendicular")}
+_SILENT = _SIZES | _SPACES | {r"\mathbf", r"\mathrm", r"\mathcal", r"\mathbb", r"\operatorname"}
+
+
+def speak_formula(latex: str) -> str:
+    r"""Write a LaTeX formula in words, for a screen reader.
+
+    Args:
+        latex: Formula without dollar signs.
+
+    Example:
+        >>> speak_formula(r"\operatorname{Tr}\Sigma_W/\operatorname{Tr}\Sigma_B")
+        'Tr Sigma sub W over Tr Sigma sub B'
+        >>> speak_formula(r"\frac{\lVert\tilde\mu_c\rVert^2}{K-1}")
+        'fraction norm of mu tilde sub c end norm squared over K minus 1 end fraction'
+    """
+    tokens = [token for token in _TOKEN.findall(latex) if token not in _SILENT]
+    tokens.reverse()
+
+    def read(*, argument: bool = False) -> str:
+        """Return the words of the next symbol or group; an argument is one digit, not a number."""
+        while tokens and tokens[-1].isspace():
+            tokens.pop()
+        token = tokens.pop() if tokens else ""
+        if token == "{":
+            words = []
+            while tokens and tokens[-1] != "}":
+                words.append(read())
+                while tokens and tokens[-1].isspace():
+                    tokens.pop()
+            tokens[-1:] = []
+            # Letters in a row, such as those of a name, are one word.
+            letters = "" if any(len(word) > 1 for word in words) else "".join(words)
+            return letters if letters.isalpha() and len(letters) > 1 else join(words)
+        if token == r"\text":
+            end = len(tokens) - 1 - tokens[::-1].index("}")
+            text = "".join(reversed(tokens[end + 1 : -1])).strip()
+            del tokens[end:]
+            return text
+        if token in _FRACTIONS:
+            above, below = read(argument=True), read(argument=True)
+            short = " " not in above + below
+            return (
+                f"{above} over {below}" if short else f"fraction {above} over {below} end fraction"
+            )
+        if token == r"\sqrt":
+            return f"root of {read()}"
+        if token in _SPOKEN_ACCENTS:
+            return f"{read()} {_SPOKEN_ACCENTS[token]}"
+        if token == "_":
+            return f"sub {read(argument=True)}"
+        if token == "^":
+            power = read(argument=True)
+            return _SPOKEN_POWERS.get(power, f"to the power {power}")
+        while token.isdigit() and not argument and tokens and tokens[-1].isdigit():
+            token += tokens.pop()
+        return _SPOKEN.get(token, token.removeprefix("\\"))
+
+    def join(words: Iterable[str]) -> str:
+        text = " ".join(word for word in words if word)
+        return re.sub(r"(?<=[(\[{]) | (?=[)\]},;])", "", text)
+
+    words = []
+    while tokens:
+        words.append(read())
+    return join(words)
 
 
 @dataclass(frozen=True)
@@ -281,7 +364,7 @@ def formula(latex: str, *, display: bool = False) -> str:
 
     Example:
         >>> formula(r"\sqrt K").partition("<svg")[0]
-        '<span class="formula" role="img" aria-label="\\sqrt K">'
+        '<span class="formula" role="img" aria-label="root of K">'
     """
     if not latex.strip():
         return ""
@@ -295,7 +378,7 @@ def formula(latex: str, *, display: bool = False) -> str:
         reason = str(error).strip().rpartition("\n")[2]
         msg = f"cannot set the formula {latex!r}: {reason}"
         raise ValueError(msg) from None
-    label = escape(" ".join(latex.split()))
+    label = escape(speak_formula(latex))
     return f'<span class="formula" role="img" aria-label="{label}">{"<wbr>".join(pieces)}</span>'
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 
+from ncscope.metrics.metric import Metric
 from ncscope.metrics.registry import METRICS
 
 GROUP_TITLES = {
@@ -132,10 +133,16 @@ def capitalise(text: str) -> str:
 
 
 _FIELDS = [field.name for field in fields(Label) if field.name != "title"]
+
+
+def make_label(metric: Metric) -> Label:
+    """Return the label of a metric."""
+    attributes = {field: getattr(metric, field) for field in _FIELDS}
+    return Label(title=capitalise(metric.title), **attributes)
+
+
 _LABELS = {
-    name: Label(
-        title=capitalise(metric.title), **{field: getattr(metric, field) for field in _FIELDS}
-    )
+    name: make_label(metric)
     for metric in METRICS.values()
     for name in (metric.key, *metric.aliases)
 }

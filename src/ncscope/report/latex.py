@@ -72,11 +72,11 @@ def format_classes_latex(table: ClassTable, class_names: Sequence[str] = ()) -> 
     ]
     for name, cells in view.rows:
         texts = [
-            escape_latex(cell) if key in ("nearest", "samples") else _format_number(cell)
+            escape_latex(cell) if key in ("nearest", "samples") else format_number(cell)
             for key, cell in zip(keys, cells, strict=True)
         ]
         lines.append(" & ".join([escape_latex(name), *texts]) + r" \\")
-    return _frame(lines, len(keys))
+    return frame_tabular(lines, "l" + "r" * len(keys))
 
 
 def format_records(records: Mapping[str, LayerRecord], metrics: Sequence[str] | None = None) -> str:
@@ -89,7 +89,7 @@ def format_records(records: Mapping[str, LayerRecord], metrics: Sequence[str] | 
 
     def format_cell(record: LayerRecord, key: str) -> str:
         value = find_value(record.metrics, key)
-        return "--" if value is None else _format_number(format_plain(value))
+        return "--" if value is None else format_number(format_plain(value))
 
     if metrics is not None:
         titles = [escape_latex(find_label(key).title) for key in metrics]
@@ -97,26 +97,35 @@ def format_records(records: Mapping[str, LayerRecord], metrics: Sequence[str] | 
         for name, record in records.items():
             cells = [format_cell(record, key) for key in metrics]
             lines.append(" & ".join([escape_latex(name), *cells]) + r" \\")
-        return _frame(lines, len(metrics))
+        return frame_tabular(lines, "l" + "r" * len(metrics))
     labels = sort_labels(key for record in records.values() for key in record.metrics)
     lines = [" & ".join(["metric", *map(escape_latex, records)]) + r" \\", r"\midrule"]
     for label in labels:
         cells = [format_cell(record, label.key) for record in records.values()]
         lines.append(" & ".join([rf"\texttt{{{escape_latex(label.key)}}}", *cells]) + r" \\")
-    return _frame(lines, len(records))
+    return frame_tabular(lines, "l" + "r" * len(records))
 
 
-def _frame(lines: Sequence[str], columns: int) -> str:
-    """Put a ``tabular`` around lines with a column of names and some of numbers."""
-    body, places = "\n".join(lines), "l" + "r" * columns
+def frame_tabular(lines: Sequence[str], columns: str) -> str:
+    """Put a ``tabular`` around lines.
+
+    Args:
+        lines: Lines of the table.
+        columns: Letter of each column, ``l`` or ``r``.
+    """
+    body = "\n".join(lines)
     return (
         "% \\usepackage{booktabs}\n"
-        f"\\begin{{tabular}}{{{places}}}\n\\toprule\n{body}\n\\bottomrule\n\\end{{tabular}}\n"
+        f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{body}\n\\bottomrule\n\\end{{tabular}}\n"
     )
 
 
-def _format_number(text: str) -> str:
-    """Write a number in mathematics, its exponent as a power of ten; other text as it is."""
+def format_number(text: str) -> str:
+    """Write a number in mathematics, its exponent as a power of ten; other text as it is.
+
+    Args:
+        text: Number as text, or another text.
+    """
     mantissa, _, exponent = text.partition("e")
     if not mantissa[-1].isdigit():
         return escape_latex(mantissa)

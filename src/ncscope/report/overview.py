@@ -1,14 +1,18 @@
 """Texts and tables of a page: first and last values, all values, notes."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ncscope.measurement.provenance import Provenance
 from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
 from ncscope.report.curves import group_by_run, group_by_split
 from ncscope.report.labels import (
+    PFC_METRICS,
     Label,
+    capitalise,
     choose_key_metrics,
     find_key,
     find_label,
@@ -48,6 +52,30 @@ class RunChanges:
     run: str
     splits: list[str]
     rows: list[tuple[Label, str, list[Change | None]]]
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A metric that a page shows first.
+
+    Attributes:
+        metric: Label of the metric.
+        tag: ``"NC1"`` to ``"NC4"``; empty for other metrics.
+        collapsed: Value at collapse, with an arrow; empty if unknown.
+        ends: First and last value of every run and split, by the name of the run and split.
+        trend: Sentence on the way from the first values to the last.
+    """
+
+    metric: Label
+    tag: str = ""
+    collapsed: str = ""
+    ends: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    trend: str = ""
+
+    @property
+    def name(self) -> str:
+        """Title of the metric without the tag."""
+        return capitalise(self.metric.title.removeprefix(f"{self.tag}: "))
 
 
 @dataclass(frozen=True)
@@ -93,22 +121,119 @@ class MetricRow:
 
 @dataclass(frozen=True)
 class Details:
-    """All metrics of one measurement, by group, and notes with the layers that they concern."""
+    """All metrics of one measurement.
+
+    Attributes:
+        caption: Measurement that they belong to; empty if there is one only.
+        layers: Layers of the table, the last layer first.
+        groups: Rows by the title of their group.
+        progress: PFC1-3 of the layers that hold nothing else, the last of them first.
+        notes: Notes, with the layers that they concern.
+    """
 
     caption: str
     layers: list[LayerRecord]
     groups: dict[str, list[MetricRow]]
+    progress: list[tuple[LayerRecord, list[Cell]]]
     notes: list[str]
 
     @property
     def interval_title(self) -> str:
         """Heading of the intervals."""
-        return format_interval_title(self.layers[-1])
+        return format_interval_title(self.layers[0])
 
     def any(self, part: str) -> bool:
         """Return whether a cell has a part: ``interval`` or ``chance``."""
         cells = (cell for rows in self.groups.values() for row in rows for cell in row.cells)
         return any(getattr(cell, part) for cell in cells)
+
+
+_TAGS = {
+    "nc1": "NC1",
+    "nc1_quotient": "NC1",
+    "nc2_etf": "NC2",
+    "nc3_self_duality": "NC3",
+    "nc4_disagreement": "NC4",
+}
+"""Metrics that stand for NC1 to NC4; the first of two that were measured."""
+
+_ACCURACIES = ("ncc_accuracy", "accuracy")
+
+_LOSSES = ("loss", "error", "accuracy")
+"""Words in the names of further numbers that a page shows first."""
+
+_MOST_HEADLINES = 8
+_MOST_ENDS = 4
+"""Most lines of first and last values below a chart of a grid."""
+
+
+def choose_headlines(
+    keys: Collection[str], record: LayerRecord, values: Collection[str] = ()
+) -> list[Headline]:
+    """Return the metrics that a page shows first, without their values.
+
+    NC1 to NC4 and the accuracies; without any of them, the metrics of a summary, or all.
+
+    Args:
+        keys: Keys of the metrics that were measured.
+        record: Last layer, whose sizes set the values at collapse.
+        values: Keys of further numbers of a step, such as the loss.
+    """
+    tags: dict[str, str] = {}
+    for key, tag in _TAGS.items():
+        if find_key(keys, key) is not None and tag not in tags.values():
+            tags[key] = tag
+    tags |= {key: "" for key in _ACCURACIES if find_key(keys, key) is not None}
+    if not tags:
+        summary = [key for key in choose_key_metrics(keys) if find_key(keys, key) is not None]
+        tags = dict.fromkeys(summary or [label.key for label in sort_labels(keys)], "")
+    losses = [key for key in values if any(word in key for word in _LOSSES)]
+    tags |= {key: "" for key in losses if key not in tags}
+    return [
+        Headline(label, tag, format_collapse_value(label, record))
+        for label, tag in [(find_label(key), tag) for key, tag in tags.items()][:_MOST_HEADLINES]
+    ]
+
+
+def merge_values(measurement: Measurement) -> dict[str, float]:
+    """Return the further numbers of a measurement and the last layer's metrics."""
+    return {**measurement.values, **measurement.model_record.layers[-1].metrics}
+
+
+def build_headlines(measurements: Sequence[Measurement]) -> list[Headline]:
+    """Compare the last layer's headline metrics at the first and last step of every run and split.
+
+    Args:
+        measurements: Measurements of one run or several; at least one.
+    """
+    runs = group_by_run(measurements)
+    lines = {
+        ", ".join(filter(None, (run if len(runs) > 1 else "", split))): of_split
+        for run, of_run in runs.items()
+        for split, of_split in group_by_split(of_run).items()
+    }
+    last = measurements[-1].model_record.layers[-1]
+    keys = {key for each in measurements for key in each.model_record.layers[-1].metrics}
+    values = list(dict.fromkeys(key for each in measurements for key in each.values))
+    headlines = []
+    for headline in choose_headlines(keys, last, values):
+        changes = {
+            name: change
+            for name, of_split in lines.items()
+            if (change := _describe_change(headline.metric, of_split[0], of_split[-1]))
+        }
+        trends = Counter(trend for *_, trend in changes.values())
+        trend = next(iter(trends), "")
+        if len(trends) > 1:
+            trend = "; ".join(
+                f"{each} in {count} of {len(changes)}" for each, count in trends.items() if each
+            )
+        ends = {name: (first, end) for name, (first, end, _) in changes.items()}
+        if len(ends) > _MOST_ENDS:
+            # The lines of many runs are on the chart; their last values are in the tables below.
+            ends = {}
+        headlines.append(replace(headline, ends=ends, trend=trend))
+    return headlines
 
 
 def compare_ends(measurements: Sequence[Measurement]) -> list[RunChanges]:
@@ -121,8 +246,7 @@ def compare_ends(measurements: Sequence[Measurement]) -> list[RunChanges]:
         keys = {key for each in of_run for key in each.model_record.layers[-1].metrics}
         for metric in map(find_label, choose_key_metrics(keys)):
             by_split = [
-                _describe_change(metric, of_split[0].model_record, of_split[-1].model_record)
-                for of_split in splits.values()
+                _describe_change(metric, of_split[0], of_split[-1]) for of_split in splits.values()
             ]
             if any(by_split):
                 rows.append((metric, format_collapse_value(metric, last), by_split))
@@ -130,37 +254,62 @@ def compare_ends(measurements: Sequence[Measurement]) -> list[RunChanges]:
     return changes
 
 
-def _describe_change(metric: Label, first: ModelRecord, last: ModelRecord) -> Change | None:
-    start = find_value(first.layers[-1].metrics, metric.key)
-    end = find_value(last.layers[-1].metrics, metric.key)
+def _describe_change(metric: Label, first: Measurement, last: Measurement) -> Change | None:
+    start, end = (find_value(merge_values(each), metric.key) for each in (first, last))
     if start is None or end is None:
         return None
-    trend = ""
+    trend, texts = "", (typeset(start), typeset(end))
     # A comparison with NaN is False both ways, so an undefined end has no trend.
-    if metric.better and (start < end or end < start):
+    if metric.better and (start < end or end < start) and texts[0] != texts[1]:
         rose = end > start
         trend = "↑" if rose else "↓"
-        if not metric.two_sided:
+        (_, one), (other, _) = sorted(
+            _find_range(each.model_record.layers[-1], metric.key, value)
+            for each, value in ((first, start), (last, end))
+        )
+        if one >= other:
+            trend = "within the 95 % interval"
+        elif not metric.two_sided:
             towards = rose == (metric.better == "high")
             trend += f" {'towards' if towards else 'away from'} collapse"
-    return typeset(start), typeset(end), trend
+    return *texts, trend
+
+
+def _find_range(record: LayerRecord, key: str, value: float) -> tuple[float, float]:
+    """Return the 95 % interval of a metric, widened to its value; where unknown, the value."""
+    name = find_key(record.metrics, key)
+    low, high = (None if name is None else find_interval(record, name)) or (value, value)
+    return min(low, value), max(high, value)
+
+
+_PROGRESS = {find_label(key).key for key in PFC_METRICS}
 
 
 def build_details(model: ModelRecord, caption: str, write: Write = typeset) -> Details:
     """Collect all metrics of one measurement at each layer, and its notes."""
-    metrics = sort_labels(key for record in model.layers for key in record.metrics)
+    layers: list[LayerRecord] = []
+    progress: list[LayerRecord] = []
+    for record in reversed(model.layers):
+        # The last layer's table is never one of PFC1-3 alone.
+        slim = layers and all(find_label(key).key in _PROGRESS for key in record.metrics)
+        (progress if slim else layers).append(record)
+    metrics = sort_labels(key for record in layers for key in record.metrics)
     groups = {
         title: [
             MetricRow(
                 metric,
                 format_collapse_value(metric, model.layers[-1], write),
-                [build_cell(record, metric, write) for record in model.layers],
+                [build_cell(record, metric, write) for record in layers],
             )
             for metric in group
         ]
         for title, group in group_labels(metrics).items()
     }
-    return Details(caption, list(model.layers), groups, collect_sentences(model, "notes"))
+    cells = [
+        (record, [build_cell(record, find_label(key), write) for key in PFC_METRICS])
+        for record in progress
+    ]
+    return Details(caption, layers, groups, cells, collect_sentences(model, "notes"))
 
 
 def build_cell(record: LayerRecord, metric: Label, write: Write = typeset) -> Cell:
@@ -189,26 +338,118 @@ def collect_warnings(models: Mapping[str, ModelRecord]) -> list[str]:
     Args:
         models: Measurements by caption; with one, the caption is left out.
     """
-    warnings = [
-        f"{caption}: {warning}" if len(models) > 1 else warning
-        for caption, model in models.items()
-        for warning in collect_sentences(model, "warnings")
+    sentences = {caption: collect_sentences(model, "warnings") for caption, model in models.items()}
+    return [
+        f"{join_words(names)}: {sentence}" if len(models) > 1 else sentence
+        for sentence, names in merge_sentences(sentences)
     ]
-    return list(dict.fromkeys(warnings))
 
 
 def collect_sentences(model: ModelRecord, kind: Literal["notes", "warnings"]) -> list[str]:
-    """Return each note or warning once, with its layers unless it concerns all layers."""
-    layers: dict[str, list[str]] = {}
-    for record in model.layers:
-        for sentence in getattr(record, kind):
-            layers.setdefault(sentence, []).append(record.layer)
+    """Return each note or warning once, with its layers unless it concerns all layers.
+
+    Args:
+        model: Measurement of one or more layers.
+        kind: Which sentences.
+    """
+    order = [record.layer for record in model.layers]
+    by_layer = {record.layer: merge_undefined(getattr(record, kind)) for record in model.layers}
     return [
-        sentence
-        if len(names) == len(model.layers)
-        else f"{join_words(list(map(quote_number, names)))}: {sentence}"
-        for sentence, names in layers.items()
+        sentence if len(names) == len(order) else f"{_join_layers(names, order)}: {sentence}"
+        for sentence, names in merge_sentences(by_layer)
     ]
+
+
+def merge_sentences(by_name: Mapping[str, Sequence[str]]) -> list[tuple[str, list[str]]]:
+    """Return each sentence with the names that it concerns; those that differ in numbers are one.
+
+    Args:
+        by_name: Sentences by the name of a layer or a measurement.
+
+    Example:
+        >>> merge_sentences({"a": ["8% is noise"], "b": ["5% is noise", "few"], "c": ["few"]})
+        [('5 to 8% is noise', ['a', 'b']), ('few', ['b', 'c'])]
+    """
+    alike: dict[str, list[tuple[str, str]]] = {}
+    for name, sentences in by_name.items():
+        for sentence in sentences:
+            alike.setdefault(_NUMBER.sub("#", sentence), []).append((sentence, name))
+    merged = []
+    for entries in alike.values():
+        names: dict[str, list[str]] = {}
+        for sentence, name in entries:
+            names.setdefault(sentence, []).append(name)
+        # Two sentences of one name are two facts.
+        is_one = len({name for _, name in entries}) == len(entries) and len(names) > 1
+        whole = _join_numbers(list(names)) if is_one else None
+        if whole is None:
+            merged += names.items()
+        else:
+            merged.append((whole, list(dict.fromkeys(name for _, name in entries))))
+    return merged
+
+
+_NUMBER = re.compile(r"(?<![\w.])\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.]*\w)")
+"""A number that is no part of a name."""
+
+
+def _join_numbers(sentences: Sequence[str]) -> str | None:
+    """Write sentences that differ in numbers as one; None if the numbers are names of classes."""
+    columns = list(zip(*(_NUMBER.finditer(sentence) for sentence in sentences), strict=True))
+    first = sentences[0]
+    parts, end = [], 0
+    for matches in columns:
+        texts = sorted(
+            {match[0] for match in matches}, key=lambda text: float(text.replace(",", ""))
+        )
+        start = matches[0].start()
+        is_name = re.search(r"(class|classes|layer|,) $", first[:start])
+        if len(texts) > 1 and (is_name or first[matches[0].end() :].startswith(", ")):
+            return None
+        parts += [first[end:start], texts[0] if len(texts) == 1 else f"{texts[0]} to {texts[-1]}"]
+        end = matches[0].end()
+    return "".join([*parts, first[end:]])
+
+
+def merge_undefined(sentences: Sequence[str]) -> list[str]:
+    """Write the notes on metrics that are undefined for one reason as one note.
+
+    Args:
+        sentences: Notes of one layer.
+
+    Example:
+        >>> merge_undefined(["a is undefined: no head", "few", "b is undefined: no head"])
+        ['a and b are undefined: no head', 'few']
+    """
+    merged: dict[str, list[str]] = {}
+    for sentence in sentences:
+        metrics, undefined, reason = sentence.partition(" is undefined: ")
+        if undefined:
+            merged.setdefault(reason, []).extend(metrics.split(", "))
+        else:
+            merged.setdefault(sentence, [])
+    return [
+        f"{join_words(metrics)} {'is' if len(metrics) == 1 else 'are'} undefined: {reason}"
+        if metrics
+        else reason
+        for reason, metrics in merged.items()
+    ]
+
+
+def _join_layers(names: Sequence[str], order: Sequence[str]) -> str:
+    """Write names of layers as an enumeration; three or more neighbours by their first and last."""
+    places = sorted(map(order.index, names))
+    spans: list[list[int]] = []
+    for place in places:
+        if spans and spans[-1][-1] == place - 1:
+            spans[-1].append(place)
+        else:
+            spans.append([place])
+    words = []
+    for span in spans:
+        texts = [quote_number(order[place]) for place in span]
+        words += texts if len(span) < 3 else [f"{texts[0]} to {texts[-1]}"]
+    return join_words(words)
 
 
 def describe_history(measurements: Sequence[Measurement], unit: str) -> list[str]:
@@ -231,12 +472,6 @@ def describe_history(measurements: Sequence[Measurement], unit: str) -> list[str
     if len(steps) > 1:
         span = f"{unit}s {format_step(steps[0])} to {format_step(steps[-1])}"
     return [*facts, f"{span} ({len(steps)} measured)"]
-
-
-def collect_rows(tables: Iterable[Details]) -> list[MetricRow]:
-    """Return a row for each metric that any of the tables holds, in order of first appearance."""
-    rows = (row for table in tables for group in table.groups.values() for row in group)
-    return list({row.metric.key: row for row in rows}.values())
 
 
 def select_last(measurements: Sequence[Measurement], unit: str) -> dict[str, ModelRecord]:

@@ -2,12 +2,10 @@
 
 import base64
 import gzip
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from html import escape
+from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
 
@@ -17,29 +15,21 @@ from plotly.offline import get_plotlyjs
 
 from ncscope.errors import printable
 from ncscope.measurement.provenance import UNKNOWN, Provenance
-from ncscope.measurement.records import ClassTable, Measurement, ModelRecord
-from ncscope.measurement.similarity import SimilarityRecord
-from ncscope.report.classes import build_class_view, build_class_views, collect_columns
+from ncscope.measurement.records import Measurement, ModelRecord
+from ncscope.report.classes import build_class_views, collect_columns
 from ncscope.report.curves import group_by_split
 from ncscope.report.formulas import formula
-from ncscope.report.labels import (
-    Label,
-    choose_key_metrics,
-    find_label,
-    group_labels,
-    sort_labels,
-)
+from ncscope.report.labels import Label, group_labels, sort_labels
 from ncscope.report.overview import (
-    MetricRow,
+    Headline,
     build_cell,
     build_details,
-    collect_rows,
+    build_headlines,
+    choose_headlines,
     collect_warnings,
-    compare_ends,
     describe_history,
     describe_model,
     describe_origin,
-    format_collapse_value,
     select_last,
 )
 from ncscope.report.payload import build_history_payload, build_model_payload, write_json
@@ -54,7 +44,7 @@ _EMPTY_SECTIONS: Mapping[str, Any] = {
     "matrix": None,
     "runs": (),
     "history": None,
-    "changes": (),
+    "headlines": (),
     "probe": None,
     "key_numbers": (),
     "geodesic": False,
@@ -65,10 +55,14 @@ _EMPTY_SECTIONS: Mapping[str, Any] = {
 }
 """Sections of the template as they are where a page has none of them."""
 
+SIGNAL_FORMULA = r"\Sigma_W^{-1/2}\tilde M"
+"""Matrix of which the page draws the singular values."""
+
 _SCRIPTS = (
     "theme.js",
     "controls.js",
     "history.js",
+    "headlines.js",
     "layers.js",
     "frames.js",
     "classes.js",
@@ -107,20 +101,10 @@ def render_history_page(
         facts=[*describe_origin(provenance), *describe_history(measurements, unit)],
         warnings=collect_warnings(last),
         history=history,
-        changes=compare_ends(history.measurements),
         classes=build_class_views(last, provenance.class_names),
         details=[build_details(model, caption) for caption, model in last.items()],
         provenance=provenance.facts(),
     )
-
-
-def render_history_fragment(measurements: Sequence[Measurement]) -> str:
-    """Build the tables of first against last values, for a notebook.
-
-    Args:
-        measurements: Measurements of one run or several; at least one.
-    """
-    return _render_fragment(changes=compare_ends(make_all_printable(measurements)))
 
 
 @dataclass(frozen=True)
@@ -151,6 +135,11 @@ class HistoryView:
     def any(self, chart: str) -> bool:
         """Return whether a run has data of a chart: ``series``, ``profiles``, ``grams``, ..."""
         return any(run[chart] for run in self.payload["runs"].values())
+
+    @cached_property
+    def headlines(self) -> list[Headline]:
+        """Metrics of the grid, with their first and last values; none without steps."""
+        return build_headlines(self.measurements) if self.measurements else []
 
     @property
     def over_time(self) -> bool:
@@ -210,8 +199,8 @@ def render_model_page(title: str, model: ModelRecord, provenance: Provenance = U
     payload = build_model_payload(model, provenance.class_names)
     last = model.layers[-1]
     key_numbers = [
-        MetricRow(metric, format_collapse_value(metric, last), [build_cell(last, metric)])
-        for metric in map(find_label, choose_key_metrics(last.metrics))
+        (headline, build_cell(last, headline.metric))
+        for headline in choose_headlines(last.metrics, last)
     ]
     return render_page(
         title=title,
@@ -222,56 +211,11 @@ def render_model_page(title: str, model: ModelRecord, provenance: Provenance = U
         geodesic=_has_geodesic(payload),
         payload=payload,
         last_layer=last.layer,
-        key_numbers=[row for row in key_numbers if row.cells[0].value],
+        key_numbers=key_numbers,
         classes=build_class_views({"": model}, provenance.class_names),
         details=[build_details(model, "")],
         provenance=provenance.facts(),
     )
-
-
-def render_model_fragment(model: ModelRecord) -> str:
-    """Build the table of a measurement, for a notebook.
-
-    Args:
-        model: The measurement.
-    """
-    safe = make_printable(model)
-    return _render_fragment(
-        warnings=collect_warnings({"": safe}), details=[build_details(safe, "")]
-    )
-
-
-def render_classes_fragment(table: ClassTable, class_names: Sequence[str] = ()) -> str:
-    """Build the table of classes, for a notebook.
-
-    Args:
-        table: Values of each class.
-        class_names: Names of all classes, in the order of the labels; empty if unknown.
-    """
-    return _render_fragment(classes=[build_class_view(table, class_names)])
-
-
-def render_similarity_fragment(record: SimilarityRecord) -> str:
-    """Build an HTML table of the CKA of all pairs of layers, for a notebook.
-
-    Args:
-        record: CKA between layers.
-    """
-
-    def format_cell(value: float) -> str:
-        if math.isnan(value):
-            return "<td>undefined</td>"
-        # The unbiased CKA can be below 0, or above 1 by rounding.
-        share = min(max(value, 0.0), 1.0)
-        return f'<td style="background:rgba(49,104,142,{0.6 * share:.2f})">{value:.3f}</td>'
-
-    columns = "".join(f"<th>{escape(printable(name))}</th>" for name in record.columns)
-    rows = "".join(
-        f"<tr><th>{escape(printable(name))}</th>{''.join(map(format_cell, row))}</tr>"
-        for name, row in zip(record.rows, record.values, strict=True)
-    )
-    caption = f"CKA between layers, {record.num_samples:,} samples"
-    return f"<table><caption>{caption}</caption><tr><th></th>{columns}</tr>{rows}</table>"
 
 
 def render_page(**sections: Any) -> str:
@@ -283,33 +227,39 @@ def render_page(**sections: Any) -> str:
     """
     history = sections.get("history")
     payload = sections.get("payload") if history is None else history.payload
+    details = sections.get("details", ())
+    rows = (row for table in details for group in table.groups.values() for row in group)
+    defined = {row.metric.key: row.metric for row in rows}
+    columns = collect_columns(sections.get("classes", ()))
     charts: dict[str, Any] = {}
     if payload is not None:
+        runs = payload["runs"].values()
+        latex = {entry["formula"] for run in runs for entry in run["metrics"]}
+        latex |= {each.formula for each in (*defined.values(), *columns)} | {SIGNAL_FORMULA}
+        drawn = {each: formula(each, display=True) for each in sorted(latex)}
         charts = {
-            "data": Markup(write_json(payload)),
+            "data": _pack(write_json({**payload, "formulas": drawn})),
             "scripts": [_read_asset(name) for name in _SCRIPTS],
             "plotly": _pack_plotly(),
-            "pfc": next(iter(payload["runs"].values()))["pfc"],
+            "pfc": next(iter(runs))["pfc"],
         }
-    sections["defined"] = collect_rows(sections.get("details", ()))
-    sections["class_columns"] = collect_columns(sections.get("classes", ()))
+    sections["signal"] = SIGNAL_FORMULA
+    sections |= {"defined": list(defined.values()), "class_columns": columns}
     return render_template("page.html.j2", **{**_EMPTY_SECTIONS, **charts, **sections})
+
+
+def _pack(text: str) -> Markup:
+    """Return a text as base64 of gzip, which the page unpacks.
+
+    Without the time of packing, which gzip would record: the same report is the same page.
+    """
+    return Markup(base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode())
 
 
 @cache
 def _pack_plotly() -> Markup:
-    """Return the chart library as base64 of gzip, which the page unpacks: 1.9 MB in place of 4.6.
-
-    Without the time of packing, which gzip would record: the same report is the same page.
-    """
-    packed = gzip.compress(get_plotlyjs().encode(), mtime=0)
-    return Markup(base64.b64encode(packed).decode())
-
-
-def _render_fragment(**sections: Any) -> str:
-    """Render tables for a notebook; a section for which nothing is given is left out."""
-    absent = dict.fromkeys(("changes", "warnings", "details", "classes"), ())
-    return render_template("fragment.html.j2", **{**absent, **sections})
+    """Return the chart library, packed: 1.9 MB in place of 4.6."""
+    return _pack(get_plotlyjs())
 
 
 def render_template(template: str, **context: Any) -> str:
@@ -333,6 +283,11 @@ def _load_environment() -> Environment:
         """Let a layer's name break after a dot, a slash or an underscore."""
         return Markup("<wbr>").join(re.split(r"(?<=[._/])", printable(name)))
 
+    def hold_formula(latex: str) -> Markup:
+        # The script puts the drawing here: packed with the data, it has half of its size.
+        held = Markup('<span class="formula" data-latex="{0}">{0}</span>').format(latex)
+        return held if latex else Markup()
+
     environment = Environment(
         loader=PackageLoader("ncscope", "report/templates"),
         autoescape=True,
@@ -341,7 +296,7 @@ def _load_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["formula"] = lambda latex: Markup(formula(latex, display=True))
+    environment.filters["formula"] = hold_formula
     environment.filters["breakable"] = make_breakable
     environment.filters["quote_number"] = quote_number
     return environment

@@ -20,7 +20,6 @@ from ncscope.report.curves import (
     relative_positions,
     select_drawable,
 )
-from ncscope.report.formulas import formula
 from ncscope.report.labels import (
     PFC_METRICS,
     Label,
@@ -29,7 +28,7 @@ from ncscope.report.labels import (
     sort_labels,
     value_at_collapse,
 )
-from ncscope.report.overview import format_collapse_value
+from ncscope.report.overview import format_collapse_value, merge_values
 from ncscope.report.wording import name_step, round_for_json, typeset
 
 GRAM_CLASSES = 64
@@ -55,6 +54,7 @@ def build_history_payload(
         Plain dictionaries and lists, numbers of six digits, None for what is not finite.
         ``shown`` is the run to show first, the one that was measured at the most steps.
         ``together`` is a run with the last layers of several runs; empty if there is one run only.
+        ``grid`` is the run that the grid of headline charts draws.
     """
     runs = group_by_run(measurements)
     payload = {name: _build_run(of_run, unit, class_names) for name, of_run in runs.items()}
@@ -78,7 +78,7 @@ def build_history_payload(
         absent: dict[str, Any] = {"profiles": {}, "grams": {}, "spectra": {}, "classes": {}}
         payload[together] = _build_run(last_layers, unit) | absent
     longest = max(runs, key=lambda name: len(runs[name]))
-    return {"runs": payload, "shown": longest, "together": together}
+    return {"runs": payload, "shown": longest, "together": together, "grid": together or longest}
 
 
 def _build_run(
@@ -182,7 +182,7 @@ def _describe_metric(metric: Label, key: str = "", at: LayerRecord | None = None
         "collapsed": "" if at is None else format_collapse_value(metric, at),
         "key": key or metric.key,
         "title": metric.title,
-        "formula": formula(metric.formula, display=True),
+        "formula": metric.formula,
         "zero": metric.zero,
         "source": metric.source,
         "direction": metric.direction,
@@ -274,11 +274,6 @@ def _build_spectra_frame(record: LayerRecord) -> dict[str, Any] | None:
             rounded = [round_for_json(value) for value in drawable]
             curves[name] = {"index": index, "values": rounded, "omitted": omission}
     return {"curves": curves} if curves else None
-
-
-def merge_values(measurement: Measurement) -> dict[str, float]:
-    """Return the further numbers of a measurement and the last layer's metrics."""
-    return {**measurement.values, **measurement.model_record.layers[-1].metrics}
 
 
 def _round_value(metrics: Mapping[str, float], key: str) -> float | None:

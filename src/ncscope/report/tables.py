@@ -32,6 +32,13 @@ COLUMNS = {
 }
 """Metrics that a table of layers shows if they were measured, with their column headings."""
 
+
+_NONE = "–"
+"""Text of what was not measured, or is unknown."""
+
+_COLUMN = 6
+"""Least width of a column of numbers, so that tables of several models have one shape."""
+
 _NAME_WIDTH = 40
 """Columns of the terminal within which a line's name is not broken."""
 
@@ -89,7 +96,7 @@ def build_model_table(model: ModelRecord) -> Group:
         table = _make_layer_table(keys)
         for record in model.layers:
             cells = [_format_cell(record.metrics, key) for key in keys]
-            table.add_row(Text(record.layer), *cells)
+            table.add_row(Text(record.layer), *cells, style="bold" if record is last else "")
         _add_yardsticks(table, last, keys)
         parts.append(table)
     elif last.metrics:  # without any, a table of classes was asked for alone
@@ -148,7 +155,8 @@ def _build_metric_table(record: LayerRecord) -> Table:
         for row in rows:
             (cell,) = row.cells
             cells = [cell.value, row.collapsed, *(getattr(cell, part) for part in parts)]
-            table.add_row(Text(f"  {row.metric.key}"), *map(Text, cells))
+            texts = [Text(text or _NONE) for text in cells]
+            table.add_row(Text(f"  {row.metric.key}"), *texts)
     if "interval" in parts:
         table.caption = f"{format_interval_title(record)}."
     return table
@@ -161,7 +169,7 @@ def _make_layer_table(keys: Sequence[str], further: Sequence[str] = ()) -> Table
     table.caption = f"{', '.join(definitions)}."
     table.add_column("layer", min_width=12, overflow="fold")
     for header in (*(COLUMNS[key] for key in keys), *further):
-        table.add_column(header, justify="right", no_wrap=True, vertical="top")
+        table.add_column(header, justify="right", no_wrap=True, vertical="top", min_width=_COLUMN)
     return table
 
 
@@ -169,14 +177,14 @@ def _add_yardsticks(table: Table, record: LayerRecord, keys: Sequence[str]) -> N
     """Add rows to judge the last layer by: values at collapse and by chance, standard errors."""
     table.add_section()
     targets = (format_collapse_value(find_label(key), record, format_plain) for key in keys)
-    table.add_row("collapsed at", *(text.replace(" ", "") for text in targets))
+    table.add_row("collapsed at", *(text.replace(" ", "") or _NONE for text in targets))
     for name, values in (("by chance", record.baseline), ("± s.e.", record.standard_errors)):
         if values:
             stored = (find_key(values, key) for key in keys)
             row = f"{name}, {quote_number(record.layer)}"
             table.add_row(
                 Text(printable(row)),
-                *("" if key is None else format_plain(values[key], 2) for key in stored),
+                *(_NONE if key is None else format_plain(values[key], 2) for key in stored),
             )
 
 
@@ -201,4 +209,7 @@ def _choose_columns(model: ModelRecord) -> list[str]:
 
 def _format_cell(metrics: Mapping[str, float], key: str) -> str:
     value = find_value(metrics, key)
-    return "" if value is None else format_plain(value)
+    if value is None:
+        return _NONE
+    # Seven columns of 80: a power of ten leaves room for three digits.
+    return format_plain(value, 3 if 0 < abs(value) < 1e-4 else 4)

@@ -1,27 +1,30 @@
-"""Scores of checkpoints and the accuracies of their probes, as tables, a figure and a page."""
+"""Ranking of checkpoints, and how well scores foretell it, as tables, figures and a page."""
 
 import io
 import math
 import textwrap
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
-from rich.table import Table
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ncscope.errors import printable
 from ncscope.report import panels
+from ncscope.report.latex import escape_latex, format_number, frame_tabular
 from ncscope.report.page import render_template
 from ncscope.report.tables import Summary, make_table
 from ncscope.report.wording import format_figure_text, format_millions, format_plain
 from ncscope.transfer.advice import CONDITIONS
 from ncscope.transfer.baselines import StaticRanking
 from ncscope.transfer.correlations import Correlation
+from ncscope.transfer.intervals import Gap
 from ncscope.transfer.quality import RankingQuality
 from ncscope.transfer.records import (
     ALL_SCORES,
@@ -36,10 +39,10 @@ from ncscope.transfer.records import (
     Score,
 )
 
-_MOST_APART = 6  # with more columns, there is no space left between them
 _DIGITS = 3
-_MOST_SCORES = 7  # columns of published scores that a terminal can show
-_MOST_CONDITIONS = 3  # columns with intervals that a terminal can show
+_MOST_ROWS = 10  # checkpoints that a terminal shows
+_MOST_TRUSTED = 5  # scores that a terminal shows
+_MOST_OPEN = 12  # checkpoints of a page that are not folded
 
 _MOST_PANELS = 4  # beside each other
 _MOST_NUMBERED = 12  # with more checkpoints, their numbers would cover the points
@@ -47,7 +50,41 @@ _LINE = 150  # characters that fit below four panels
 _UNBROKEN = "\N{NO-BREAK SPACE}"
 
 
-def plot_ranking(ranking: Ranking) -> Figure:
+def plot_accuracies(ranking: Ranking) -> Figure:
+    """Draw the accuracy of each checkpoint with its interval, the best on top.
+
+    The dots of checkpoints that are separable from the first are hollow.
+
+    Args:
+        ranking: Ranking on one downstream set.
+    """
+    count = len(ranking.checkpoints)
+    with mpl.rc_context(panels.STYLE):
+        layout = ConstrainedLayoutEngine(h_pad=0.08)
+        figure = panels.ReportFigure(figsize=(5.5, 0.85 + 0.27 * count), layout=layout)
+        axes = figure.subplots()
+        rows = zip(ranking.checkpoints, ranking.intervals, ranking.gaps, strict=True)
+        for row, (each, interval, gap) in enumerate(rows):
+            is_apart = gap is not None and gap.is_separable
+            color = panels.SOFT if is_apart else panels.ACCENT
+            axes.plot(interval, (row, row), color=color, linewidth=1.6, solid_capstyle="round")
+            axes.plot(
+                each.accuracy, row, "o", color=color, markersize=5.5, markeredgewidth=1.3,
+                markerfacecolor="white" if is_apart else color,
+            )  # fmt: skip
+        axes.set_yticks(range(count), [format_figure_text(name) for name in ranking.order])
+        axes.set_ylim(count - 0.4, -0.6)
+        axes.grid(visible=False, axis="y")
+        axes.tick_params(axis="y", length=0)
+        axes.set_xlabel(f"{ranking.measure} accuracy of a linear probe, with 95 % intervals")
+        if any(gap is not None and gap.is_separable for gap in ranking.gaps):
+            figure.supxlabel(
+                "Hollow: separable from the first, sample by sample", x=0.01, ha="left", fontsize=8
+            )
+    return figure
+
+
+def plot_scores(ranking: Ranking) -> Figure:
     """Draw the probe's accuracy over each score: one panel per score, one point per checkpoint.
 
     Args:
@@ -109,34 +146,174 @@ def _draw_score(axes: Axes, ranking: Ranking, key: str, numbered: bool) -> None:
             )  # fmt: skip
 
 
+def build_ranking_table(ranking: Ranking) -> RenderableType:
+    """Build what a terminal shows of a ranking: the verdict, the ranking, which score to trust.
+
+    Args:
+        ranking: Ranking on one downstream set.
+
+    Returns:
+        Text and tables that an 80-column terminal can show on one screen.
+    """
+    table = make_table()
+    table.add_column("", justify="right")
+    table.add_column("checkpoint", min_width=8, overflow="fold")
+    table.add_column(ranking.measure, justify="right", no_wrap=ranking.measure == "top-1")
+    table.add_column("95 % interval", no_wrap=True)
+    several = len(ranking.checkpoints) > 1
+    if several:
+        table.add_column("from the first", no_wrap=True)
+    rows = _build_ranking_rows(ranking)
+    for row in rows[:_MOST_ROWS]:
+        cells = [str(row.rank), row.name, row.accuracy, row.interval, row.short_word]
+        table.add_row(*(Text(printable(cell)) for cell in cells[: 5 if several else 4]))
+    more = len(rows) - _MOST_ROWS
+    table.caption = f"{more} more below. " * (more > 0) + _describe_accuracies(ranking)
+    parts: list[RenderableType] = [Text(printable(ranking.verdict)), table]
+    advice = ranking.advice
+    trusted = [] if advice is None else [key for key in advice.order if key in ranking.scores]
+    if advice is not None and trusted:
+        condition = advice.conditions[0]
+        table = make_table()
+        table.add_column("score to trust", min_width=18)
+        table.add_column("weighted tau elsewhere")
+        if ranking.qualities:
+            table.add_column("weighted tau here")
+        for key in trusted[:_MOST_TRUSTED]:
+            cells = [ALL_SCORES[key].name, _format_interval(advice.weighted_tau[condition][key])]
+            if ranking.qualities:
+                cells.append(_format_interval(ranking.qualities[key].weighted_kendall))
+            table.add_row(*map(Text, cells))
+        table.caption = (
+            f"The first {min(_MOST_TRUSTED, len(trusted))} of {len(trusted)} scores, by how well "
+            f"they ordered a zoo of 128 networks ({CONDITIONS[condition]})."
+        )
+        parts += ["", table]
+    return Group(*parts)
+
+
+def format_ranking_latex(ranking: Ranking) -> str:
+    r"""Write the ranking as a ``tabular`` with the rules of the package ``booktabs``.
+
+    Args:
+        ranking: Ranking on one downstream set.
+    """
+    heads = ["", "checkpoint", ranking.measure, "95 % interval", "behind the first", "separable"]
+    lines = [" & ".join(map(escape_latex, heads)) + r" \\", r"\midrule"]
+    intervals, gaps = ranking.intervals, ranking.gaps
+    for row, (low, high), gap in zip(_build_ranking_rows(ranking), intervals, gaps, strict=True):
+        behind, word = "", ""
+        if gap is not None:
+            ends = f"[{gap.low:.3f}, {gap.high:.3f}]"
+            behind, word = f"${gap.value:.3f}$ ${ends}$", "yes" if gap.is_separable else "no"
+        cells = [f"{row.rank}", escape_latex(row.name), format_number(row.accuracy)]
+        lines.append(" & ".join([*cells, f"$[{low:.3f}, {high:.3f}]$", behind, word]) + r" \\")
+    return frame_tabular(lines, "rlrlll")
+
+
+@dataclass(frozen=True)
+class RankingRow:
+    """Checkpoint of a ranking as a page and a terminal show it.
+
+    Attributes:
+        rank: Rank from 1, shared by checkpoints of the same accuracy.
+        name: Name of the checkpoint.
+        accuracy: Accuracy of the probe.
+        interval: Its 95 % interval.
+        behind: Accuracy that it lacks to the first, with its interval; empty for the first.
+        is_separable: True if this interval leaves 0 out, None for the first.
+        places: Positions of accuracy and interval on the axis of the chart, in per cent: accuracy,
+            low, high.
+    """
+
+    rank: int
+    name: str
+    accuracy: str
+    interval: str
+    behind: str
+    is_separable: bool | None
+    places: tuple[float, float, float]
+
+    @property
+    def short_word(self) -> str:
+        """Word or two on whether the checkpoint is separable from the first."""
+        return {None: "", True: "separable", False: "not separable"}[self.is_separable]
+
+
+def _build_ranking_rows(ranking: Ranking) -> list[RankingRow]:
+    start, stop = _find_axis(ranking)
+
+    def place(value: float) -> float:
+        return round(100 * (value - start) / (stop - start), 2)
+
+    return [
+        RankingRow(
+            rank,
+            each.name,
+            f"{each.accuracy:.3f}",
+            f"{low:.3f} to {high:.3f}",
+            "" if gap is None else _format_gap(gap),
+            None if gap is None else gap.is_separable,
+            (place(each.accuracy), place(low), place(high)),
+        )
+        for rank, each, (low, high), gap in zip(
+            ranking.ranks, ranking.checkpoints, ranking.intervals, ranking.gaps, strict=True
+        )
+    ]
+
+
+def _format_gap(gap: Gap) -> str:
+    return f"{gap.value:.3f} ({gap.low:.3f} to {gap.high:.3f})".replace("-", "−")
+
+
+def _find_axis(ranking: Ranking) -> tuple[float, float]:
+    """Return the ends of the axis of accuracies: those of all intervals, and some margin."""
+    ends = [end for interval in ranking.intervals for end in interval]
+    margin = 0.03 * (max(ends) - min(ends))
+    return min(ends) - margin, max(ends) + margin
+
+
+def _describe_accuracies(ranking: Ranking) -> str:
+    """Say what the accuracies and the words of the ranking are."""
+    count = len(ranking.checkpoints[0].answers.correct)
+    text = (
+        f"{ranking.measure[:1].upper()}{ranking.measure[1:]} accuracy of a linear probe on "
+        f"{count:,} held-out samples."
+    )
+    if len(ranking.checkpoints) > 1:
+        text += (
+            " Separable: the difference from the first, judged sample by sample, is beyond chance "
+            "(intervals of 95 % for all pairs at once); the intervals of two accuracies may "
+            "overlap all the same."
+        )
+    return text
+
+
 def _summarise_ranking(ranking: Ranking, static: StaticRanking | None = None) -> list[Summary]:
-    """Summarise a ranking: scores of the checkpoints, and how well the scores order them.
+    """Summarise scores and strengths of the checkpoints, and how well the scores order them.
 
     Args:
         ranking: Ranking on one downstream set.
         static: Baselines judged on a table of other results, if there is one.
     """
-    probed = {
-        each.name: [format_plain(each.accuracy), format_plain(each.strength, 2)]
-        for each in ranking.checkpoints
-    }
+    strengths = {each.name: [format_plain(each.strength, 2)] for each in ranking.checkpoints}
     variability = _select_scores(ranking, VARIABILITY_SCORES)
-    accuracy = Summary(
-        f"{ranking.measure[:1].upper()}{ranking.measure[1:]} accuracy of a linear probe on "
-        "held-out samples, the best first; λ, the strength of its penalty; scores of variability "
-        "on the samples to which the probe is fitted.",
-        [ranking.measure, "λ", *_name_scores(variability)],
-        _build_lines(ranking, variability, probed),
-        title="Checkpoints, the best first",
+    probes = Summary(
+        "λ, the strength of the probe's penalty, chosen on validation samples; scores of "
+        "variability on the samples to which the probe is fitted.",
+        ["λ", *_name_scores(variability)],
+        _build_lines(ranking, variability, strengths),
+        title="Strengths and variability",
     )
     judged = _select_scores(ranking, {**SCORES, **BASELINES})
     source = _select_scores(ranking, PRETRAINING_SCORES)
     summaries = [
-        accuracy,
+        *_summarise_advice(ranking),
+        probes,
         *_summarise_predictors(ranking),
         *_summarise_correlations(ranking, judged),
+        *_summarise_choices(ranking, judged),
     ]
-    summaries += [*_summarise_choices(ranking, judged), *_summarise_advice(ranking)]
     if source:
         caption, lines = "Scores on the pretraining samples.", _build_lines(ranking, source, {})
         title = "On the pretraining samples"
@@ -146,20 +323,14 @@ def _summarise_ranking(ranking: Ranking, static: StaticRanking | None = None) ->
 
 
 def _summarise_predictors(ranking: Ranking) -> list[Summary]:
-    """Build tables of the published scores, as wide as a terminal, our own, and the baselines."""
+    """Build tables of the published scores, our own, and the baselines."""
     published = _select_scores(ranking, FIELD_SCORES)
-    parts = [
-        published[start : start + _MOST_SCORES] for start in range(0, len(published), _MOST_SCORES)
-    ]
-    summaries = [
-        Summary(
-            "Published scores on the same samples; the greater, the better.",
-            _name_scores(part),
-            _build_lines(ranking, part, {}),
-            title="Published scores" + ", continued" * (index > 0),
-        )
-        for index, part in enumerate(parts)
-    ]
+    summaries = []
+    if published:
+        caption = "Published scores on the same samples; the greater, the better."
+        lines = _build_lines(ranking, published, {})
+        title = "Published scores"
+        summaries.append(Summary(caption, _name_scores(published), lines, title=title))
     ours = _select_scores(ranking, OWN_SCORES)
     if ours:
 
@@ -197,50 +368,17 @@ def _summarise_advice(ranking: Ranking) -> list[Summary]:
         "Which score to trust, the best first: mean weighted Kendall tau with 95 % intervals over "
         "the targets of a zoo of 128 small networks, under conditions near yours. The truth is "
         "the accuracy of a linear probe or, where it says fine-tuned, of the fine-tuned network. "
-        "How a score orders a few checkpoints, above, says less. "
+        "How a score orders a few checkpoints says less. "
         "Evidence and limits: the page 'A zoo of networks' of the documentation."
     )
-    summaries = []
-    for start in range(0, len(advice.conditions), _MOST_CONDITIONS):
-        part = advice.conditions[start : start + _MOST_CONDITIONS]
-        lines = {
-            ALL_SCORES[key].name: [
-                _format_interval(advice.weighted_tau[condition][key]) for condition in part
-            ]
-            for key in keys
-        }
-        title = "Which score to trust" + ", continued" * (start > 0)
-        columns = [CONDITIONS[condition] for condition in part]
-        summaries.append(Summary(caption, columns, lines, title=title))
-        caption = "The same in the other condition, in the same order."
-    return summaries if keys else []
-
-
-def build_ranking_tables(ranking: Ranking, static: StaticRanking | None = None) -> list[Table]:
-    """Build the tables of `_summarise_ranking` for the terminal.
-
-    Args:
-        ranking: Ranking on one downstream set.
-        static: Baselines judged on a table of other results, if there is one.
-
-    Returns:
-        Tables that an 80-column terminal can show.
-    """
-    tables = []
-    for summary in _summarise_ranking(ranking, static):
-        is_wide = len(summary.columns) > _MOST_APART
-        table = make_table()
-        table.caption = summary.caption
-        if is_wide:
-            table.padding = (0, 0, 0, 0)
-        table.add_column("", min_width=8, overflow="fold")
-        for column in summary.columns:
-            table.add_column(_NARROW.get(column, column), justify="right", no_wrap=True)
-        for name, cells in summary.lines.items():
-            narrow = [_NARROW.get(cell, cell) if is_wide else cell for cell in cells]
-            table.add_row(Text(printable(name)), *narrow)
-        tables.append(table)
-    return tables
+    lines = {
+        ALL_SCORES[key].name: [
+            _format_interval(advice.weighted_tau[condition][key]) for condition in advice.conditions
+        ]
+        for key in keys
+    }
+    columns = [CONDITIONS[condition] for condition in advice.conditions]
+    return [Summary(caption, columns, lines, title="Which score to trust")] if keys else []
 
 
 def render_ranking_page(
@@ -253,17 +391,25 @@ def render_ranking_page(
         facts: Data set and settings of the ranking.
         static: Baselines judged on a table of other results, if there is one.
     """
-    figure = plot_ranking(ranking)
+    figure = plot_scores(ranking)
     image = io.BytesIO()
     figure.savefig(image, format="svg")
-    top = ranking.checkpoints[0].accuracy
-    best = [each.name for each in ranking.checkpoints if each.accuracy == top]
-    names = f"{', '.join(best[:-1])} and {best[-1]} are" if best[1:] else f"{best[0]} is"
+    start, stop = _find_axis(ranking)
+    ticks = MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(start, stop)
     return render_template(
         "transfer.html.j2",
         title="Which checkpoint transfers",
-        lead=f"{names} best: {format_plain(top)} {ranking.measure} accuracy.",
+        lead=ranking.verdict,
         facts=[_FACTS.get(name, name + " {}").format(value) for name, value in facts.items()],
+        measure=f"{ranking.measure[:1].upper()}{ranking.measure[1:]}",
+        rows=_build_ranking_rows(ranking),
+        most_open=_MOST_OPEN,
+        ticks={
+            f"{tick:.6g}": round(100 * (tick - start) / (stop - start), 2)
+            for tick in ticks
+            if start <= tick <= stop
+        },
+        ranking_caption=_describe_accuracies(ranking),
         figure=f"data:image/svg+xml;base64,{b64encode(image.getvalue()).decode()}",
         inches=figure.get_figwidth(),
         caption=_CAPTION,
@@ -396,28 +542,3 @@ def _format_interval(coefficient: Correlation) -> str:
     value, low, high = coefficient
     ends = f" [{low:.2f}, {high:.2f}]" if math.isfinite(low) else ""
     return f"{value:.2f}{ends}".replace("-", "−")
-
-
-_NARROW = {
-    "mean per class": "mean\nper\nclass",
-    "fuzziness": "fuzzi-\nness",
-    "squared distance": "squared\ndist.",
-    "cosine distance": "cosine\ndist.",
-    "H-score": "H-\nscore",
-    "regularised H": "regul.\nH",
-    "TransRate": "Trans-\nRate",
-    "TransRate, listing": "Trans-\nRate,\nlisting",
-    "TransRate, projected": "Trans-\nRate,\nproj.",
-    "parameters": "para-\nmeters",
-    "source accuracy": "source\naccuracy",
-    "other sets": "other\nsets",
-    "20 to 200 samples a class": "20 to 200\nsamples a class",
-    "5 samples a class": "5 samples\na class",
-    "20 to 48 classes, all samples": "20 to 48 classes,\nall samples",
-    "20 to 48 classes, 5 samples each": "20 to 48 classes,\n5 samples each",
-    "48 classes, 32 or 44 features": "48 classes,\n32-44 features",
-    "fine-tuned, all samples": "fine-tuned,\nall samples",
-    "undefined": "unde-\nfined",
-    "unknown": "un-\nknown",
-}
-"""Headings and cells broken into lines, so that ten columns fit into 80 characters."""

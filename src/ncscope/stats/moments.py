@@ -120,7 +120,7 @@ class ClassMoments(ThreadSafe):
             )
         num_classes = num_classes or len(self.class_names) or None
         self._grows = num_classes is None
-        self._columns: tuple[Any, ...] = ()
+        self.columns: tuple[Any, ...] = ()
         k = self.num_classes = num_classes or 0
         d = self.dim = dim or 0
         self.statistics = frozenset(statistics)
@@ -186,7 +186,7 @@ class ClassMoments(ThreadSafe):
             refuse_magnitude(self.take_checked(rows, classes, STREAM_LIMIT), STREAM_LIMIT)
         with self.lock:
             self.left_out += left_out
-            self._columns = self._columns or columns
+            self.columns = self.columns or columns
 
     def _check_columns(self, columns: tuple[Any, ...]) -> None:
         """Refuse a data frame with other columns, or in another order, than the first.
@@ -194,9 +194,9 @@ class ClassMoments(ThreadSafe):
         Raises:
             InputError: If the columns differ.
         """
-        if columns and self._columns and columns != self._columns:
+        if columns and self.columns and columns != self.columns:
             raise InputError(
-                expected=f"the columns of the first data frame, {[*self._columns[:5]]}, in order",
+                expected=f"the columns of the first data frame, {[*self.columns[:5]]}, in order",
                 found=f"{[*columns[:5]]}",
                 fix="choose the same columns of all: frame[columns]",
             )
@@ -332,7 +332,7 @@ class ClassMoments(ThreadSafe):
                 found=f"moments of {other._size()}, {other._form()}",
                 fix="build both alike",
             )
-        self._check_columns(other._columns)
+        self._check_columns(other.columns)
         with other.lock:
             state, scatter = other._state(), copy.deepcopy(other._scatter)
         present = torch.nonzero(state["counts"]).squeeze(1)
@@ -342,7 +342,7 @@ class ClassMoments(ThreadSafe):
             rows[name] = part.to(self.device)
         with self.lock:
             self._grows &= other._grows
-            self._columns = self._columns or other._columns
+            self.columns = self.columns or other.columns
             self.class_names = self.class_names or other.class_names
             self._grow(*state["offsets"].shape)
             if "left_out" in rows:

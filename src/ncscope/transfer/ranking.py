@@ -15,6 +15,7 @@ from ncscope.labels import IgnoreIndex, find_names, read_labels
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.options import ALL_STATISTICS
 from ncscope.stats.statistics import finish
+from ncscope.transfer.intervals import sort_answers
 from ncscope.transfer.probes.linear_probe import MEASURES, Measure
 from ncscope.transfer.probes.selection import choose_for_samples
 from ncscope.transfer.records import (
@@ -228,7 +229,7 @@ def score_checkpoint(
     else:
         choice = choose_for_samples(train, validation, measure)
         scored = train.join(validation)
-    accuracy = MEASURES[measure](choice.probe.predict(test.features), test.labels)
+    predictions = choice.probe.predict(test.features)
     scores = moment_scores(finish(gather_moments(scored)))
     by_sample = sample_scores(scored, source, expensive=expensive, seed=seed)
     scores |= by_sample.values
@@ -239,8 +240,9 @@ def score_checkpoint(
     return CheckpointResult(
         name,
         scores,
-        accuracy,
+        MEASURES[measure](predictions, test.labels),
         choice.strength,
+        sort_answers(predictions, test.labels),
         by_sample.parts,
         by_sample.omissions,
         by_sample.errors,

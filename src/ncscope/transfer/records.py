@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 from ncscope.transfer.advice import Advice, list_conditions, read_evidence
 from ncscope.transfer.correlations import Correlation, correlations
+from ncscope.transfer.intervals import Answers, Gap, accuracy_gap, accuracy_interval
 from ncscope.transfer.probes.linear_probe import Measure
 from ncscope.transfer.quality import RankingQuality, ranking_quality
 from ncscope.transfer.scores.ncti import NctiParts, ncti
@@ -86,6 +87,7 @@ class CheckpointResult:
             set were given, and of `BASELINES` if they are known.
         accuracy: Accuracy of the linear probe on held-out samples.
         strength: Strength of the probe's penalty, chosen on validation samples.
+        answers: Held-out samples that the probe decides right.
         parts: Parts of NCTI; `rank_results` adds the index itself to the scores.
         omissions: Reason for each score that was left out, by its name.
         errors: Standard error by key of the scores that have one.
@@ -96,6 +98,7 @@ class CheckpointResult:
     scores: Mapping[str, float]
     accuracy: float
     strength: float
+    answers: Answers = field(repr=False, compare=False)
     parts: NctiParts | None = None
     omissions: Mapping[str, str] = field(default_factory=dict)
     errors: Mapping[str, float] = field(default_factory=dict)
@@ -121,11 +124,65 @@ class Ranking:
     qualities: Mapping[str, RankingQuality] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        widest = max(len(name) for name in self.order)
-        lines = [f"  {each.name:<{widest}} {each.accuracy:.4g}" for each in self.checkpoints]
+        widest = max(map(len, self.order))
+        lines = []
+        for rank, each, (low, high), gap in zip(
+            self.ranks, self.checkpoints, self.intervals, self.gaps, strict=True
+        ):
+            word = "" if gap is None or gap.is_separable else ", not separable from the first"
+            number = f"{each.accuracy:.3f} ({low:.3f} to {high:.3f})"
+            lines.append(f"  {rank} {each.name:<{widest}} {number}{word}")
         lines += [f"  note: {note}" for note in self.notes]
-        head = f"Ranking: {len(self.checkpoints)} checkpoints by {self.measure} accuracy"
-        return "\n".join([head, *lines])
+        return "\n".join([f"Ranking: {self.verdict}", *lines])
+
+    @property
+    def ranks(self) -> list[int]:
+        """Rank of each checkpoint from 1; checkpoints of the same accuracy share one."""
+        accuracies = [each.accuracy for each in self.checkpoints]
+        return [1 + accuracies.index(accuracy) for accuracy in accuracies]
+
+    @property
+    def intervals(self) -> list[tuple[float, float]]:
+        """95 % interval of the accuracy of each checkpoint; see `accuracy_interval`."""
+        return [accuracy_interval(each.answers, self.measure) for each in self.checkpoints]
+
+    @property
+    def gaps(self) -> list[Gap | None]:
+        """Accuracy that each checkpoint lacks to the first, None for the first itself.
+
+        The intervals of 95 % hold for all pairs of checkpoints at once, not only for the pairs
+        with the first: which is first was found on the same samples. See `accuracy_gap`.
+        """
+        first, *others = self.checkpoints
+        pairs = math.comb(len(self.checkpoints), 2)
+        return [
+            None,
+            *(
+                accuracy_gap(first.answers, each.answers, self.measure, pairs=pairs)
+                for each in others
+            ),
+        ]
+
+    @property
+    def verdict(self) -> str:
+        """Sentence that says which checkpoint is best, and from which it is not separable."""
+        first = self.checkpoints[0]
+        low, high = self.intervals[0]
+        number = f"{self.measure} accuracy {first.accuracy:.3f} ({low:.3f} to {high:.3f})"
+        if len(self.checkpoints) == 1:
+            return f"{first.name}: {number}."
+        best = [name for name, rank in zip(self.order, self.ranks, strict=True) if rank == 1]
+        near = [
+            name
+            for name, rank, gap in zip(self.order, self.ranks, self.gaps, strict=True)
+            if rank > 1 and gap is not None and not gap.is_separable
+        ]
+        said = "separable from all others"
+        if near:
+            said = f"not separable from {_enumerate(near)}"
+        elif len(best) == len(self.checkpoints):
+            said = "not separable from each other"
+        return f"{_enumerate(best)} {'are' if best[1:] else 'is'} best: {number}; {said}."
 
     @property
     def order(self) -> list[str]:

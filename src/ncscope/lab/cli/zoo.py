@@ -39,7 +39,9 @@ def zoo(
     costs: Annotated[
         bool, typer.Option("--costs", help="Measure the time of each score; needs the features.")
     ] = False,
-    out: Annotated[Path, typer.Option(help="File for the page.")] = Path("zoo.html"),
+    save: Annotated[Path, typer.Option("--save", "-o", help="File for the page, .html.")] = Path(
+        "zoo.html"
+    ),
     cells: Annotated[
         Path | None,
         typer.Option(help="File .json.gz for the table of all cells, without features."),
@@ -50,7 +52,7 @@ def zoo(
     Train the zoo with ncscope reproduce transfer/zoo. Its features are kept, so that a new score
     takes a minute.
 
-    Example: ncscope zoo runs/transfer-zoo-small --score mine.py:spread --out mine.html
+    Example: ncscope zoo runs/transfer-zoo-small --score mine.py:spread --save mine.html
 
     Example: ncscope zoo runs/transfer-zoo-small --seed 1
     """
@@ -65,9 +67,9 @@ def zoo(
         raise InputError(
             expected="scores of different names", found=", ".join(score or []), fix=fix
         )
-    if out.suffix != ".html":
-        fix = "for example --out zoo.html"
-        raise InputError(expected="a file .html for the page", found=str(out), fix=fix)
+    if save.suffix != ".html":
+        fix = "for example --save zoo.html"
+        raise InputError(expected="a file .html for the page", found=str(save), fix=fix)
     whole = Zoo.read(*runs)
     with row_bar() as on_row:
         if functions:
@@ -78,7 +80,7 @@ def zoo(
     if cells is not None:
         whole.save_cells(cells)
     verdicts = whole.verdicts(half, seed)
-    page = whole.save(out, verdicts=verdicts, costs=times)
+    page = whole.save(save, verdicts=verdicts, costs=times)
     console = Terminal()
     console.print(build_summary_table(brief_table(verdicts)))
     if verdicts.claims:

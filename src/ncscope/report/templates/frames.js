@@ -12,15 +12,15 @@ function minus(left, right) {
   return left.map((row, i) => row.map((value, j) => (value === null ? null : value - right[i][j])));
 }
 
-// Names of classes beside the rows: all of them where they fit, shortened where they are long.
-function classTicks(names) {
-  if (!names.length || names.length > 24) return {};
+// Names of classes on an axis of a chart: all of them where they fit, shortened where they are long.
+function classTicks(names, chart) {
+  if (!names.length || names.length * 13 > chart.clientWidth - 70) return {};
   const short = (name) => (name.length > 12 ? `${name.slice(0, 11)}…` : name);
   return {
     showticklabels: true,
     tickvals: names.map((_, place) => place),
     ticktext: names.map((name) => escapeText(short(name))),
-    tickfont: { size: names.length > 12 ? 9 : 11 },
+    tickfont: { size: names.length > 16 ? 10 : 11 },
     ticklabelstandoff: 4,
     automargin: true,
   };
@@ -55,8 +55,8 @@ function heatmap(chart, values, limit, names) {
   };
   const bare = { showgrid: false, showline: false, ticks: "", showticklabels: false, zeroline: false };
   return draw(chart, [trace], {
-    xaxis: { ...bare, constrain: "domain" },
-    yaxis: { ...bare, autorange: "reversed", scaleanchor: "x", constrain: "domain", ...classTicks(names) },
+    xaxis: { ...bare, constrain: "domain", side: "top", ...classTicks(names, chart), tickangle: -60 },
+    yaxis: { ...bare, autorange: "reversed", scaleanchor: "x", constrain: "domain", ...classTicks(names, chart) },
     margin: { l: 4, r: 4, t: 4, b: 44 },
   });
 }
@@ -71,7 +71,6 @@ function gramFigure(figure) {
     const { cosines, classes, names, reading } = current();
     const simplex = simplexCosines(cosines.length, classes);
     heatmap(figure.querySelector("#gram-measured"), cosines, 1, names);
-    heatmap(figure.querySelector("#gram-simplex"), simplex, 1, names);
     heatmap(figure.querySelector("#gram-difference"), minus(cosines, simplex), furthest || 1, names);
     fillList(figure.querySelector(".reading"), reading);
   };

@@ -1,9 +1,19 @@
 "use strict";
 // A metric against time, one line a layer.
 
-// Counts are drawn as log(1 + count); values of a parameter are not, as they may be small or negative.
-function countsUp(times) {
-  return ["epoch", "step", "iteration"].includes(data.unit) && Math.min(...times) >= 0;
+// Counts may be drawn as log(1 + count); values of a parameter not, as they may be small or negative.
+function countsUp(run, times) {
+  return ["epoch", "step", "iteration"].includes(run.unit) && Math.min(...times) >= 0;
+}
+
+function allTimes(run) {
+  return Object.values(run.series).flatMap((split) => split.times);
+}
+
+// Counts are drawn as log(1 + count) where the last is many times the first; short runs are not.
+function spreadsOut(run, times = allTimes(run)) {
+  const first = Math.min(...times.filter((time) => time > 0));
+  return countsUp(run, times) && Math.max(...times) >= 30 * first;
 }
 
 // Time 0 has no logarithm: times are placed at log10(1 + time), and the ticks say which they are.
@@ -36,8 +46,8 @@ function timeTicks(times, logarithmic, width) {
   };
 }
 
-function timeAxis(times, logarithmic, width) {
-  const unit = escapeText(data.unit);
+function timeAxis(run, times, logarithmic, width) {
+  const unit = escapeText(run.unit);
   const title = logarithmic ? `${unit} t, spaced as log(1 + t)` : unit;
   if (!logarithmic) return axis({ title: { text: title } });
   return axis({ title: { text: title }, ...timeTicks(times, true, width) });
@@ -49,19 +59,23 @@ function aboutMetric(node, metric) {
   const sentence = facts.length ? `${capitalised(facts.join("; "))}.` : "";
   const parts = [element("p", { textContent: `${metric.title}. ${sentence}` })];
   // The formula is SVG that this package made from its own registry.
-  if (metric.formula) parts.push(element("div", { className: "display", innerHTML: metric.formula }));
+  const formula = page.formulas[metric.formula];
+  if (formula) parts.push(element("div", { className: "display", innerHTML: formula }));
   if (metric.source) parts.push(element("p", { className: "source", textContent: metric.source }));
   node.replaceChildren(...parts);
 }
 
-function historyTraces(metric, splits, hidden, logarithmic) {
+function historyTraces(run, metric, splits, hidden, logarithmic, small = false) {
   const traces = [];
+  const layers = run.layers;
+  // The last layer stands out; no run does.
+  const emphasis = (place) => layers.length > 1 && !(page.together && run === page.runs[page.together]) && place === layers.length - 1;
   splits.forEach((split) => {
-    const { times, values } = data.series[split];
-    data.layers.forEach((layer, place) => {
+    const { times, values } = run.series[split];
+    layers.forEach((layer, place) => {
       const own = values[metric.key][place];
       if (hidden.has(layer) || own.every((value) => value === null)) return;
-      const last = place === data.layers.length - 1;
+      const last = emphasis(place);
       traces.push({
         type: "scatter",
         mode: "lines+markers",
@@ -72,12 +86,12 @@ function historyTraces(metric, splits, hidden, logarithmic) {
         text: own,
         customdata: times,
         line: {
-          color: layerColour(place, data.layers.length),
-          width: last ? 3 : 1.75,
-          dash: split === Object.keys(data.series)[0] ? "solid" : "dash",
+          color: layerColour(place, layers.length),
+          width: (last ? 3 : 1.75) - (small ? 0.5 : 0),
+          dash: split === Object.keys(run.series)[0] ? "solid" : "dash",
         },
-        marker: { size: last ? 6 : 4 },
-        hovertemplate: `${escapeText(layer)}, ${escapeText(split)}<br>${escapeText(data.unit)} %{customdata}: %{text:.4g}<extra></extra>`,
+        marker: { size: (last ? 6 : 4) - (small ? 1 : 0) },
+        hovertemplate: `${escapeText(layer)}, ${escapeText(split)}<br>${escapeText(run.unit)} %{customdata}: %{text:.4g}<extra></extra>`,
       });
     });
   });
@@ -104,7 +118,7 @@ function historyReading(metric, traces) {
 }
 
 // Where a metric's value at collapse is known, a dotted line marks it.
-function collapseLine(metric) {
+function collapseLine(metric, named = true) {
   if (metric.collapse === null) return {};
   const text = `at collapse to a simplex: ${metric.collapse.toPrecision(4)}`;
   return {
@@ -112,7 +126,7 @@ function collapseLine(metric) {
       type: "line", xref: "paper", x0: 0, x1: 1, y0: metric.collapse, y1: metric.collapse,
       line: { color: token("soft"), width: 1.5, dash: "dot" },
     }],
-    annotations: [{
+    annotations: !named ? [] : [{
       text, xref: "paper", x: 0, xanchor: "left", y: metric.collapse, yanchor: "bottom",
       showarrow: false, font: { color: token("soft"), size: 12 },
     }],
@@ -142,7 +156,7 @@ function historyLegend(list, hidden, redraw) {
 }
 
 // The metric and the axis that the reader chose, which another run keeps where it has them.
-const chosen = { metric: "nc1_quotient", logarithmic: true };
+const chosen = { metric: "nc1_quotient", logarithmic: null };
 
 function historyFigure(figure) {
   const choice = figure.querySelector("#history-metric");
@@ -151,29 +165,27 @@ function historyFigure(figure) {
   const legend = figure.querySelector(".legend");
   const hidden = new Set();
   const measured = Object.keys(data.series);
-  if (!countsUp(measured.flatMap((split) => data.series[split].times))) {
-    logarithmic.checked = false;
-    logarithmic.closest("label").hidden = true;
-  }
+  logarithmic.closest("label").hidden = !countsUp(data, allTimes(data));
+  logarithmic.checked = spreadsOut(data);
+  if (chosen.logarithmic !== null && countsUp(data, allTimes(data))) logarithmic.checked = chosen.logarithmic;
   const boxes = [...figure.querySelectorAll(".history-split")];
   boxes.forEach((box) => (box.closest("label").hidden = !measured.includes(box.value)));
   const keys = data.metrics.map((entry) => entry.key);
   [...choice.options].forEach((option) => (option.disabled = !keys.includes(option.value)));
   choice.value = keys.includes(chosen.metric) ? chosen.metric : keys[0];
-  logarithmic.checked = logarithmic.checked && chosen.logarithmic;
 
   const drawChart = () => {
     const metric = data.metrics.find((entry) => entry.key === choice.value);
     const all = measured;
     const checked = boxes.filter((box) => box.checked).map((box) => box.value);
     const splits = boxes.length ? all.filter((split) => checked.includes(split)) : all;
-    const traces = historyTraces(metric, splits, hidden, logarithmic.checked);
+    const traces = historyTraces(data, metric, splits, hidden, logarithmic.checked);
     const values = [...traces.flatMap((trace) => trace.text), metric.collapse];
     if (metric.log) traces.forEach((trace) => Object.assign(trace, { y: onLogAxis(trace.text, values) }));
     const times = all.flatMap((split) => data.series[split].times);
     chart.setAttribute("aria-label", `${metric.title} of every layer against ${data.unit}`);
     draw(chart, traces, {
-      xaxis: timeAxis(times, logarithmic.checked, chart.clientWidth),
+      xaxis: timeAxis(data, times, logarithmic.checked, chart.clientWidth),
       yaxis: (metric.log ? logAxis : linearAxis)(
         values,
         { title: { text: metric.title } }

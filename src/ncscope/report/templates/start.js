@@ -13,7 +13,7 @@ const FIGURES = [
 const blank = new Map();
 
 function showRun(name) {
-  data = runs[name];
+  data = page.runs[name];
   timers.forEach((timer) => clearInterval(timer));
   timers.clear();
   for (const [id, start, present] of FIGURES) {
@@ -25,27 +25,38 @@ function showRun(name) {
     } else {
       blank.set(id, figure.innerHTML);
     }
-    figure.closest("section").classList.toggle("absent", !present());
+    const section = figure.closest("section");
+    section.classList.toggle("absent", !present());
+    const link = document.querySelector(`nav a[href="#${section.getAttribute("aria-labelledby")}"]`);
+    link?.parentElement.classList.toggle("absent", !present());
     if (present()) start(figure);
     else redraws.delete(figure);
   }
 }
 
-// The chart library stands in the page packed, at less than half of its size.
-async function unpackPlotly() {
-  const text = document.getElementById("plotly").textContent;
+// Data and the chart library stand in the page packed, at less than half of their size.
+async function unpack(id) {
+  const text = document.getElementById(id).textContent;
   const packed = new Blob([Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0))]);
-  const code = packed.stream().pipeThrough(new DecompressionStream("gzip"));
-  const script = document.createElement("script");
-  script.textContent = await new Response(code).text();
-  document.head.append(script);
+  return new Response(packed.stream().pipeThrough(new DecompressionStream("gzip"))).text();
 }
 
-unpackPlotly().then(() => {
+async function start() {
+  page = JSON.parse(await unpack("data"));
+  for (const node of document.querySelectorAll("[data-latex]")) {
+    node.outerHTML = page.formulas[node.dataset.latex];
+  }
+  const script = document.createElement("script");
+  script.textContent = await unpack("plotly");
+  document.head.append(script);
+  const headlines = document.getElementById("headlines");
+  if (headlines) headlinesFigure(headlines);
   const runChoice = document.getElementById("run");
   if (runChoice) {
-    runChoice.value = shown;
+    runChoice.value = page.shown;
     runChoice.addEventListener("change", () => showRun(runChoice.value));
   }
-  showRun(shown);
-});
+  showRun(page.shown);
+}
+
+start();

@@ -2,8 +2,9 @@
 // What every chart shares: the data, the colours of the style sheet, drawing, and redrawing
 // when the width, the colour scheme or the medium changes.
 
-const { runs, shown } = JSON.parse(document.getElementById("data").textContent);
-let data = runs[shown];
+// All that the page holds, unpacked; `data` is the run that is shown.
+let page = null;
+let data = null;
 const redraws = new Map();
 
 function token(name) {
@@ -131,7 +132,7 @@ async function draw(node, traces, layout) {
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: token("ink") },
     hoverlabel: { bgcolor: token("raised"), bordercolor: token("line"), font: { color: token("ink") } },
-    modebar: { bgcolor: "rgba(0,0,0,0)", color: token("line"), activecolor: token("accent") },
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: token("soft"), activecolor: token("accent") },
     showlegend: false,
     dragmode: false,
     margin: { l: 8, r: 10, t: 8, b: 8 },
@@ -139,7 +140,7 @@ async function draw(node, traces, layout) {
   const config = {
     displaylogo: false,
     modeBarButtons: [["toImage"]],
-    displayModeBar: coarse ? false : "hover",
+    displayModeBar: coarse || node.matches(".small") ? false : "hover",
     toImageButtonOptions: { format: "svg", filename: label },
   };
   await Plotly.react(node, traces, { ...common, ...layout }, config);

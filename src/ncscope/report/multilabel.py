@@ -1,0 +1,45 @@
+"""Page of a measurement of multi-label collapse."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ncscope.measurement.records import LayerRecord
+from ncscope.metrics.metric import Metric
+from ncscope.report.labels import make_label
+from ncscope.report.overview import Details, MetricRow, build_cell
+from ncscope.report.page import render_page
+from ncscope.report.wording import typeset
+
+
+def render_multilabel_page(
+    title: str,
+    record: LayerRecord,
+    rows: Mapping[str, Metric],
+    at_collapse: Mapping[str, float | None],
+    facts: Sequence[str],
+) -> str:
+    """Build one self-contained HTML page: the values by number of labels, notes and definitions.
+
+    Args:
+        title: Heading of the page.
+        record: Values, notes and warnings.
+        rows: Declaration of each key; keys of a multiplicity m above 1 end in ``_m2``, ``_m3``.
+        at_collapse: Value of each key at collapse; None where it is unknown.
+        facts: Short phrases on the samples.
+    """
+    groups: dict[str, list[MetricRow]] = {}
+    for key, row in rows.items():
+        label, value = replace(make_label(row), key=key), at_collapse[key]
+        _, ending, multiplicity = key.rpartition("_m")
+        several = bool(ending) and multiplicity.isdecimal()
+        group = f"Samples with {multiplicity} labels" if several else "Classes and classifier"
+        collapsed = "" if value is None else f"{typeset(value, 4)} {label.arrow}".rstrip()
+        groups.setdefault(group, []).append(
+            MetricRow(label, collapsed, [build_cell(record, label)])
+        )
+    return render_page(
+        title=title,
+        facts=facts,
+        warnings=record.warnings,
+        details=[Details("", [record], groups, list(record.notes))],
+    )
