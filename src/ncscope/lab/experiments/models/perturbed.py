@@ -154,7 +154,7 @@ def draw_figures(settings: PerturbedConfig, runs: Runs) -> list[Drawing]:
 
 def draw_against_size(run: Run, key: str, axes: Axes) -> None:
     """Draw a value against n: its mean and standard deviation, and what the theorem says of it."""
-    fits = collect_points(Runs([run]), "per_class", key)
+    fits = collect_points(run.path(), "per_class", key)
     means = {n: average(numbers) for n, numbers in fits.items()}
     deviations = [
         math.sqrt(sum((number - means[n]) ** 2 for number in numbers) / (len(numbers) - 1))
