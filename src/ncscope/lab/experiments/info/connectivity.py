@@ -271,7 +271,8 @@ def most_over_chance(run: Run) -> float:
 
 def select_omegas(path: Path, low: float, high: float) -> Path:
     """Select the networks with omega from low to high."""
-    return [row for row in path if low - 1e-9 <= float(row["omega"]) <= high + 1e-9]
+    slack = 1e-9  # of rounding
+    return [row for row in path if low - slack <= row.get("omega", math.nan) <= high + slack]
 
 
 def middle_rise(path: Path, key: str) -> float:
