@@ -7,7 +7,6 @@ from importlib.util import find_spec
 from typing import Any
 
 from ncscope.errors import InputError
-from ncscope.lab.runs.recipe import Recipe, Study
 
 SIMULATIONS: Mapping[str, str] = {
     "ufm": "Unconstrained features under the MSE loss, with any kind of bias.",
@@ -57,7 +56,7 @@ ILLUSTRATIONS = frozenset({"pfc/demo"})
 visible effect."""
 
 
-def simulation(name: str) -> Study[Any]:
+def simulation(name: str) -> Any:
     """Return the study of a surrogate model.
 
     Raises:
@@ -69,7 +68,7 @@ def simulation(name: str) -> Study[Any]:
     return import_module(f"ncscope.lab.simulations.{found}").STUDY
 
 
-def experiment(name: str) -> Recipe[Any]:
+def experiment(name: str) -> Any:
     """Return the recipe of a paper's experiment, or of a benchmark.
 
     Raises:
