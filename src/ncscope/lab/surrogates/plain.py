@@ -83,7 +83,7 @@ class PlainUFM(Problem):
         error = self.add_product(self._targets, weight, outputs, beta=-share, alpha=share)
         back = weight.mT @ error
         if self.activation == "relu":
-            torch.ops.aten.threshold_backward.grad_input(back, features, 0.0, grad_input=back)
+            back = torch.ops.aten.threshold_backward(back, features, 0.0)
         return (
             self.add_product(weight, error, outputs.mT, beta=self.weight_decay),
             back.add_(features, alpha=self.feature_decay),
@@ -105,5 +105,5 @@ class PlainUFM(Problem):
         """Return W, and None for the bias."""
         return point[0], None
 
-    def _activated(self, features: Float[Tensor, "d n"]) -> Float[Tensor, "d n"]:
+    def _activated(self, features: Float[Tensor, "*s d n"]) -> Float[Tensor, "*s d n"]:
         return features.clamp(min=0) if self.activation == "relu" else features

@@ -4,7 +4,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Self
 
 import torch
 from jaxtyping import Float, Int
@@ -68,7 +67,7 @@ class Problem(ABC):
         """Return an equivalent problem with fewer columns and its start, if the model has one."""
         return self, start
 
-    def stack(self, others: Sequence[Self]) -> Self:
+    def stack(self, others: Sequence["Problem"]) -> "Problem":
         """Return a problem whose gradient takes points that are stacked along a new first axis.
 
         One descent from a stack of starts takes a fraction of the time of a descent from each:

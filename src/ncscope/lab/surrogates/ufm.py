@@ -173,7 +173,7 @@ class UFM(Problem):
         basis = torch.cat([indicators, torch.linalg.qr(within.mT).Q.mT])
         return _CompactUFM(self, basis), (start[0], features @ basis.mT, *start[2:])
 
-    def _error(self, point: Point) -> Float[Tensor, "k n"]:
+    def _error(self, point: Point) -> Float[Tensor, "*s k n"]:
         offset = self._offset
         if self.bias_decay is not None:
             offset = torch.addr(offset, point[2], self._ones)

@@ -11,6 +11,7 @@ from ncscope.lab.claims import judge
 from ncscope.lab.experiments.xufm import landscape
 from ncscope.lab.observations import Results
 from ncscope.lab.quantities import Runs
+from ncscope.lab.surrogates import descent as descent_of
 from ncscope.lab.surrogates.extended import ExtendedUFM
 from ncscope.lab.surrogates.problem import Point
 from tests.lab.observed import changed, results_of
@@ -96,7 +97,7 @@ def test_random_points_and_factors_seldom_bear_out_a_claim(
     monkeypatch.setattr(landscape, "critical_point", point)
     monkeypatch.setattr(landscape, "cheapest_factors", factors)
     monkeypatch.setattr(landscape, "balanced_factors", factors)
-    monkeypatch.setattr(landscape, "gradient_descent", descent)
+    monkeypatch.setattr(descent_of, "gradient_descent", descent)
     parts = landscape.list_parts(MODEL, rate=0.5, steps=1, starts=3)
     runs = [results_of(*parts) for _ in range(RUNS)]
 

@@ -19,6 +19,7 @@ from ncscope.lab.experiments.xufm.ufm import (
     XUFMConfig,
 )
 from ncscope.lab.observations import Observation, Results
+from ncscope.lab.surrogates import descent as descent_of
 from ncscope.lab.surrogates.descent import SolverResult
 from ncscope.lab.surrogates.problem import Point, Problem
 from ncscope.report.claims import Claim
@@ -128,7 +129,7 @@ def randomly(patch: pytest.MonkeyPatch, generator: torch.Generator) -> None:
 
     patch.setattr(descents, "gradient_descent", descent)
     patch.setattr(descents, "quasi_newton", solver)
-    patch.setattr(ufm, "gradient_descent", descent)
+    patch.setattr(descent_of, "gradient_descent", descent)
 
 
 @pytest.mark.slow

@@ -4,7 +4,11 @@ import pytest
 import torch
 
 from ncscope.errors import InputError
-from ncscope.lab.surrogates.descent import gradient_descent
+from ncscope.lab.surrogates.descent import descend_together, gradient_descent
+from ncscope.lab.surrogates.extended import ExtendedUFM
+from ncscope.lab.surrogates.plain import PlainUFM
+from ncscope.lab.surrogates.problem import Problem
+from ncscope.lab.surrogates.ufm import UFM
 from tests.lab.surrogates.solvers.bowl import Bowl
 
 CURVATURE = torch.tensor([[0.5, 2.0], [1.0, 3.0]], dtype=torch.float64)
@@ -45,3 +49,22 @@ def test_a_rate_too_high_is_said(last: int) -> None:
     expected = f"values past 1e.50 by step {last} at rate 2; lower the rate"
     with pytest.raises(InputError, match=expected):
         list(gradient_descent(bowl, start, 2.0, [0, last]))
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        UFM(4, 20, 50, weight_decay=0.005, feature_decay=0.001),
+        PlainUFM(4, 20, 50, weight_decay=0.0, feature_decay=0.0),
+        PlainUFM(4, 20, 50, weight_decay=0.005, feature_decay=0.001, activation="relu"),
+        ExtendedUFM(4, 20, 50, weight_decays=(0.005, 0.0025), feature_decay=0.001),
+    ],
+)
+def test_descents_together_are_the_single_descents_bit_for_bit(problem: Problem) -> None:
+    starts = [problem.start(torch.Generator().manual_seed(seed)) for seed in range(3)]
+    together = descend_together(problem, starts, 0.1, 300)
+    for start, (own, end) in zip(starts, together, strict=True):
+        compact, begin = problem.compact(start)
+        ((_, alone),) = gradient_descent(compact, begin, 0.1, [300])
+        assert all(torch.equal(part, other) for part, other in zip(end, alone, strict=True))
+        assert torch.equal(own.objective(end), compact.objective(alone))
