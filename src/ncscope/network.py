@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -115,7 +116,7 @@ def is_on_disk(name: str, *, download: bool) -> bool:
 @contextmanager
 def use_hub_cache() -> Iterator[None]:
     """Let huggingface_hub read its cache alone: it asks the network for some files regardless."""
-    constants = import_module("huggingface_hub.constants")
+    constants: Any = import_module("huggingface_hub.constants")
     before = constants.HF_HUB_OFFLINE
     constants.HF_HUB_OFFLINE = True
     try:

@@ -374,7 +374,7 @@ def merge_sentences(by_name: Mapping[str, Sequence[str]]) -> list[tuple[str, lis
     for name, sentences in by_name.items():
         for sentence in sentences:
             alike.setdefault(_NUMBER.sub("#", sentence), []).append((sentence, name))
-    merged = []
+    merged: list[tuple[str, list[str]]] = []
     for entries in alike.values():
         names: dict[str, list[str]] = {}
         for sentence, name in entries:
