@@ -1,4 +1,4 @@
-"""Whether a server can be reached, asked once and at once: libraries try for a minute."""
+"""Test of the way to a server, made once and at once: libraries try for a minute."""
 
 import socket
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ def refuse_connection(address: str, purpose: str, obstacle: str, fix: str) -> In
 
     Args:
         address: Address on the server.
-        purpose: What was to be fetched.
+        purpose: Object that was to be fetched.
         obstacle: Why the server cannot be reached, as `find_obstacle` says it.
         fix: Remedy for a machine without a network.
     """

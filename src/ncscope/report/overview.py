@@ -350,7 +350,7 @@ def collect_sentences(model: ModelRecord, kind: Literal["notes", "warnings"]) ->
 
     Args:
         model: Measurement of one or more layers.
-        kind: Which sentences.
+        kind: Kind of the sentences.
     """
     order = [record.layer for record in model.layers]
     by_layer = {record.layer: merge_undefined(getattr(record, kind)) for record in model.layers}
