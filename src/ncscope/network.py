@@ -1,10 +1,11 @@
-"""Whether a server can be reached, asked once and at once: libraries try for a minute."""
+"""Test of the way to a server, made once and at once: libraries try for a minute."""
 
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -49,7 +50,7 @@ def refuse_connection(address: str, purpose: str, obstacle: str, fix: str) -> In
 
     Args:
         address: Address on the server.
-        purpose: What was to be fetched.
+        purpose: Object that was to be fetched.
         obstacle: Why the server cannot be reached, as `find_obstacle` says it.
         fix: Remedy for a machine without a network.
     """
@@ -115,7 +116,7 @@ def is_on_disk(name: str, *, download: bool) -> bool:
 @contextmanager
 def use_hub_cache() -> Iterator[None]:
     """Let huggingface_hub read its cache alone: it asks the network for some files regardless."""
-    constants = import_module("huggingface_hub.constants")
+    constants: Any = import_module("huggingface_hub.constants")
     before = constants.HF_HUB_OFFLINE
     constants.HF_HUB_OFFLINE = True
     try:

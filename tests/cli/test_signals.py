@@ -59,7 +59,8 @@ def test_a_signal_while_modules_load_ends_the_command_without_a_traceback(
     module: str, number: signal.Signals, said: str, tmp_path: Path
 ) -> None:
     program = AT_IMPORT.format(module=module, number=int(number))
-    done = start(program, "measure", "none.npz", folder=tmp_path)
+    (tmp_path / "features.npz").touch()  # found before torch is loaded, and not read
+    done = start(program, "measure", tmp_path / "features.npz", folder=tmp_path)
     assert done.communicate(timeout=60) == ("", said)
     assert done.returncode == 128 + number
 

@@ -41,5 +41,5 @@ def render_multilabel_page(
         title=title,
         facts=facts,
         warnings=record.warnings,
-        details=[Details("", [record], groups, list(record.notes))],
+        details=[Details("", [record], groups, progress=[], notes=list(record.notes))],
     )

@@ -28,9 +28,9 @@ from ncscope.report.overview import (
     describe_model,
     describe_origin,
     format_collapse_value,
+    merge_values,
 )
 from ncscope.report.page import render_template
-from ncscope.report.payload import merge_values
 from ncscope.report.wording import (
     find_interval,
     format_interval_title,

@@ -350,7 +350,7 @@ def collect_sentences(model: ModelRecord, kind: Literal["notes", "warnings"]) ->
 
     Args:
         model: Measurement of one or more layers.
-        kind: Which sentences.
+        kind: Kind of the sentences.
     """
     order = [record.layer for record in model.layers]
     by_layer = {record.layer: merge_undefined(getattr(record, kind)) for record in model.layers}
@@ -374,7 +374,7 @@ def merge_sentences(by_name: Mapping[str, Sequence[str]]) -> list[tuple[str, lis
     for name, sentences in by_name.items():
         for sentence in sentences:
             alike.setdefault(_NUMBER.sub("#", sentence), []).append((sentence, name))
-    merged = []
+    merged: list[tuple[str, list[str]]] = []
     for entries in alike.values():
         names: dict[str, list[str]] = {}
         for sentence, name in entries:
