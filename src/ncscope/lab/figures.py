@@ -74,13 +74,15 @@ def _add_legend(figure: Figure, axes: Sequence[Axes], place: str) -> None:
     if place == "first":
         axes[0].legend(list(entries.values()), list(entries))
         return
-    where = {
-        "beside": "outside right center",
-        "above": "outside upper left",
-        "below": "outside lower center",
-    }[place]
     columns = 1 if place == "beside" else min(len(entries), 6)
-    figure.legend(list(entries.values()), list(entries), loc=where, ncols=columns)
+    figure.legend(list(entries.values()), list(entries), loc=_LEGENDS[place], ncols=columns)
+
+
+_LEGENDS: Mapping[str, Any] = {
+    "beside": "outside right center",
+    "above": "outside upper left",
+    "below": "outside lower center",
+}
 
 
 @dataclass(frozen=True)
