@@ -63,9 +63,7 @@ def simulation(name: str) -> Any:
         InputError: If no surrogate model has this name.
     """
     found = _known(name, SIMULATIONS, "surrogate models").replace("-", "_")
-    if find_spec(f"ncscope.lab.experiments.models.{found}") is not None:
-        return import_module(f"ncscope.lab.experiments.models.{found}").EXPERIMENT
-    return import_module(f"ncscope.lab.simulations.{found}").STUDY
+    return import_module(f"ncscope.lab.experiments.models.{found}").EXPERIMENT
 
 
 def experiment(name: str) -> Any:

@@ -44,7 +44,8 @@ class Claim:
         text: One sentence that can be true or false.
         source: Owner of the claim: paper with section, figure or equation, or ``"ours"``.
         quantity: Number of one run, for example ``last("nc1")``; or several by name, such as those
-            of two splits, for a claim that must hold of enough of them.
+            of two splits, for a claim that must hold of enough of them; a claim among these has a
+            region and rule of its own.
         region: Values of the quantity for which the claim is true; or these values for each group
             by its name; or a function that returns them from all runs of the experiment, if other
             runs set the border.
@@ -53,7 +54,8 @@ class Claim:
             evidence describes all runs together; for one run, or for very many. ``"share"``: more
             than half of the runs lie in the region, by the exact binomial interval of their share.
         scale: Scale of the mean: ``"plain"``, ``"ratio"`` or ``"correlation"``.
-        step: Spacing of the possible values, see `mean_interval`.
+        step: Spacing of the possible values, see `mean_interval`; or a function that returns it
+            from all runs of the experiment.
         bounds: Least and greatest possible value.
         where: Runs that the claim is about: values of their settings, a function that selects
             from the experiment's runs, or the name of one run; empty for all runs.
@@ -74,11 +76,11 @@ class Claim:
 
     text: str
     source: str
-    quantity: Quantity | Mapping[str, Quantity]
+    quantity: Quantity | Mapping[str, "Quantity | Claim"]
     region: Region | Mapping[str, Region] | Callable[[Runs], Region]
     rule: Literal["mean", "each", "all", "share"] = "mean"
     scale: Scale = "plain"
-    step: float = 0.0
+    step: float | Callable[[Runs], float] = 0.0
     bounds: tuple[float, float] = (-inf, inf)
     where: Mapping[str, Any] | Callable[[Runs], Runs] | str = field(default_factory=dict)
     per: Key | None = None
@@ -116,11 +118,15 @@ def judge(claims: Sequence[Claim], runs: Runs) -> list[Finding]:
 
 def _judge_one(claim: Claim, runs: Runs, experiment: Runs) -> Finding:
     region = claim.region(experiment) if callable(claim.region) else claim.region
+    if callable(claim.step):
+        claim = replace(claim, step=claim.step(experiment))
     findings: dict[str, Finding] | None = None
     if isinstance(claim.quantity, Mapping):
         assert isinstance(region, Region)
         findings = {
-            name: _judge_group(replace(claim, quantity=each), runs, region)
+            name: _judge_one(each, runs, experiment)
+            if isinstance(each, Claim)
+            else _judge_group(replace(claim, quantity=each), runs, region)
             for name, each in claim.quantity.items()
         }
     elif claim.groups is not None:
@@ -176,6 +182,7 @@ def _judge_group(claim: Claim, runs: Runs, region: Region) -> Finding:
             held=None if open_ else good >= needed,
             evidence=evidence,
         )
+    assert not callable(claim.step)
     told = claim.tell(runs) if claim.tell is not None and numbers else ""
     if claim.rule == "share":
         hits = [region.verdict(value, value) == "held" for value in numbers.values()]

@@ -1,1 +1,1 @@
-"""Experiments of PFC: collapse from layer to layer."""
+"""Experiments of PFC."""

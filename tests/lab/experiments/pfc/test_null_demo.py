@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
+from ncscope.lab.experiments.pfc.demo import EXPERIMENT, PART, DemoConfig
 from ncscope.lab.observations import Results
-from ncscope.lab.papers.pfc.demo import PART, RECIPE, DemoConfig
 from ncscope.report.claims import Claim
 from tests.lab.observed import measured, measurement
 from tests.lab.papers.chance import not_held, often_held
@@ -54,7 +54,7 @@ def made(random: Random, *, trained: bool = True, exchanged_layers: bool = False
 
 
 def claims(results: Results) -> list[Claim]:
-    return RECIPE.judge(CONFIG, results)
+    return EXPERIMENT.judge(CONFIG, results)
 
 
 def test_a_run_that_collapses_bears_out_every_claim() -> None:

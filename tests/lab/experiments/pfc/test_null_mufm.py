@@ -12,9 +12,9 @@ from random import Random
 
 import pytest
 
+from ncscope.lab.experiments.pfc import mufm
+from ncscope.lab.experiments.pfc.mufm import DISTANCE, EXPERIMENT, PFC, PFCConfig
 from ncscope.lab.observations import Observation, Results
-from ncscope.lab.papers.pfc import mufm
-from ncscope.lab.papers.pfc.mufm import DISTANCE, PFC, RECIPE, PFCConfig
 from tests.lab.observed import results_of
 from tests.lab.papers.chance import not_held, often_held
 
@@ -35,7 +35,7 @@ def _small_model() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def real(_small_model: None) -> Results:
-    results = results_of(*RECIPE.parts(CONFIG))
+    results = results_of(*EXPERIMENT.parts(CONFIG))
     least = {
         row.part.removeprefix("minima, "): float(row["objective"])
         for row in results
@@ -52,7 +52,7 @@ def real(_small_model: None) -> Results:
 
 
 def test_the_results_bear_out_every_claim(real: Results) -> None:
-    claims = RECIPE.judge(CONFIG, real)
+    claims = EXPERIMENT.judge(CONFIG, real)
     assert len(claims) == 9
     assert not_held(claims) == []
 
@@ -110,7 +110,7 @@ def at_the_start(
 def test_claims_seldom_hold_of_nothing(
     real: Results, change: Callable[[Results, Random], Results]
 ) -> None:
-    found = often_held(lambda random: RECIPE.judge(CONFIG, change(real, random)))
+    found = often_held(lambda random: EXPERIMENT.judge(CONFIG, change(real, random)))
     without_data = "gradient descent takes UFM to collapse"
     kept = [text for text in found if change is untrained_with_data and without_data in text]
     assert list(found) == kept

@@ -1,4 +1,4 @@
-"""The study of the straight line: rows, claims that can fail, a figure."""
+"""The straight line: rows, claims that can fail, a figure."""
 
 import math
 
@@ -6,9 +6,9 @@ import pytest
 from pydantic import ValidationError
 
 from ncscope.errors import InputError
+from ncscope.lab.experiments.models.geodesic import EXPERIMENT, GeodesicConfig
 from ncscope.lab.observations import Results
 from ncscope.lab.runs.settings import settings
-from ncscope.lab.simulations.geodesic import STUDY, GeodesicConfig
 from tests.lab.observed import changed, study_results
 
 SMALL = {"num_classes": 4, "dim": 6, "per_class": 10, "points": 21}
@@ -16,19 +16,19 @@ SMALL = {"num_classes": 4, "dim": 6, "per_class": 10, "points": 21}
 
 def run(**settings: object) -> tuple[GeodesicConfig, Results]:
     config = GeodesicConfig(**(SMALL | settings))
-    assert len(STUDY.parts(config)) == 1
-    return config, study_results(STUDY, config)
+    assert len(EXPERIMENT.parts(config)) == 1
+    return config, study_results(EXPERIMENT, config)
 
 
 @pytest.mark.parametrize("orientation", ["nearest", "random", "opposite"])
 def test_theorems_hold_on_the_line(orientation: str):
     config, rows = run(orientation=orientation)
-    first, second, _ = STUDY.judge(config, rows)
+    first, second, _ = EXPERIMENT.judge(config, rows)
     assert first.held
     assert second.held
     assert rows[-1]["pfc1"] < 1e-20
     assert rows[-1]["pfc3"] == 1
-    (drawing,) = STUDY.draw(config, rows)
+    (drawing,) = EXPERIMENT.draw(config, rows)
     assert len(drawing.figure.axes) == 3
 
 
@@ -52,7 +52,7 @@ def test_metrics_rise_before_and_fall_after_the_stated_place():
 def test_spread_is_left_in_the_last_layer():
     config, rows = run(spread=0.5)
     assert rows[-1]["pfc1"] > 0.01
-    assert [claim.text for claim in STUDY.judge(config, rows)] == [
+    assert [claim.text for claim in EXPERIMENT.judge(config, rows)] == [
         "PFC3 does not fall along the line"
     ]
 
@@ -61,7 +61,7 @@ def test_claims_fail_where_the_rows_say_otherwise():
     config, rows = run()
     other = {"alignment": -1.0, "pfc1_falls_from": 0.0, "pfc2_falls_from": 1.0}
     wrong = Results(changed(row, **other, pfc3=-index) for index, row in enumerate(rows))
-    assert [claim.held for claim in STUDY.judge(config, wrong)] == [False] * 3
+    assert [claim.held for claim in EXPERIMENT.judge(config, wrong)] == [False] * 3
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_settings_out_of_bounds_are_named(wrong: dict[str, float]):
 def test_the_largest_settings_can_be_run():
     config, rows = run(size=1e6, spread=1e6)
     assert all(math.isfinite(row["pfc1"]) for row in rows)
-    (drawing,) = STUDY.draw(config, rows)
+    (drawing,) = EXPERIMENT.draw(config, rows)
     drawing.figure.canvas.draw()
 
 

@@ -1,11 +1,11 @@
-"""The study of the multilayer model: rows, claims that can fail, figures."""
+"""The multilayer model: rows, claims that can fail, figures."""
 
 import math
 
 import pytest
 
+from ncscope.lab.experiments.models.mufm import EXPERIMENT, MUFMConfig
 from ncscope.lab.observations import Results
-from ncscope.lab.simulations.mufm import STUDY, MUFMConfig
 from tests.lab.observed import changed, study_results
 
 SMALL = {"num_classes": 3, "dim": 5, "per_class": 8, "steps": 400, "every": 100}
@@ -13,7 +13,7 @@ SMALL = {"num_classes": 3, "dim": 5, "per_class": 8, "steps": 400, "every": 100}
 
 def run(**settings: object) -> tuple[MUFMConfig, Results]:
     config = MUFMConfig(**(SMALL | settings))
-    return config, study_results(STUDY, config)
+    return config, study_results(EXPERIMENT, config)
 
 
 @pytest.mark.slow
@@ -32,12 +32,12 @@ def run(**settings: object) -> tuple[MUFMConfig, Results]:
 )
 def test_what_theory_says_is_claimed_and_holds(settings: dict):
     config, rows = run(**settings)
-    held = {claim.text: claim.held for claim in STUDY.judge(config, rows)}
+    held = {claim.text: claim.held for claim in EXPERIMENT.judge(config, rows)}
     assert held["The minimum is more concentrated than the data: PFC1(H) < PFC1(X)"]
     assert held["The minimum is not collapsed: PFC1 above 0.01"]
     assert held.get("PFC1 falls from layer to layer at the minimum", True)
     assert ("model" in settings) == ("PFC1 falls from layer to layer at the minimum" in held)
-    (drawing,) = STUDY.draw(config, rows)
+    (drawing,) = EXPERIMENT.draw(config, rows)
     assert len(drawing.figure.axes) == 4
 
 
@@ -46,7 +46,7 @@ def test_what_theory_says_is_claimed_and_holds(settings: dict):
 def test_several_minima_are_noticed(price: float, unique: bool):
     """Theory promises one from lambda * lambda_W >= 1 on; here there are several far below."""
     config, rows = run(scaling="printed", weight_decay=1.0 if unique else 0.005, transport=price)
-    held = {claim.text: claim.held for claim in STUDY.judge(config, rows)}
+    held = {claim.text: claim.held for claim in EXPERIMENT.judge(config, rows)}
     assert held["The solver finds the same minimum from 4 random starts"] == unique
 
 
@@ -61,14 +61,14 @@ def test_claims_fail_where_the_rows_say_otherwise():
         )
         for row in rows
     )
-    assert [claim.held for claim in STUDY.judge(config, wrong)] == [False] * 5
+    assert [claim.held for claim in EXPERIMENT.judge(config, wrong)] == [False] * 5
 
 
 @pytest.mark.slow
 def test_a_nearly_collapsed_minimum_counts_as_collapsed():
     config, rows = run(steps=1)
     low = Results(changed(row, pfc1=0.009) if row.layer == "H" else row for row in rows)
-    held = {claim.text: claim.held for claim in STUDY.judge(config, low)}
+    held = {claim.text: claim.held for claim in EXPERIMENT.judge(config, low)}
     assert not held["The minimum is not collapsed: PFC1 above 0.01"]
 
 

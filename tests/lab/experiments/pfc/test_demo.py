@@ -8,13 +8,13 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from ncscope.lab.observations import ITERATION, Heartbeat, Results
-from ncscope.lab.papers.pfc import demo
-from ncscope.lab.papers.pfc.demo import PART, RECIPE, DemoConfig, events
+from ncscope.lab.experiments.pfc import demo
+from ncscope.lab.experiments.pfc.demo import EXPERIMENT, PART, DemoConfig, train_demo
+from ncscope.lab.observations import ITERATION, Heartbeat, Observation, Results
 from ncscope.lab.training.loop import train
 from ncscope.measurement.model import ModelResult, measure_layers
 from ncscope.measurement.records import Measurement
-from tests.lab.observed import gathered, measured, measurement
+from tests.lab.observed import gathered, measured, measurement, with_each
 
 TINY = DemoConfig(width=8, depth=2, epochs=2, measurements=3)
 HEAD_METRICS = {"accuracy", "nc1", "vci", "nc2_etf", "nc2_equinorm_means", "nc3_self_duality"}
@@ -22,12 +22,12 @@ LAYERS = ("stem", "blocks.0", "blocks.1")
 
 
 def run(config: DemoConfig) -> list[Measurement]:
-    return [event for event in events(config) if isinstance(event, Measurement)]
+    return [event for event in train_demo(config) if isinstance(event, Measurement)]
 
 
 def begin(config: DemoConfig) -> Measurement:
     """The first measurement of a run, which is then left."""
-    course = events(config)
+    course = train_demo(config)
     first = next(course)
     course.close()
     assert isinstance(first, Measurement)
@@ -141,9 +141,9 @@ def test_seed_decides_split_and_order_and_each_epoch_has_its_own(
 def test_leaves_no_trace_and_a_heartbeat_an_epoch(capfd: pytest.CaptureFixture[str]) -> None:
     state, threads = torch.get_rng_state(), torch.get_num_threads()
     brief = TINY.model_copy(update={"epochs": 3, "measurements": 2})
-    seen = [None if isinstance(event, Heartbeat) else event.step for event in events(brief)]
+    seen = [None if isinstance(event, Heartbeat) else event.step for event in train_demo(brief)]
     assert seen == [0, 0, 1, 1, None, None, 3, 3, None]
-    (part,) = RECIPE.parts(brief)
+    (part,) = EXPERIMENT.parts(brief)
     assert part.trains
     assert part.yields == seen.count(None)
     assert torch.equal(torch.get_rng_state(), state)
@@ -198,7 +198,7 @@ def collapsed(last: Metrics = LATE, deep: list[Metrics] = DEEP) -> Results:
 
 
 def failing(results: Results) -> list[str]:
-    return [found.text for found in RECIPE.judge(TINY, results) if not found.held]
+    return [found.text for found in EXPERIMENT.judge(TINY, results) if not found.held]
 
 
 def deep_with(layer: int, **metrics: float) -> list[Metrics]:
@@ -206,7 +206,7 @@ def deep_with(layer: int, **metrics: float) -> list[Metrics]:
 
 
 def test_all_claims_hold_of_a_collapsing_run() -> None:
-    found = RECIPE.judge(TINY, collapsed())
+    found = EXPERIMENT.judge(TINY, collapsed())
     assert failing(collapsed()) == []
     assert len(found) == 8
     for claim in found:
@@ -215,13 +215,13 @@ def test_all_claims_hold_of_a_collapsing_run() -> None:
 
 
 def test_claims_of_a_real_run_have_the_same_shape(tiny: list[Measurement]) -> None:
-    assert [c.text for c in RECIPE.judge(TINY, measured(tiny))] == [
-        c.text for c in RECIPE.judge(TINY, collapsed())
+    assert [c.text for c in EXPERIMENT.judge(TINY, measured(tiny))] == [
+        c.text for c in EXPERIMENT.judge(TINY, collapsed())
     ]
 
 
 def test_the_picture_is_drawn_from_the_measurements(tiny: list[Measurement]) -> None:
-    (drawing,) = RECIPE.draw(TINY, gathered(tiny, PART))
+    (drawing,) = EXPERIMENT.draw(TINY, gathered(tiny, PART))
     assert drawing.name == "demo"
     assert len(drawing.figure.axes) >= 3
 
@@ -255,18 +255,19 @@ def test_collapse_is_counted_from_zero_error_on() -> None:
 
 def test_a_fall_needs_a_trend() -> None:
     """NC2 ends low, but it was higher than at zero error in between."""
-    results = collapsed()
-    metrics = [each.model_record.layers[-1].metrics for each in results.measurements[:-1]]
-    for values, high in zip(metrics[-5:-1], (0.31, 0.32, 0.33, 0.34), strict=True):
-        assert isinstance(values, dict)
-        values["nc2_etf"] = high
-    (claim,) = failing(results)
+    high = dict(zip(STEPS[1:-1], (0.31, 0.32, 0.33, 0.34), strict=True))
+
+    def changed(row: Observation) -> Observation:
+        late = row.epoch in high and "nc2_etf" in row
+        return row.with_values({"nc2_etf": high[row.epoch]}) if late else row
+
+    (claim,) = failing(with_each(collapsed(), changed))
     assert claim.startswith("NC2")
 
 
 def test_without_zero_error_nothing_after_it_is_held() -> None:
     run = [at(0, EARLY | {"accuracy": 0.5}), at(9, LATE | {"accuracy": 0.9})]
-    first, *falling = RECIPE.judge(TINY, measured(run))[:5]
+    first, *falling = EXPERIMENT.judge(TINY, measured(run))[:5]
     assert not first.held
     assert "never" in first.evidence
     for claim in falling:
@@ -283,13 +284,14 @@ def test_claims_seldom_hold_of_permuted_measurements() -> None:
     held: Counter[str] = Counter()
     for draw in range(40):
         results, random = collapsed(), Random(draw)
-        last = [each.model_record.layers[-1].metrics for each in results.measurements[:-1]]
+        rows = list(results)
+        at = [index for index, row in enumerate(rows) if "accuracy" in row]
         for key in EARLY:
-            moved = random.sample([values[key] for values in last], len(last))
-            for values, value in zip(last, moved, strict=True):
-                assert isinstance(values, dict)
-                values[key] = value
-        held.update(claim.text for claim in RECIPE.judge(TINY, results)[:5] if claim.held)
+            moved = random.sample([rows[index][key] for index in at], len(at))
+            for index, value in zip(at, moved, strict=True):
+                rows[index] = rows[index].with_values({key: value})
+        changed = Results(rows, results.measurements)
+        held.update(claim.text for claim in EXPERIMENT.judge(TINY, changed)[:5] if claim.held)
     assert max(held.values(), default=0) <= 4, held
 
 
@@ -302,6 +304,7 @@ def test_order_is_claimed_up_to_the_effective_depth_only() -> None:
 
 def test_evidence_counts_the_breaks() -> None:
     found = {
-        c.text[:4]: c.evidence for c in RECIPE.judge(TINY, collapsed(deep=deep_with(1, pfc1=0.7)))
+        c.text[:4]: c.evidence
+        for c in EXPERIMENT.judge(TINY, collapsed(deep=deep_with(1, pfc1=0.7)))
     }
     assert found["PFC1"] == "0.6 at stem, 0.1 at blocks.2; 1 steps the wrong way, by 0.1 at most"

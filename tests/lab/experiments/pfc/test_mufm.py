@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
+from ncscope.lab.experiments.pfc.mufm import EXPERIMENT, PFCConfig
 from ncscope.lab.observations import Observation, Results, together
-from ncscope.lab.papers.pfc.mufm import RECIPE, PFCConfig
 from ncscope.lab.runs.resources import Resources
 from tests.lab.observed import gathered, with_each
 
@@ -14,7 +14,7 @@ TINY = PFCConfig(steps=20, every=10, transports=(0.0005, 0.02), seeds=2)
 @pytest.fixture(scope="module")
 def results() -> Results:
     found = []
-    for part in RECIPE.parts(TINY):
+    for part in EXPERIMENT.parts(TINY):
         own = list(part.run(Resources()))
         assert len(own) == part.yields
         found.append(gathered(own, part.name))
@@ -22,7 +22,7 @@ def results() -> Results:
 
 
 def claims(results: Results) -> dict[str, bool]:
-    return {claim.text: claim.held for claim in RECIPE.judge(TINY, results)}
+    return {claim.text: claim.held for claim in EXPERIMENT.judge(TINY, results)}
 
 
 @pytest.mark.slow
@@ -57,20 +57,11 @@ def test_claims_fail_where_the_results_say_otherwise(results: Results):
 
 
 def test_four_figures(results: Results):
-    drawings = RECIPE.draw(TINY, results)
+    drawings = EXPERIMENT.draw(TINY, results)
     assert [drawing.name for drawing in drawings] == [
         "fig-4-plain", "fig-5-plain", "fig-4-printed", "fig-5-printed",
     ]  # fmt: skip
     assert [len(drawing.figure.axes) for drawing in drawings] == [6, 4, 6, 4]
-
-
-def test_both_scales_are_settings_of_the_recipe():
-    assert RECIPE.scales["paper"].steps == 50_000
-    assert (min(RECIPE.scales["paper"].transports), max(RECIPE.scales["paper"].transports)) == (
-        0.0005,
-        0.02,
-    )
-    assert RECIPE.scales["small"] == RECIPE.scales["paper"]
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,0 @@
-"""Studies of the surrogate models, each with its settings, for `ncscope simulate`."""
