@@ -8,16 +8,13 @@ import torch
 from ncscope.data.catalogue import (
     CATALOGUE,
     LARGE_TARGETS,
-    STAND_INS,
     TRANSFER_TARGETS,
     load,
-    set_on_hand,
 )
 from ncscope.data.images import ImageData
 from ncscope.data.names import NAMES
 from ncscope.errors import InputError
 from tests.data.downstream_on_disk import DOWNSTREAM_WRITERS
-from tests.data.on_disk import WRITERS
 from tests.pace import others_slow
 
 MADE = {
@@ -101,23 +98,6 @@ def test_targets_of_transfer_share_no_pictures() -> None:
     for one in pictures:
         for other in pictures:
             assert (one == other) == torch.equal(pictures[one], pictures[other])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", STAND_INS)
-def test_a_set_without_files_has_a_stand_in_of_its_shape(name, tmp_path, monkeypatch) -> None:
-    said = f"{STAND_INS[name]} stands in for {name}: found no "
-    with pytest.warns(UserWarning, match=said):
-        stand_in = made(set_on_hand(name, tmp_path))
-    WRITERS[name](tmp_path, monkeypatch)
-    given = load(set_on_hand(name, tmp_path), tmp_path)
-    assert given.name == name
-    assert stand_in.shape == given.shape
-    assert stand_in.num_classes == int(name.removeprefix("cifar"))
-
-
-def test_other_sets_are_always_used(tmp_path) -> None:
-    assert set_on_hand("digits", tmp_path) == "digits"
 
 
 def test_imagenets_normalisation():

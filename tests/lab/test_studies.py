@@ -9,10 +9,9 @@ import pytest
 import ncscope
 from ncscope.api.comparison import read_sources
 from ncscope.errors import InputError
-from ncscope.lab import catalogue, studies
+from ncscope.lab import studies
 from ncscope.lab.observations import Heartbeat
 from ncscope.lab.runs.recipe import Part
-from ncscope.lab.runs.resources import Resources
 from ncscope.lab.runs.settings import overridden
 from ncscope.lab.studies import load_run, page_sections, reproduce, simulate
 from ncscope.lab.training.settings import Training
@@ -229,41 +228,3 @@ def test_a_damaged_file_is_one_sentence(name, tmp_path):
 def test_no_run_is_no_page(tmp_path):
     with pytest.raises(InputError, match="or the folder of a run, found none"):
         written([], tmp_path / "page.html")
-
-
-def test_the_medium_scale_takes_generated_images_for_want_of_files(tmp_path, monkeypatch):
-    recipe = catalogue.experiment("vci/training")
-    seen = {}
-
-    def caught(study, config, *rest, **given):
-        seen.update(config.runs)
-        raise InputError(expected="nothing", found="enough", fix="stop")
-
-    def settings_of(scale):
-        seen.clear()
-        with pytest.raises(InputError, match="found enough"):
-            reproduce("vci/training", scale=scale, out="run", resources=Resources(data=tmp_path))
-        return dict(seen)
-
-    monkeypatch.setattr(studies, "experiment", lambda name: recipe)
-    monkeypatch.setattr(studies, "run_study", caught)
-    with pytest.warns(UserWarning, match="stands in for") as told:
-        replaced = settings_of("medium")
-    assert [str(each.message).partition(":")[0] for each in told] == [
-        "patterns-32 stands in for cifar10",
-        "patterns-32-100 stands in for cifar100",
-    ]
-    assert {run.data for run in replaced.values()} == {"patterns-32", "patterns-32-100"}
-    wanted = recipe.scales["medium"].runs
-    kept = {n: run.model_copy(update={"data": wanted[n].data}) for n, run in replaced.items()}
-    assert kept == wanted
-    assert settings_of("paper") == recipe.scales["paper"].runs
-
-
-def test_runs_are_named_after_the_set_that_stands_in(tmp_path):
-    config = catalogue.experiment("mse/collapse").scales["medium"]
-    with pytest.warns(UserWarning, match="patterns-32 stands in for cifar10"):
-        replaced = studies._with_sets_on_hand(config, Resources(data=tmp_path)).runs
-    names = [f"{run.data}, {run.network}, mse, seed {run.seed}" for run in replaced.values()]
-    assert list(replaced) == names
-    assert {run.data for run in replaced.values()} == {"patterns-32"}

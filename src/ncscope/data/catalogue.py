@@ -1,7 +1,6 @@
 """Data sets by name: those of the papers, and sets that need no download."""
 
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -237,9 +236,6 @@ CATALOGUE = {
     "sun397": _make_photograph_entry(downstream.read_sun397),
 }
 
-STAND_INS = {"cifar10": "patterns-32", "cifar100": "patterns-32-100"}
-"""Generated sets of the same shape and number of classes, for want of the files."""
-
 
 def load(
     name: str,
@@ -304,21 +300,3 @@ def load(
     num_classes = int(torch.cat([train.labels, test.labels]).max()) + 1
     shape = len(mean), side, side
     return ImageData(name, train, test, num_classes, shape, validation, entry.measure)
-
-
-def set_on_hand(name: str, folder: Path, *, download: bool = False) -> str:
-    """Return the name of a set, or of its stand-in, with a warning, if the set cannot be read.
-
-    Args:
-        name: Key of ``CATALOGUE``.
-        folder: Folder of the files of stored sets.
-        download: Fetch missing files from the internet if True.
-    """
-    if name not in STAND_INS:
-        return name
-    try:
-        CATALOGUE[name].read(Path(folder), download, 0)
-    except InputError as error:
-        warnings.warn(f"{STAND_INS[name]} stands in for {name}: found {error.found}", stacklevel=2)
-        return STAND_INS[name]
-    return name

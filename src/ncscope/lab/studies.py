@@ -6,13 +6,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ncscope.data.catalogue import set_on_hand
 from ncscope.errors import InputError
 from ncscope.lab.catalogue import experiment, simulation
 from ncscope.lab.observations import together
 from ncscope.lab.report.study_page import run_sections
 from ncscope.lab.runs.finished import KeptResults
-from ncscope.lab.runs.recipe import Recipe, Scale
+from ncscope.lab.runs.recipe import Scale
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.runs.run_folder import RunFolder
 from ncscope.lab.runs.running import OnRow, StudyRun, run_study
@@ -75,9 +74,7 @@ def reproduce(
     Args:
         name: Name of the experiment, for example ``"xufm/ufm"``.
         out: Folder for config.yaml, metrics.jsonl, claims.json, figures and report.html.
-        scale: ``"paper"`` for the paper's settings, ``"medium"`` for settings for one GPU and
-            ``"small"`` for settings for two CPU cores. At the medium scale generated images stand
-            in for CIFAR-10 and CIFAR-100, with a warning, if their files are not there.
+        scale: ``"paper"`` for the paper's settings, ``"small"`` for settings for two CPU cores.
         resume: Resume the run in the folder from the point at which it was stopped.
         overrides: Values by dotted field, for example ``{"runs.digits.seed": 1}``.
         resources: Resources of experiments that train: data folder and accelerator.
@@ -92,16 +89,12 @@ def reproduce(
     recipe, config = configured(name, scale, overrides)
     labels = {"recipe": name, "scale": scale}
     resources = resources or Resources()
-    if scale == "medium":
-        config = _with_sets_on_hand(config, resources)
     return run_study(
         recipe, config, labels, out=out, resume=resume, resources=resources, on_row=on_row
     )
 
 
-def configured(
-    name: str, scale: Scale, overrides: Mapping[str, Any]
-) -> tuple[Recipe[Any], BaseModel]:
+def configured(name: str, scale: Scale, overrides: Mapping[str, Any]) -> tuple[Any, BaseModel]:
     """Return the recipe of an experiment, and the settings of a run with these arguments.
 
     Args:
@@ -118,18 +111,6 @@ def configured(
         fix = "pass small unless you have the time"
         raise InputError(expected=expected, found=repr(scale), fix=fix)
     return recipe, overridden(recipe.scales[scale], overrides)
-
-
-def _with_sets_on_hand(config: BaseModel, resources: Resources) -> BaseModel:
-    """Replace sets whose files are not there by their stand-ins."""
-    runs = getattr(config, "runs", {})
-    sets = {run.data: run.data for run in runs.values()}
-    sets |= {name: set_on_hand(name, resources.data, download=resources.download) for name in sets}
-    of_runs = {
-        name.replace(run.data, sets[run.data]): run.model_copy(update={"data": sets[run.data]})
-        for name, run in runs.items()
-    }
-    return config.model_copy(update={"runs": of_runs}) if runs else config
 
 
 def load_run(folder: str | Path) -> StudyRun:

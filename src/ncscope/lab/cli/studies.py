@@ -63,7 +63,7 @@ def reproduce(
 
     Example: ncscope reproduce xufm/ufm --scale paper --out ufm-run
 
-    Example: ncscope reproduce all --scale medium --resume
+    Example: ncscope reproduce all --resume
     """
     if experiment == ALL:
         _all_experiments(out, scale, only or [], resume, cluster, resources)

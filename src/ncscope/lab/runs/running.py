@@ -22,7 +22,7 @@ from ncscope.lab.observations import Event, Heartbeat, Results, together
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.study_page import RunView, study_page
 from ncscope.lab.runs.finished import PartMark, mark_of, observation_line
-from ncscope.lab.runs.recipe import Part, Study
+from ncscope.lab.runs.recipe import Part
 from ncscope.lab.runs.reproducible import reproducible
 from ncscope.lab.runs.resources import Resources, first_process
 from ncscope.lab.runs.run_folder import RunFolder
@@ -50,7 +50,7 @@ class StudyRun:
         ended: True if all parts have ended; claims and figures need all parts.
     """
 
-    study: Study[Any]
+    study: Any
     labels: Mapping[str, str]
     config: BaseModel
     rows: Results
@@ -112,7 +112,7 @@ class StudyRun:
 
 
 def run_study(
-    study: Study[Any],
+    study: Any,
     config: BaseModel,
     labels: Mapping[str, str],
     *,
@@ -265,7 +265,7 @@ def _origin(labels: Mapping[str, str], config: BaseModel) -> Provenance:
 
 
 def _keep(
-    study: Study[Any],
+    study: Any,
     origin: Provenance,
     folder: RunFolder,
     results: Mapping[str, Results],
