@@ -33,14 +33,14 @@ ITEMS: tuple[Item, ...] = (
         label="section II-C",
         content="A residual network as a flow of distributions (3)-(6), and the optimal map.",
         coverage="partial",
-        code=("ncscope.lab.papers.pfc.transport.wasserstein_squared",),
+        code=("ncscope.lab.experiments.pfc.transport.wasserstein_squared",),
         experiments=("pfc/training",),
         note="distances of trained layers are measured; the continuity equation is not solved",
     ),
     _item(
         label="proposition 1",
         content="Benamou-Brenier formula: the Wasserstein-2 distance is the least energy.",
-        code=("ncscope.lab.papers.pfc.transport.route",),
+        code=("ncscope.lab.experiments.pfc.transport.route",),
         experiments=("pfc/training",),
     ),
     _item(
@@ -74,7 +74,7 @@ ITEMS: tuple[Item, ...] = (
         experiments=("pfc/training", "pfc/demo"),
         code=(
             "ncscope.metrics.layerwise.order_breaks",
-            "ncscope.lab.papers.pfc.order.order_over_training",
+            "ncscope.lab.experiments.pfc.training.order_over_training",
         ),
     ),
     _item(
@@ -91,7 +91,7 @@ ITEMS: tuple[Item, ...] = (
         statements=("pfc/theorem-1",),
         code=(
             "ncscope.lab.surrogates.geodesic.pfc1_falls_from",
-            "ncscope.lab.papers.pfc.transport.premises",
+            "ncscope.lab.experiments.pfc.transport.premises",
         ),
         experiments=("pfc/training",),
     ),
@@ -105,7 +105,7 @@ ITEMS: tuple[Item, ...] = (
         label="section III-C",
         content="Weight decay bounds the transport, and equals it for symmetric inputs.",
         statements=("pfc/weight-decay",),
-        code=("ncscope.lab.papers.pfc.weight_decay.block_energy",),
+        code=("ncscope.lab.experiments.pfc.weight_decay.block_energy",),
         experiments=("pfc/training",),
         note="C is not printed; for blocks of one layer it is the largest squared norm of inputs",
     ),

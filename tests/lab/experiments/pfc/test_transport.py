@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ncscope.lab.papers.pfc.transport import (
+from ncscope.lab.experiments.pfc.transport import (
     displacement,
     premises,
     route,

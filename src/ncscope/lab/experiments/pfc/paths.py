@@ -1,4 +1,4 @@
-"""Paths of a sample of training images through a network in training, as rows of a study.
+"""Paths of a sample of training images through a network in training, as rows.
 
 The rows have the split `SAMPLE`. One row for each step between layers of one dimension, named after
 the later layer, compares the step with optimal transport and its energy with the block's weights.
@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from ncscope.data.images import Images
 from ncscope.data.loaders import make_measurement_loader
+from ncscope.lab.experiments.pfc.transport import Displacement, premises, route
+from ncscope.lab.experiments.pfc.weight_decay import block_energy
 from ncscope.lab.observations import Observation, Value
-from ncscope.lab.papers.pfc.transport import Displacement, premises, route
-from ncscope.lab.papers.pfc.weight_decay import block_energy
 from ncscope.lab.training.loop import EpochEnd
 from ncscope.lab.training.supervised import Bench
 from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers

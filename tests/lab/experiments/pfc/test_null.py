@@ -9,8 +9,8 @@ import pytest
 
 from ncscope.lab.observations import Observation, Results
 from ncscope.measurement.records import GeodesicRecord
+from tests.lab.experiments.pfc.courses import EXPERIMENT, SMALL, made
 from tests.lab.papers.chance import not_held, often_held
-from tests.lab.papers.pfc.courses import RECIPE, SMALL, made
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unchecked_signatures")]
 CURVES = ("pfc1", "pfc2", "pfc3")
@@ -86,8 +86,8 @@ def untrained(random: Random) -> Results:
 
 @pytest.mark.parametrize("drawn", [permuted, untrained])
 def test_claims_seldom_hold_of_nothing(drawn: Callable[[Random], Results]) -> None:
-    assert often_held(lambda random: RECIPE.judge(SMALL, drawn(random))) == {}
+    assert often_held(lambda random: EXPERIMENT.judge(SMALL, drawn(random))) == {}
 
 
 def test_the_results_bear_out_every_claim() -> None:
-    assert not_held(RECIPE.judge(SMALL, made())) == []
+    assert not_held(EXPERIMENT.judge(SMALL, made())) == []

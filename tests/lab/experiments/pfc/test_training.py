@@ -1,22 +1,29 @@
-"""The recipe of PFC figures 2 and 3: it runs, and every claim is seen held and seen not held."""
+"""PFC figures 2 and 3: a run, every claim seen held and seen not held, the order of layers."""
 
 from typing import Any
 
 import pytest
 
+from ncscope.lab.experiments.pfc.paths import SAMPLE, WHOLE
+from ncscope.lab.experiments.pfc.training import (
+    EXPERIMENT,
+    OrderAt,
+    PFCTraining,
+    list_comparable,
+    name_network,
+    order_over_training,
+)
 from ncscope.lab.observations import Results
-from ncscope.lab.papers.pfc.paths import SAMPLE, WHOLE
-from ncscope.lab.papers.pfc.training import RECIPE, SEEDS, PFCTraining
-from ncscope.lab.papers.trained import geodesic
+from ncscope.lab.quantities import Runs
 from ncscope.lab.training.settings import Training
+from ncscope.measurement.records import Measurement
 from ncscope.models.layers import match_layers
 from ncscope.models.networks.catalogue import NAMES, build
-from tests.lab.observed import results_of
-from tests.lab.papers.pfc.courses import LAYERS, SMALL, TOLD, made
+from tests.lab.experiments.pfc.courses import LAYERS, SMALL, TOLD, made
+from tests.lab.observed import measured, measurement, results_of
 from tests.pace import others_slow
 
 FIRST = "digits, seed 3"
-TESTED = SMALL.with_decay
 
 
 def brief() -> PFCTraining:
@@ -29,18 +36,18 @@ def brief() -> PFCTraining:
 
 @pytest.fixture(scope="module")
 def results() -> Results:
-    (part,) = RECIPE.parts(brief())
+    (part,) = EXPERIMENT.parts(brief())
     return results_of(part)
 
 
 def test_a_short_run_yields_what_claims_and_figures_need(results: Results) -> None:
-    claims = RECIPE.judge(brief(), results)
+    claims = EXPERIMENT.judge(brief(), results)
     assert len(claims) == 16  # no control
     assert all(claim.evidence for claim in claims)
     at_end = [row for row in results if row.split == "train" and row.epoch == 2]
     assert [row.layer for row in at_end] == ["stem", *(f"blocks.{i}" for i in range(8))]
     assert [row["relative_position"] for row in at_end][:: len(at_end) - 1] == [0, 1]
-    line = geodesic(results, FIRST)
+    line = EXPERIMENT.collect(brief(), results).named(FIRST).geodesic()
     assert line is not None
     assert [len(points) for points in (line.t, line.pfc1, line.pfc2, line.pfc3)] == [21] * 4
     paths = [row for row in results if (row.split, row.epoch) == (SAMPLE, 2)]
@@ -49,12 +56,16 @@ def test_a_short_run_yields_what_claims_and_figures_need(results: Results) -> No
 
 
 def test_the_small_scale_has_three_seeds_of_every_network_and_controls_without_decay() -> None:
-    assert list(SMALL.networks) == ["digits", "patterns", "digits, no decay", "patterns, no decay"]
-    for name, runs in SMALL.networks.items():
-        assert tuple(SMALL.runs[run].seed for run in runs) == SEEDS
-        decays = {SMALL.runs[run].optimisation.weight_decay for run in runs}
+    networks = Runs.of(SMALL.runs, Results()).group(name_network)
+    assert list(networks) == ["digits", "patterns", "digits, no decay", "patterns, no decay"]
+    for name, runs in networks.items():
+        assert [run.settings.seed for run in runs] == [3, 4, 5]
+        decays = {run.settings.optimisation.weight_decay for run in runs}
         assert (decays == {0.0}) == ("no decay" in name)
-    assert [run for run in SMALL.runs if "no decay" not in run] == TESTED
+        for run in runs:
+            partner = run.partner(weight_decay=0.0)
+            assert partner is not None
+            assert partner in networks[f"{name.removesuffix(', no decay')}, no decay"]
 
 
 def test_four_blocks_of_one_width_and_more_are_compared_at_the_small_scale() -> None:
@@ -76,7 +87,7 @@ def test_decay_acts_as_long_as_at_the_paper_s_scale() -> None:
         rate = chosen.learning_rate * mean_rate
         return steps * rate * chosen.weight_decay / (1 - chosen.momentum)
 
-    paper = RECIPE.scales["paper"].runs
+    paper = EXPERIMENT.scales["paper"].runs
     assert acted(SMALL.runs["digits, seed 3"], 1437) == pytest.approx(2.3, abs=0.05)
     assert acted(SMALL.runs["patterns, seed 3"], 2000) == pytest.approx(2.8, abs=0.05)
     assert acted(paper["cifar10, seed 0"], 50_000) == pytest.approx(2.5, abs=0.05)
@@ -85,11 +96,11 @@ def test_decay_acts_as_long_as_at_the_paper_s_scale() -> None:
 
 
 def failing(found: Results) -> list[str]:
-    return [claim.text for claim in RECIPE.judge(SMALL, found) if not claim.held]
+    return [claim.text for claim in EXPERIMENT.judge(SMALL, found) if not claim.held]
 
 
 def test_all_claims_hold_of_networks_as_the_paper_tells_them() -> None:
-    claims = RECIPE.judge(SMALL, made())
+    claims = EXPERIMENT.judge(SMALL, made())
     assert len(claims) == 2 * 17
     assert {claim.text.split(":")[0] for claim in claims} == {"digits", "patterns"}
     assert failing(made()) == []
@@ -157,23 +168,48 @@ def test_behind_the_effective_depth_the_order_is_free() -> None:
 
 
 def test_without_zero_error_claims_about_what_follows_are_undecided() -> None:
-    claims = RECIPE.judge(SMALL, made("digits", accuracy=0.99))
+    claims = EXPERIMENT.judge(SMALL, made("digits", accuracy=0.99))
     undecided = [claim.text for claim in claims if claim.verdict == "undecided"]
     assert len(undecided) == 3 + 2
     assert all("past zero training error" in text for text in undecided)
 
 
-def test_controls_are_the_runs_without_decay_of_equal_seeds() -> None:
-    for name in ("digits", "patterns"):
-        own, others = SMALL.networks[name], SMALL.networks[f"{name}, no decay"]
-        assert SMALL.controls(own) == others
-        assert PFCTraining(runs={run: SMALL.runs[run] for run in own}).controls(own) == []
-    paper = RECIPE.scales["paper"]
-    assert not any("without" in claim.text for claim in RECIPE.judge(paper, Results()))
+def test_without_controls_nothing_is_said_of_decay() -> None:
+    paper = EXPERIMENT.scales["paper"]
+    assert not any("without" in claim.text for claim in EXPERIMENT.judge(paper, Results()))
+
+
+ORDER_LAYERS = ("first", "a", "b", "c", "d")
+
+
+def order_at(epoch: int, pfc1: list[float], pfc2: list[float], pfc3: list[float]) -> Measurement:
+    values = zip(ORDER_LAYERS, pfc1, pfc2, pfc3, strict=True)
+    metrics = {name: {"pfc1": x, "pfc2": y, "pfc3": z} for name, x, y, z in values}
+    # The first layer has another dimension, and no position.
+    positions = (0.0, 0.3, 0.6, 1.0)
+    return measurement(
+        "run", epoch, metrics, comparable=ORDER_LAYERS[1:], relative_position=positions
+    )
+
+
+def test_breaks_are_counted_before_the_effective_depth_of_each_epoch() -> None:
+    results = measured(
+        [
+            order_at(0, [9, 1, 2, 3, 4], [9, 4, 3, 5, 2], [0, 0.5, 0.6, 0.7, 0.8]),
+            order_at(7, [9, 4, 3, 2, 1], [9, 4, 5, 3, 9], [0, 0.5, 0.4, 1.0, 0.9]),
+        ]
+    )
+    run = Runs.of({}, results).named("run")
+    assert order_over_training(run) == [
+        OrderAt(0, 3, {"pfc1": 3, "pfc2": 1, "pfc3": 0}),
+        OrderAt(7, 2, {"pfc1": 0, "pfc2": 1, "pfc3": 1}),
+    ]
+    assert [row.layer for row in list_comparable(run, 0)] == ["a", "b", "c", "d"]
+    assert [row.layer for row in list_comparable(run)] == ["a", "b", "c"]
 
 
 def test_figures_have_a_row_a_network_and_a_panel_a_metric() -> None:
-    drawn = {d.name: d.figure for d in RECIPE.draw(SMALL, made())}
+    drawn = {d.name: d.figure for d in EXPERIMENT.draw(SMALL, made())}
     panels = {"fig-2": 6, "fig-3": 6, "order": 4, "paths": 12}
     assert {name: len(figure.axes) for name, figure in drawn.items()} == panels
     vertical = 1
@@ -183,7 +219,7 @@ def test_figures_have_a_row_a_network_and_a_panel_a_metric() -> None:
 
 @pytest.mark.slow
 def test_paths_and_order_are_drawn_over_training() -> None:
-    drawn = {d.name: d.figure for d in RECIPE.draw(SMALL, made())}
+    drawn = {d.name: d.figure for d in EXPERIMENT.draw(SMALL, made())}
     first, *_ = drawn["order"].axes
     assert list(first.get_lines()[0].get_ydata()) == [4, 0, 0, 0]
     shares, constants, premises = drawn["paths"].axes[:3]
@@ -198,7 +234,7 @@ def test_paths_and_order_are_drawn_over_training() -> None:
 
 
 def test_tables_show_pfc2_of_the_last_layer_beside_pfc1_and_pfc3() -> None:
-    collapse, paths = RECIPE.summarise(SMALL, made())
+    collapse, paths = EXPERIMENT.summarise(SMALL, made())
     assert collapse.columns[2:4] == ["PFC2, zero error", "PFC2, end"]
     assert collapse.lines["digits, seed 3"] == ["0.402", "0.309", "0.402", "0.309", "1", "1"]
     assert list(collapse.lines) == list(paths.lines)
@@ -208,9 +244,10 @@ def test_tables_show_pfc2_of_the_last_layer_beside_pfc1_and_pfc3() -> None:
 
 
 def test_the_paper_s_scale_is_the_paper_s() -> None:
-    paper = RECIPE.scales["paper"]
-    assert list(paper.networks) == ["mnist", "fashion-mnist", "cifar10", "stl10", "cifar100"]
-    assert len(RECIPE.parts(paper)) == 15
+    paper = EXPERIMENT.scales["paper"]
+    networks = Runs.of(paper.runs, Results()).group(name_network)
+    assert list(networks) == ["mnist", "fashion-mnist", "cifar10", "stl10", "cifar100"]
+    assert len(EXPERIMENT.parts(paper)) == 15
     for part, run in paper.runs.items():
         name = part.split(", seed ")[0]
         assert (run.data, run.network) == (name, f"pfc-{name}")
@@ -230,7 +267,7 @@ def test_the_paper_s_scale_is_the_paper_s() -> None:
     ),
 )
 def test_the_paper_s_layers_are_h0_and_the_last_stage_s_blocks(name: str, count: int) -> None:
-    run = RECIPE.scales["paper"].runs[f"{name}, seed 0"]
+    run = EXPERIMENT.scales["paper"].runs[f"{name}, seed 0"]
     assert run.layers is not None
     model = build(run.network, 10, in_channels=1, image_size=28)
     assert len(match_layers(model, run.layers)) == count

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ncscope.lab.experiments.pfc.paths import SAMPLE, WHOLE
+from ncscope.lab.experiments.pfc.training import EXPERIMENT
 from ncscope.lab.observations import Observation, Results
-from ncscope.lab.papers.pfc.paths import SAMPLE, WHOLE
-from ncscope.lab.papers.pfc.training import RECIPE
 from ncscope.measurement.records import GeodesicRecord
 from tests.lab.observed import measured, measurement, nudged, with_each
 
-SMALL = RECIPE.scales["small"]
+SMALL = EXPERIMENT.scales["small"]
 EPOCHS = (0, 10, 50, 100)
 """Measured epochs; the error is zero from the second on."""
 LAYERS = ("stem", "blocks.0", "blocks.1", "blocks.2", "blocks.3")

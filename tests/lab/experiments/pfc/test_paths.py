@@ -6,8 +6,8 @@ from functools import cache
 import pytest
 import torch
 
+from ncscope.lab.experiments.pfc.paths import SAMPLE, WHOLE, path_observations
 from ncscope.lab.observations import Observation
-from ncscope.lab.papers.pfc.paths import SAMPLE, WHOLE, path_observations
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.loop import EpochEnd
 from ncscope.lab.training.settings import Training

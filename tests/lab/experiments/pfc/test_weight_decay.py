@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torchvision.models.resnet import BasicBlock
 
-from ncscope.lab.papers.pfc.weight_decay import block_energy
+from ncscope.lab.experiments.pfc.weight_decay import block_energy
 from ncscope.models.networks.residual import ResidualBlock
 
 
