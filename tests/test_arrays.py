@@ -196,3 +196,14 @@ def test_rows_of_a_classifier_are_in_the_order_of_the_names(kind, names):
     elif weight.ndim == 2:
         with pytest.raises(InputError, match=r"weight of one row.*; pass samples of its two"):
             ncscope.measure(FEATURES, WORDS, weight, bias)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
+def test_labels_may_be_named_as_a_column_of_the_frame(kind: str) -> None:
+    library = pytest.importorskip(kind)
+    rows = {"a": [0.0, 1.0, 4.0, 5.0], "species": ["x", "x", "y", "y"], "b": [1.0, 0.0, 1.0, 0.0]}
+    frame = library.table(rows) if kind == "pyarrow" else library.DataFrame(rows)
+    report = ncscope.measure(frame, "species")
+    exact = ncscope.measure([[0.0, 1], [1, 0], [4, 1], [5, 0]], [0, 0, 1, 1])
+    assert dict(report) == dict(exact)
+    assert report.class_names == ("x", "y")

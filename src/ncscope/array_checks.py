@@ -518,6 +518,25 @@ def _refuse_identifiers(frame: Any) -> None:
             )
 
 
+def split_frame(frame: Any, column: str) -> tuple[Any, Any]:
+    """Return a data frame without one of its columns, and that column.
+
+    Args:
+        frame: Data frame of pandas, polars or pyarrow.
+        column: Name of the column.
+
+    Returns:
+        Both parts; the arguments as they are if this is no frame that has the column.
+    """
+    columns = _columns(frame)
+    if columns is None or column not in {name for name, _ in columns}:
+        return frame, column
+    if hasattr(frame, "drop_columns"):  # pyarrow
+        return frame.drop_columns([column]), frame[column]
+    rest = frame.drop(column) if hasattr(frame, "iter_columns") else frame.drop(columns=column)
+    return rest, frame[column]
+
+
 def _columns(value: Any) -> Iterable[tuple[str, Any]] | None:
     """Return the names and columns of a data frame of pandas, polars or pyarrow; None of others."""
     if hasattr(value, "column_names") and hasattr(value, "itercolumns"):  # pyarrow

@@ -116,6 +116,14 @@ def test_an_array_as_the_file_and_labels(run, samples):
     assert (code, json.loads(out)["metrics"]) == (0, wanted)
 
 
+def test_every_file_that_is_named_is_written(run, samples):
+    np.savez("features.npz", **samples)
+    code, out, _ = run("measure", "features.npz", "-o", "a.json", "-o", "a.tex")
+    assert (code, out.count("Written: ")) == (0, 2)
+    assert Path("a.json").exists()
+    assert Path("a.tex").exists()
+
+
 def test_nan_is_null_and_named(run, samples):
     samples["features"][:] = 1.0
     write(Path("f.npz"), samples)

@@ -41,6 +41,12 @@ def run(*words: str) -> int:
     return int(stopped.value.code or 0)
 
 
+def test_every_file_that_is_named_is_written() -> None:
+    assert run("before.json", "after.json", "-o", "x.csv", "--save", "x.tex") == 0
+    assert Path("x.csv").exists()
+    assert Path("x.tex").exists()
+
+
 def test_two_reports_stand_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("before.json", "after.json", "--title", "A <title>", "-o", "both.html") == 0
     out = capsys.readouterr().out

@@ -15,7 +15,7 @@ from ncscope.api.inputs import (
 from ncscope.api.missing import note_omissions
 from ncscope.api.result import Report
 from ncscope.arguments import NotNegative, Size, check_arguments
-from ncscope.array_checks import in_one_order, name_columns
+from ncscope.array_checks import in_one_order, name_columns, split_frame
 from ncscope.errors import InputError
 from ncscope.labels import IgnoreIndex, note_left_out
 from ncscope.measurement.samples import (
@@ -57,7 +57,8 @@ def measure(
             arrays are refused.
         labels: Class of each sample: n integers in 0..K-1, or names, also as a column of pandas,
             polars, pyarrow or ``datasets``, with or without categories; or a list of batches of
-            these. None measures the spectra alone, which need no labels: RankMe, effective rank,
+            these; or the name of their column, if features are a data frame. None measures the
+            spectra alone, which need no labels: RankMe, effective rank,
             participation ratio, and the decay of the spectrum.
         weight: Classifier weight K x d; without a weight, the metrics that need one are absent. A
             single row, as scikit-learn's ``coef_`` for two classes, is a logit z of class 1: the
@@ -138,6 +139,8 @@ def measure(
                 "features", rows, groups=groups, uncertainty=uncertainty, precision=precision
             )
         )
+    if isinstance(labels, str):
+        features, labels = split_frame(features, labels)
     # Frames are matched by the names of their columns, arrays by the places.
     frame = features[0] if isinstance(features, list | tuple) and features else features
     columns, known = name_columns(frame), getattr(reference, "columns", ())

@@ -188,8 +188,8 @@ def measure(
         )
     else:
         report = measure_arrays(sources, arrays, options, ood, columns)
-    if save is not None:
-        report.save(save, title)
+    for file in save or ():
+        report.save(file, title)
     print_report(report, save, json, by_class="per_class" in (options["groups"] or ()))
     at_end.close()
 
@@ -199,15 +199,16 @@ def split_groups(groups: str | None) -> list[str] | None:
     return None if groups is None else [name.strip() for name in groups.split(",")]
 
 
-def announce(save: Path | None, *, slow: bool) -> None:
+def announce(save: Sequence[Path] | None, *, slow: bool) -> None:
     """Say before a measurement that it takes long; refuse a report that could not be written."""
     if slow:
         cost = "Standard errors: 20 more measurements, in about 20 times the time of one."
         print(cost, file=sys.stderr)
-    if save is not None:
+    if save:
         from ncscope.api.writable import REPORTS, check_file
 
-        check_file(save, REPORTS)
+        for file in save:
+            check_file(file, REPORTS)
 
 
 def pair_arrays(features: Any, labels: str | None) -> list[Any]:
@@ -309,7 +310,7 @@ def measure_shard_files(
     *,
     cluster: str | None,
     work: Path | None,
-    save: Path | None,
+    save: Sequence[Path] | None,
     at_end: ExitStack,
 ) -> "Report":
     """Measure the files that patterns name, one by one, with a progress bar.
@@ -322,7 +323,7 @@ def measure_shard_files(
         ood: File of features from outside the distribution, which is refused.
         cluster: ``"local"`` or the address of a Ray cluster.
         work: Folder for the states of finished shards.
-        save: File that the report is saved as.
+        save: Files that the report is saved as.
         at_end: Calls once the report is written: the states of finished shards are then removed,
             unless the user has named their folder.
 
@@ -363,7 +364,7 @@ def measure_shard_files(
         parts = [part for file in files for part in (file if paired else [file])]
         paths = "\n".join(str(Path(part).absolute()) for part in parts)
         checksum = zlib.crc32(paths.encode(errors="surrogateescape"))
-        folder = (Path() if save is None else save.parent) / f"ncscope-shards-{checksum:08x}"
+        folder = (save[0].parent if save else Path()) / f"ncscope-shards-{checksum:08x}"
         at_end.callback(remove_states, folder)
     progress = ("first pass", 0, len(files))
 
@@ -600,8 +601,8 @@ def measure_model(
         )
     for note in notes:
         print(printable(note), file=sys.stderr)
-    if save is not None:
-        report.save(save, title)
+    for file in save or ():
+        report.save(file, title)
     by_class = "per_class" in (split_groups(groups) or ())
     print_report(report, save, json, by_class=by_class, said=notes)
 
@@ -644,7 +645,11 @@ def check_names(
 
 
 def print_report(
-    report: "Report", save: Path | None, json: bool, by_class: bool, said: Sequence[str] = ()
+    report: "Report",
+    save: Sequence[Path] | None,
+    json: bool,
+    by_class: bool,
+    said: Sequence[str] = (),
 ) -> None:
     """Print a report as a table, or as JSON; the table without the notes that were said before."""
     if json:
@@ -663,5 +668,5 @@ def print_report(
     console.print(size, style="dim", highlight=False)
     for note in merge_undefined([note for note in report.notes if note not in said]):
         console.print(f"note: {printable(note)}", style="dim", highlight=False)
-    if save is not None:
-        console.print(f"Written: {save}", soft_wrap=True, highlight=False, markup=False)
+    for file in save or ():
+        console.print(f"Written: {file}", soft_wrap=True, highlight=False, markup=False)

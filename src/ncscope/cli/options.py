@@ -99,9 +99,12 @@ Title = Annotated[
     str | None, typer.Option(help="Heading of the saved page; default: the file's name.")
 ]
 Save = Annotated[
-    Path | None,
+    list[Path] | None,
     typer.Option(
-        "--save", "-o", help="Also write a report: .html, .json, .csv, .tex, .png, .svg, .pdf."
+        "--save",
+        "-o",
+        help="Also write a report: .html, .json, .csv, .tex, .png, .svg, .pdf; may be "
+        "given several times.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object only.")]

@@ -28,9 +28,14 @@ def report(
         str | None, typer.Option(help="Heading of the page; default the names of the files.")
     ] = None,
     save: Annotated[
-        Path,
-        typer.Option("--save", "-o", help="File to write: .html, .csv, .tex, .png, .svg, .pdf."),
-    ] = Path("comparison.html"),
+        list[Path] | None,
+        typer.Option(
+            "--save",
+            "-o",
+            help="File to write: .html, .csv, .tex; of histories also .png, .svg, .pdf; may be "
+            "given several times. Default comparison.html.",
+        ),
+    ] = None,
 ) -> None:
     """Show reports, histories and runs side by side.
 
@@ -45,14 +50,17 @@ def report(
     from ncscope.api.readable import check_reports
     from ncscope.api.writable import COMPARISONS, check_file
 
-    check_file(save, COMPARISONS)
+    targets = save or [Path("comparison.html")]
+    for file in targets:
+        check_file(file, COMPARISONS)
     check_reports(sources)
     from ncscope.api.comparison import read_sources
 
     contents = read_sources(sources, sections_of_runs)
-    path = contents.save(save, title)
+    paths = [contents.save(file, title) for file in targets]
     table = contents.table()
     console = Terminal()
     if table is not None:
         console.print(table)
-    console.print(f"Report: {path.resolve().as_uri()}", soft_wrap=True)
+    for path in paths:
+        console.print(f"Report: {path.resolve().as_uri()}", soft_wrap=True)

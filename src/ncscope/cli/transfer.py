@@ -130,12 +130,12 @@ def transfer(
         ),
     ] = None,
     save: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
             "--save",
             "-o",
             help="File to write: a page .html, all numbers .json, the ranking .csv, .tex, .png, "
-            ".svg, .pdf.",
+            ".svg, .pdf; may be given several times.",
         ),
     ] = None,
     download: Fetch = False,
@@ -167,8 +167,8 @@ def transfer(
     if results_without is not None and results is None:
         fix = "leave --results-without out"
         raise InputError(expected="--results with --results-without", found="none", fix=fix)
-    if save is not None:
-        check_file(save, REPORTS)
+    for file in save or ():
+        check_file(file, REPORTS)
     common: dict[str, Any] = {
         "measure": measure and measure.replace("-per-", " per "),
         "expensive": expensive,
@@ -223,8 +223,8 @@ def transfer(
             )
     for note in report.notes:
         print(printable(note), file=sys.stderr)
-    if save is not None:
-        report.save(save)
+    for file in save or ():
+        report.save(file)
     if json:
         print(report.to_json())
         return
@@ -232,11 +232,11 @@ def transfer(
     console.print(report.table())
     for note in report.ranking.notes:
         console.print(f"note: {printable(note)}", style="dim", highlight=False)
-    if save is None:
+    if not save:
         rest = "Strengths, all scores, correlations: --json, or a page by --save ranking.html."
         console.print(rest, style="dim", highlight=False)
-    else:
-        console.print(f"Written: {save}", soft_wrap=True, highlight=False, markup=False)
+    for file in save or ():
+        console.print(f"Written: {file}", soft_wrap=True, highlight=False, markup=False)
 
 
 def _is_file_of_features(name: str) -> bool:

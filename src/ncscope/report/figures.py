@@ -160,6 +160,20 @@ NC_METRICS = {
 """Panels of the figure ``"nc"``: for each of NC1 to NC4, a metric that is 0 at collapse."""
 
 
+_COLUMN = 8.5 / 2.54
+"""Width of a column of a paper in inches."""
+
+_SMALL = {
+    "font.size": 7,
+    "axes.titlesize": 7.5,
+    "axes.labelsize": 7,
+    "legend.fontsize": 7,
+    "xtick.labelsize": 6.5,
+    "ytick.labelsize": 6.5,
+}
+"""Sizes of fonts in points that fit a column."""
+
+
 def plot_panels(
     source: Sequence[Measurement] | ModelRecord,
     metrics: Sequence[str] | Mapping[str, str],
@@ -182,11 +196,11 @@ def plot_panels(
     runs = {}
     if not isinstance(source, ModelRecord):
         runs = {run: group_by_split(each) for run, each in group_by_run(source).items()}
-    with mpl.rc_context(panels.STYLE | ({} if axes is not None else {"font.size": 8.5})):
+    with mpl.rc_context(panels.STYLE | (_SMALL if axes is None else {})):
         if axes is None:
             columns = min(len(keys), 2)
             rows = math.ceil(len(keys) / columns)
-            size = (2.25 * columns, 1.7 * rows + 0.3)
+            size = (_COLUMN if columns > 1 else _COLUMN / 2 + 0.6, 1.35 * rows + 0.3)
             figure: Figure = panels.ReportFigure(figsize=size, layout="constrained")
             grid = list(figure.subplots(rows, columns, squeeze=False).flat)
             for empty in grid[len(keys) :]:

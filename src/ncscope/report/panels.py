@@ -334,6 +334,10 @@ def draw_history(
         axes.legend()
 
 
+_MOST_MARKS = 12
+"""Most marks on a curve."""
+
+
 def draw_runs(
     axes: Axes, runs: Mapping[str, Mapping[str, Sequence[Measurement]]], key: str, unit: str
 ) -> None:
@@ -368,6 +372,11 @@ def draw_runs(
             linewidth=1.1,
             marker=_MARKERS[colour % len(_MARKERS)],
             markersize=2.6,
+            # Hollow marks tell the splits apart where curves cover each other, and few of them
+            # leave the dashes to be seen.
+            markerfacecolor="white" if dash else None,
+            markeredgewidth=0.8,
+            markevery=math.ceil(len(steps) / _MOST_MARKS),
             label=format_figure_text(name) if name else None,
         )
     if log:
