@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from ncscope.errors import InputError
@@ -74,10 +73,10 @@ def experiment(name: str) -> Recipe[Any]:
         InputError: If no experiment has this name.
     """
     found = _known(name, {**EXPERIMENTS, **BENCHMARKS}, "experiments")
+    if found in _OF_BENCHMARKS:
+        return import_module(_OF_BENCHMARKS[found]).RECIPE
     place = found.replace("-", "_").replace("/", ".")
-    if find_spec(f"ncscope.lab.experiments.{place}") is not None:
-        return import_module(f"ncscope.lab.experiments.{place}").EXPERIMENT
-    return import_module(_OF_BENCHMARKS.get(found, f"ncscope.lab.papers.{place}")).RECIPE
+    return import_module(f"ncscope.lab.experiments.{place}").EXPERIMENT
 
 
 def _known(name: str, names: Mapping[str, str], kind: str) -> str:
