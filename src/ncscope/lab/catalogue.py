@@ -1,4 +1,4 @@
-"""Names of all studies. The module of a study is imported only when the study is requested."""
+"""Names of all experiments. The module of one is imported only when it is requested."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
