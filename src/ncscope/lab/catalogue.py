@@ -1,9 +1,8 @@
-"""Names of all studies. The module of a study is imported only when the study is requested."""
+"""Names of all experiments. The module of one is imported only when it is requested."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from ncscope.errors import InputError
@@ -76,9 +75,7 @@ def experiment(name: str) -> Any:
     if found in _OF_BENCHMARKS:
         return import_module(_OF_BENCHMARKS[found]).RECIPE
     place = found.replace("-", "_").replace("/", ".")
-    if find_spec(f"ncscope.lab.experiments.{place}") is not None:
-        return import_module(f"ncscope.lab.experiments.{place}").EXPERIMENT
-    return import_module(f"ncscope.lab.papers.{place}").RECIPE
+    return import_module(f"ncscope.lab.experiments.{place}").EXPERIMENT
 
 
 def _known(name: str, names: Mapping[str, str], kind: str) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ncscope.lab.papers.trained import training_parts
+from ncscope.lab.experiment import Trainings, train_runs
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.runs.run_folder import RunFolder
 from ncscope.lab.runs.running import _keep, _results
@@ -35,7 +35,7 @@ def seen(folder: Path, stop: int | None = None) -> list[tuple[str, int, int]]:
         if done == stop:
             raise KeyboardInterrupt
 
-    parts = training_parts({"one": RUN, "two": RUN.model_copy(update={"seed": 1})})
+    parts = train_runs(Trainings(runs={"one": RUN, "two": RUN.model_copy(update={"seed": 1})}))
     run = RunFolder(folder)
     run.save_config({"settings": RUN.model_dump(mode="json")})
     results = _results(

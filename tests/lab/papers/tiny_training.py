@@ -6,8 +6,8 @@ from functools import partial
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ncscope.lab.experiment import Trainings, train_runs
 from ncscope.lab.observations import Event
-from ncscope.lab.papers.trained import training_parts
 from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.optimisation import Optimisation
@@ -54,7 +54,7 @@ def heavy(config: Tiny) -> list[Part]:
         layers=(),
         groups=("pfc",),
     )
-    return training_parts({"heavy": training})
+    return train_runs(Trainings(runs={"heavy": training}))
 
 
 RECIPE = Recipe(

@@ -17,7 +17,7 @@ judged on one value for each seed.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -247,11 +247,11 @@ def list_network_claims(name: str, planned: Runs) -> list[Claim]:
             claim(
                 text=f"{name}: at the end {goes(key)} at every layer before the effective depth",
                 source="PFC, conjecture 1 and figure 3",
-                quantity=lambda run, key=key: count_breaks(key, layer_course(key, run)),
+                quantity=partial(count_breaks_along, layer_course, key),
                 region=below(1),
                 rule="each",
                 over="runs",
-                tell=lambda runs, key=key: tell_order(key, layer_course(key, runs[0])),
+                tell=partial(tell_order, layer_course, key),
             )
             for key in KEYS
         ),
@@ -273,11 +273,11 @@ def list_network_claims(name: str, planned: Runs) -> list[Claim]:
                 text=f"{name}: at the end {goes(key)} along the straight line from the first "
                 "layer's features to the last layer's",
                 source="PFC, figure 3",
-                quantity=lambda run, key=key: count_breaks(key, line_course(key, run)),
+                quantity=partial(count_breaks_along, line_course, key),
                 region=below(1),
                 rule="each",
                 over="runs",
-                tell=lambda runs, key=key: tell_order(key, line_course(key, runs[0])),
+                tell=partial(tell_order, line_course, key),
             )
             for key in ("pfc2", "pfc3")
         ),
@@ -288,7 +288,7 @@ def list_network_claims(name: str, planned: Runs) -> list[Claim]:
                 "between the first and the last layer better than the geometric interpolation of "
                 f"their {key.upper()} does",
                 source="PFC, figure 3",
-                quantity=lambda run, key=key: ratio(*errors_between(key, run)),
+                quantity=partial(error_ratio, key),
                 region=below(1),
                 scale="ratio",
                 tell=partial(tell_errors, key),
@@ -300,12 +300,10 @@ def list_network_claims(name: str, planned: Runs) -> list[Claim]:
                 text=f"{name}: past zero training error {key.upper()} of the last layer falls by a "
                 f"factor of {FACTOR}",
                 source="PFC, conjecture 1",
-                quantity=lambda run, key=key: ratio(*reversed(late_ends(key, run))),
+                quantity=partial(late_ratio, key),
                 region=below(1 / FACTOR),
                 scale="ratio",
-                tell=lambda runs, key=key: (
-                    f"{key.upper()} {tell_changes(late_ends(key, run) for run in runs)}"
-                ),
+                tell=partial(tell_late, key),
             )
             for key in ("pfc1", "pfc2")
         ),
@@ -409,8 +407,14 @@ def count_breaks(key: str, course: Course) -> float:
     return len(order_breaks(numbers, KEYS[key]))
 
 
-def tell_order(key: str, course: Course) -> str:
-    """Write the ends of a metric and its first steps the wrong way."""
+def count_breaks_along(course: Callable[[str, Run], Course], key: str, run: Run) -> float:
+    """Return the number of steps the wrong way of a run's course."""
+    return count_breaks(key, course(key, run))
+
+
+def tell_order(find: Callable[[str, Run], Course], key: str, runs: Runs) -> str:
+    """Write the ends of a run's course and its first steps the wrong way."""
+    course = find(key, runs[0])
     if math.isnan(count_breaks(key, course)):
         return "fewer than two values were measured"
     breaks = order_breaks([value for _, value in course], KEYS[key])
@@ -505,6 +509,11 @@ def errors_between(key: str, run: Run) -> tuple[float, float]:
     return first, second
 
 
+def error_ratio(key: str, run: Run) -> float:
+    """Return the error of the straight line over that of the interpolation."""
+    return ratio(*errors_between(key, run))
+
+
 def tell_errors(key: str, runs: Runs) -> str:
     """Write the errors of both predictions."""
     errors = [errors_between(key, run) for run in runs]
@@ -519,6 +528,16 @@ def late_ends(key: str, run: Run) -> tuple[float, float]:
     reached, path = zero_error_row(run.path()), last_layer(run)
     then = [row for row in path if reached is not None and row.epoch == reached.epoch]
     return ends(then, key)[0], ends(path, key)[1]
+
+
+def late_ratio(key: str, run: Run) -> float:
+    """Return a metric of the last layer at the end over that at zero training error."""
+    return ratio(*reversed(late_ends(key, run)))
+
+
+def tell_late(key: str, runs: Runs) -> str:
+    """Write a metric of the last layer at zero training error and at the end."""
+    return f"{key.upper()} {tell_changes(late_ends(key, run) for run in runs)}"
 
 
 SHARES = {
@@ -538,6 +557,7 @@ def draw_figures(settings: PFCTraining, runs: Runs) -> list[Drawing]:
     """Draw figures 2 and 3, the order of the layers and the paths of the features."""
     networks = runs.group(name_network)
     firsts = {name: own[0] for name, own in networks.items() if all(map(has_decay, own))}
+    firsts = firsts or {name: own[0] for name, own in networks.items()}
     over_time = (
         "PFC figure 2: PFC1-3 of every layer over training, on the training set; light to dark "
         "from the first layer to the last. The dashed line is the first measured epoch of zero "

@@ -1,1 +1,0 @@
-"""Experiments of the five papers, one module each: source, cost, claims, figures."""
