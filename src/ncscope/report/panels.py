@@ -334,8 +334,8 @@ def draw_history(
         axes.legend()
 
 
-_MOST_MARKS = 12
-"""Most marks on a curve."""
+_MOST_DOTS = 12
+"""Most dots on a curve."""
 
 
 def draw_runs(
@@ -372,11 +372,11 @@ def draw_runs(
             linewidth=1.1,
             marker=_MARKERS[colour % len(_MARKERS)],
             markersize=2.6,
-            # Hollow marks tell the splits apart where curves cover each other, and few of them
+            # Hollow dots tell the splits apart where curves cover each other, and few of them
             # leave the dashes to be seen.
             markerfacecolor="white" if dash else None,
             markeredgewidth=0.8,
-            markevery=math.ceil(len(steps) / _MOST_MARKS),
+            markevery=math.ceil(len(steps) / _MOST_DOTS),
             label=format_figure_text(name) if name else None,
         )
     if log:
