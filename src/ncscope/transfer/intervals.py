@@ -69,9 +69,10 @@ def accuracy_interval(
     r"""Compute the interval of a probe's accuracy.
 
     For top-1 accuracy $\hat p$ on $n$ samples it is Wilson's interval (1927),
-    $\left(\hat p+\frac{z^2}{2n}\pm z\sqrt{\frac{\hat p(1-\hat p)}n+\frac{z^2}{4n^2}}\right)
-    \big/\left(1+\frac{z^2}n\right)$. For the mean per class $n$ is the number of samples that
-    gives one share of that value the variance of the mean, as for stratified surveys (Korn and
+    $\frac n{n+z^2}\left(\hat p+\frac{z^2}{2n}
+    \pm z\sqrt{\frac{\hat p(1-\hat p)}n+\frac{z^2}{4n^2}}\right)$. For the mean per class $n$ is
+    the number of samples that gives one share of that value the variance of the mean, as for
+    stratified surveys (Korn and
     Graubard 1998): $\hat p(1-\hat p)/v$ with $v=\frac1{K^2}\sum_c s_c^2/n_c$. The variance $s_c^2$
     of the answers of a class is that of the class with one more sample, which has the mean of all
     classes, divided by $1-n_c/(n_c+1)^2$: so no class of a few samples that are all right counts as
