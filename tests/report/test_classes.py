@@ -66,7 +66,7 @@ def test_charts_and_table_have_the_worst_class_first_by_name(show: Open) -> None
         assert [tick.rstrip("…") for tick in ticks] == [
             name[: len(tick.rstrip("…"))] for name, tick in zip(worst, ticks, strict=True)
         ]
-    rows = page.locator(".classes tbody th").all_inner_texts()
+    rows = page.locator(".classes tbody th").all_text_contents()
     assert rows == worst
     reading = page.locator("#classes .reading").inner_text()
     assert "Least separated from another class: " in reading
