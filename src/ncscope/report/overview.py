@@ -40,21 +40,6 @@ Change = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
-class RunChanges:
-    """First and last values of one run.
-
-    Attributes:
-        run: Name of the run.
-        splits: Names of the splits, one for each column.
-        rows: Metric, its value at collapse, and its change on each split, None if unmeasured.
-    """
-
-    run: str
-    splits: list[str]
-    rows: list[tuple[Label, str, list[Change | None]]]
-
-
-@dataclass(frozen=True)
 class Headline:
     """A metric that a page shows first.
 
@@ -234,24 +219,6 @@ def build_headlines(measurements: Sequence[Measurement]) -> list[Headline]:
             ends = {}
         headlines.append(replace(headline, ends=ends, trend=trend))
     return headlines
-
-
-def compare_ends(measurements: Sequence[Measurement]) -> list[RunChanges]:
-    """Compare the last layer's key metrics at the first and last step, run by run."""
-    changes = []
-    for run, of_run in group_by_run(measurements).items():
-        splits = group_by_split(of_run)
-        last = of_run[-1].model_record.layers[-1]
-        rows = []
-        keys = {key for each in of_run for key in each.model_record.layers[-1].metrics}
-        for metric in map(find_label, choose_key_metrics(keys)):
-            by_split = [
-                _describe_change(metric, of_split[0], of_split[-1]) for of_split in splits.values()
-            ]
-            if any(by_split):
-                rows.append((metric, format_collapse_value(metric, last), by_split))
-        changes.append(RunChanges(run, list(splits), rows))
-    return changes
 
 
 def _describe_change(metric: Label, first: Measurement, last: Measurement) -> Change | None:
