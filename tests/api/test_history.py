@@ -321,7 +321,7 @@ def test_further_numbers_are_drawn(history: History, page: Page, tmp_path: Path)
         "document.getElementById('history-chart').data.map((t) => [t.name, t.y])"
     )
     assert traces == [["blocks.1, train", [1, 0.5, 0.333333]]]
-    assert "deep, train, epoch 2" in page.locator(".details caption").first.inner_text()
+    assert "deep, train, epoch 2" in page.locator(".details caption").first.text_content()
 
 
 @pytest.mark.slow
