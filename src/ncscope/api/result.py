@@ -47,6 +47,7 @@ class Report(Mapping[str, float]):
         num_classes: Number of classes requested, present or not; 0 without labels.
         num_samples: Number of samples.
         dim: Feature dimension.
+        columns: Names of the features, if they were the columns of a data frame; else empty.
         statistics: Class statistics from which the values were computed; a later call of `measure`
             uses them if this report is its ``reference``. None in a report that was read from a
             file.

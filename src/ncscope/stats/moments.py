@@ -83,6 +83,9 @@ class ClassMoments(ThreadSafe):
         class_names: Names of the classes, in the order of the indices. With them, labels may be
             names.
 
+    Attributes:
+        columns: Names of the features, if they were the columns of data frames; else empty.
+
     Raises:
         InputError: If the uniform prior's scatter is asked for without class counts, the device
             has no float64, or the names are not as many as the classes.
