@@ -20,12 +20,12 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.pages import Page
 
 from ncscope.lab.catalogue import ILLUSTRATIONS
+from ncscope.lab.findings import Finding, tally
 from ncscope.lab.inventory.item import Item
 from ncscope.lab.inventory.table import ITEMS, items_of
 from ncscope.lab.report.verdicts import PAPERS, owner_of
-from ncscope.report.claims import Claim, tally
 
-Runs = Mapping[str, Mapping[str, Sequence[Claim] | None]]
+Runs = Mapping[str, Mapping[str, Sequence[Finding] | None]]
 """Claims by scale and experiment; None for a run that has not ended."""
 Theory = Mapping[str, Mapping[str, str]]
 """Verdict, grade and kind of each statement, by id."""
@@ -90,10 +90,10 @@ def runs_of(folder: Path) -> Runs:
     return runs
 
 
-def _claim(record: Mapping[str, Any]) -> Claim:
+def _claim(record: Mapping[str, Any]) -> Finding:
     """Return a claim without its interval, which the page does not show."""
     rest = {key: record[key] for key in ("source", "verdict", "evidence")}
-    return Claim(text=record["claim"], **rest)
+    return Finding(text=record["claim"], **rest)
 
 
 def _summary(theory: Theory, runs: Runs) -> str:

@@ -11,9 +11,9 @@ import pytest
 from mkdocs.exceptions import PluginError
 
 from ncscope.lab.catalogue import EXPERIMENTS, ILLUSTRATIONS
+from ncscope.lab.findings import Finding
 from ncscope.lab.inventory.table import ITEMS
 from ncscope.lab.theory.table import STATEMENTS
-from ncscope.report.claims import Claim
 from tests.docs.pages import ROOT
 
 FIGURES = ROOT / "docs" / "figures"
@@ -34,8 +34,8 @@ errata = loaded(ROOT / "docs" / "hooks" / "errata.py")
 THEORY = evidence.theory_of(FIGURES)
 
 
-def claim(source: str, verdict: str = "held") -> Claim:
-    return Claim(text="A claim.", source=source, verdict=verdict, evidence="")
+def claim(source: str, verdict: str = "held") -> Finding:
+    return Finding(text="A claim.", source=source, verdict=verdict, evidence="")
 
 
 def line_of(page: str, paper: str, label: str) -> str:

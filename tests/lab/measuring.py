@@ -4,11 +4,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ncscope.lab.evidence.judging import decided
+from ncscope.lab.claims import decide
+from ncscope.lab.findings import Finding
 from ncscope.lab.observations import Event, Heartbeat, Observation, Results
 from ncscope.lab.runs.recipe import Part
 from ncscope.measurement.records import GeodesicRecord, LayerRecord, Measurement, ModelRecord
-from ncscope.report.claims import Claim
 from tests.lab.papers import halving
 from tests.lab.papers.halving import Halving
 
@@ -43,12 +43,12 @@ def probe(value: float) -> ModelRecord:
     return ModelRecord(layers, ("stem", "last"), (0.0, 1.0), line)
 
 
-def claims(config: Halving, results: Results) -> list[Claim]:
+def claims(config: Halving, results: Results) -> list[Finding]:
     """A claim whose evidence is of observations and of measurements."""
     last = float(results[-1]["value"])
     total = sum(each.values["loss"] for each in results.measurements)
     return [
-        decided("It ends below zero.", source="ours", held=last < 0, evidence=f"{last}, {total}")
+        decide("It ends below zero.", source="ours", held=last < 0, evidence=f"{last}, {total}")
     ]
 
 

@@ -16,10 +16,10 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, Page, Request
 
+from ncscope.lab.findings import Finding
 from ncscope.measurement.provenance import Provenance
 from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
 from ncscope.metrics.registry import METRICS
-from ncscope.report.claims import Claim
 from ncscope.report.comparison import ComparisonSource, render_comparison_page
 from ncscope.report.curves import describe_layers
 from ncscope.report.formulas import formula
@@ -40,13 +40,13 @@ from ncscope.report.page import (
 from ..pace import others_slow
 
 CLAIMS = [
-    Claim(
+    Finding(
         text="PFC1 falls at every layer.",
         source="PFC, figure 2",
         verdict="held",
         evidence="5 of 5 <pairs> fall",
     ),
-    Claim(
+    Finding(
         text="Test features collapse as far.",
         source="ours",
         verdict="not held",

@@ -8,13 +8,13 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.lab.claims import Claim, judge
+from ncscope.lab.findings import Finding
 from ncscope.lab.observations import Results
 from ncscope.lab.quantities import Runs
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Part, Scale
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import Extra, training_events
-from ncscope.report.claims import Claim as Finding
 from ncscope.report.tables import Summary
 
 Settings = TypeVar("Settings", bound=BaseModel)

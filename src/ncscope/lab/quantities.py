@@ -164,8 +164,81 @@ class Runs(Sequence[Run]):
 Key = str | Callable[[Run], str]
 """Field of the settings, or function of a run, by which runs are grouped."""
 
-Quantity = Callable[[Run], float]
-"""Number of one run; NaN where it was not measured."""
+AnyQuantity = Callable[[Run], float]
+"""A quantity with or without a name."""
+
+
+class Quantity:
+    """A number of one run, NaN where it was not measured, and the numbers that it is made of.
+
+    Quantities can be subtracted and divided, and asked of a run's partner; the judge then tells the
+    parts too. A plain function of a run serves as a quantity without a name.
+
+    Args:
+        name: Name of the number, for the evidence.
+        compute: Function of a run.
+        parts: Quantities that the number is made of.
+
+    Example:
+        >>> fall = last("nc1") / first("nc1")
+        >>> fall.name, [part.name for part in fall.parts]
+        ('nc1 at the end over nc1 at the start', ['nc1 at the end', 'nc1 at the start'])
+        >>> (last("accuracy") - last("accuracy").of_partner(method="plain")).name
+        'accuracy at the end minus accuracy at the end with method plain'
+    """
+
+    def __init__(
+        self, name: str, compute: Callable[[Run], float], parts: Sequence["Quantity"] = ()
+    ) -> None:
+        self.name, self.parts = name, tuple(parts)
+        self._compute = compute
+
+    def __call__(self, run: Run) -> float:
+        """Return the number of a run."""
+        return self._compute(run)
+
+    def __sub__(self, other: "Quantity") -> "Quantity":
+        """Return the difference, with both quantities as its parts."""
+        name = f"{self.name} minus {other.name}"
+        return Quantity(name, lambda run: self(run) - other(run), (self, other))
+
+    def __truediv__(self, other: "Quantity") -> "Quantity":
+        """Return the ratio, with both quantities as its parts."""
+        return Quantity(
+            f"{self.name} over {other.name}",
+            lambda run: ratio(self(run), other(run)),
+            (self, other),
+        )
+
+    def of_partner(self, **fields: Any) -> "Quantity":
+        """Return the quantity of the run that differs in the given fields only; NaN without one.
+
+        Args:
+            fields: Fields of the partner's settings, or of their ``optimisation``.
+        """
+
+        def compute(run: Run) -> float:
+            partner = run.partner(**fields)
+            return math.nan if partner is None else self(partner)
+
+        words = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in fields.items())
+        return Quantity(f"{self.name} with {words}", compute)
+
+
+def quantity(name: str) -> Callable[[Callable[[Run], float]], Quantity]:
+    """Turn a function of a run into a quantity with a name.
+
+    Args:
+        name: Name of the number, for the evidence.
+
+    Example:
+        >>> @quantity("measurements")
+        ... def count_rows(run: Run) -> float:
+        ...     return len(run.rows)
+        >>> count_rows.name
+        'measurements'
+    """
+    return lambda compute: Quantity(name, compute)
 
 
 def read_field(settings: Any, name: str) -> Any:
@@ -232,19 +305,36 @@ def geometric_mean(numbers: Sequence[float]) -> float:
         return float(np.exp(np.mean(np.log(numbers)))) if len(numbers) else math.nan
 
 
+def average_by_scale(numbers: Sequence[float], scale: str) -> float:
+    """Compute the geometric mean of ratios, else the mean; numbers that are not measured apart."""
+    known = [number for number in numbers if not math.isnan(number)]
+    if scale == "ratio" and all(number > 0 for number in known):
+        return geometric_mean(known)
+    return average(known)
+
+
 def first(key: str, split: str = "train", layer: str | None = None) -> Quantity:
     """Return the quantity of a metric's first value, in the last layer or a named one."""
-    return lambda run: ends(run.path(split, layer), key)[0]
+    return Quantity(
+        _name(key, "start", split, layer), lambda run: ends(run.path(split, layer), key)[0]
+    )
 
 
 def last(key: str, split: str = "train", layer: str | None = None) -> Quantity:
     """Return the quantity of a metric's last value, in the last layer or a named one."""
-    return lambda run: ends(run.path(split, layer), key)[1]
+    return Quantity(
+        _name(key, "end", split, layer), lambda run: ends(run.path(split, layer), key)[1]
+    )
+
+
+def _name(key: str, when: str, split: str, layer: str | None) -> str:
+    where = f" in {layer}" if layer else ""
+    return f"{key} at the {when}{where}{'' if split == 'train' else f' ({split})'}"
 
 
 def last_over_first(key: str, split: str = "train", layer: str | None = None) -> Quantity:
     """Return the quantity of a metric's last value over its first, in the last layer or another."""
-    return lambda run: ratio(*reversed(ends(run.path(split, layer), key)))
+    return last(key, split, layer) / first(key, split, layer)
 
 
 def beyond(quantity: Quantity, **fields: Any) -> Quantity:
@@ -254,12 +344,7 @@ def beyond(quantity: Quantity, **fields: Any) -> Quantity:
         quantity: Quantity of both runs.
         fields: Fields of the partner's settings.
     """
-
-    def difference(run: Run) -> float:
-        partner = run.partner(**fields)
-        return math.nan if partner is None else quantity(run) - quantity(partner)
-
-    return difference
+    return quantity - quantity.of_partner(**fields)
 
 
 def zero_error_row(path: Path, accuracy: float = 1.0) -> Observation | None:

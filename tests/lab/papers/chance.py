@@ -4,14 +4,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
+from ncscope.lab.findings import Finding
 from ncscope.lab.observations import Results
-from ncscope.report.claims import Claim
 
 DRAWS, MOST = 40, 4
 """Draws of a null test, and most draws in which a claim may hold."""
 
 
-def often_held(claims: Callable[[Random], Iterable[Claim]]) -> dict[str, int]:
+def often_held(claims: Callable[[Random], Iterable[Finding]]) -> dict[str, int]:
     """Claims that hold in more draws than chance allows, with the number of these draws.
 
     Args:
@@ -23,7 +23,7 @@ def often_held(claims: Callable[[Random], Iterable[Claim]]) -> dict[str, int]:
     return {text: count for text, count in counts.items() if count > MOST}
 
 
-def not_held(claims: Iterable[Claim]) -> list[str]:
+def not_held(claims: Iterable[Finding]) -> list[str]:
     """Texts of the claims that are not held or undecided, with the verdicts."""
     return [f"{claim.verdict}: {claim.text}" for claim in claims if not claim.held]
 

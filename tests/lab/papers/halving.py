@@ -7,12 +7,12 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
-from ncscope.lab.evidence.judging import decided
+from ncscope.lab.claims import decide
+from ncscope.lab.findings import Finding
 from ncscope.lab.observations import Observation, Results
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.report import panels
-from ncscope.report.claims import Claim
 
 
 class Halving(BaseModel):
@@ -37,16 +37,16 @@ def parts(config: Halving) -> list[Part]:
     ]
 
 
-def claims(config: Halving, results: Results) -> list[Claim]:
+def claims(config: Halving, results: Results) -> list[Finding]:
     last = float(results[config.steps]["value"])
     return [
-        decided(
+        decide(
             "It halves.",
             source="ours",
             held=last == config.start / 2**config.steps,
             evidence=f"{last}",
         ),
-        decided("It reaches zero.", source="ours", held=last == 0, evidence=f"{last}"),
+        decide("It reaches zero.", source="ours", held=last == 0, evidence=f"{last}"),
     ]
 
 

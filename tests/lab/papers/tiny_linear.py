@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
-from ncscope.lab.evidence.judging import decided
+from ncscope.lab.claims import decide
+from ncscope.lab.findings import Finding
 from ncscope.lab.observations import Event, Observation, Results
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Part, Recipe
@@ -18,7 +19,6 @@ from ncscope.lab.training.loop import EpochEnd, supervised, train
 from ncscope.lab.training.optimisation import Optimisation, learner
 from ncscope.lab.training.resumable import AfterStep, resumable_events
 from ncscope.report import panels
-from ncscope.report.claims import Claim
 
 
 class Linear(BaseModel):
@@ -61,13 +61,13 @@ def _events(epochs: int, rate: float, resources: Resources) -> Iterator[Event]:
     return resumable_events(learns, ends, measured, epochs, resources)
 
 
-def claims(config: Linear, results: Results) -> list[Claim]:
+def claims(config: Linear, results: Results) -> list[Finding]:
     """Claims whose evidence shows every observation, its rank, and the settings."""
     total = sum(index * float(row["norm"]) for index, row in enumerate(results))
     ends = [float(row["norm"]) for row in results if row.epoch == config.epochs]
     return [
-        decided("The results have a sum.", source="ours", held=total > 0, evidence=f"{total!r}"),
-        decided("The weights end small.", source="ours", held=max(ends) < 1, evidence=f"{ends}"),
+        decide("The results have a sum.", source="ours", held=total > 0, evidence=f"{total!r}"),
+        decide("The weights end small.", source="ours", held=max(ends) < 1, evidence=f"{ends}"),
     ]
 
 

@@ -5,14 +5,14 @@ import io
 
 from rich.console import Console
 
-from ncscope.lab.evidence.judging import decided
+from ncscope.lab.claims import decide
 from ncscope.lab.observations import Observation, Results
 from ncscope.lab.report.study_page import RunView, study_page
 from ncscope.lab.report.sweep import SweptRun, printed_sweep, sweep_csv, sweep_table
 
 COLUMNS = ("nc1", "accuracy")
 CLAIMS = [
-    decided(f"Claim {index}.", source="ours", held=held, evidence="")
+    decide(f"Claim {index}.", source="ours", held=held, evidence="")
     for index, held in enumerate([True, None, True, False])
 ]
 ROWS = [
@@ -88,7 +88,7 @@ def test_runs_that_differ_in_the_seed_have_a_mean_and_a_spread() -> None:
 def test_claims_of_several_runs_are_one_matrix() -> None:
     def view(name: str, *held: bool, ended: bool = True) -> RunView:
         claims = [
-            decided(f"Claim {index}.", source="ours", held=verdict, evidence=f"of {name} <{index}>")
+            decide(f"Claim {index}.", source="ours", held=verdict, evidence=f"of {name} <{index}>")
             for index, verdict in enumerate(held)
         ]
         return RunView(name, claims, [], Results([], []), (), {}, ended=ended)

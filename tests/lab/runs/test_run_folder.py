@@ -12,12 +12,12 @@ import yaml
 
 from ncscope import History
 from ncscope.errors import InputError
+from ncscope.lab.findings import Finding
 from ncscope.lab.observations import ITERATION, flattened
 from ncscope.lab.runs import run_folder
 from ncscope.lab.runs.run_folder import RunFolder
 from ncscope.measurement.provenance import Provenance
 from ncscope.measurement.records import GeodesicRecord, LayerRecord, Measurement, ModelRecord
-from ncscope.report.claims import Claim
 
 NAN, INF = float("nan"), float("inf")
 
@@ -85,7 +85,7 @@ def test_saving_again_replaces(tmp_path: Path) -> None:
 def test_config_claims_and_page(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     config = {"width": 8, "learning_rate": 0.1}
-    claims = [Claim(text="PFC1 falls", source="ours", verdict="not held", evidence="it rose")]
+    claims = [Finding(text="PFC1 falls", source="ours", verdict="not held", evidence="it rose")]
     folder.save_config(config)
     folder.save_claims(claims)
     page = folder.save_page("<p>π</p>")

@@ -10,7 +10,7 @@ import pytest
 from ncscope.cli import main
 from ncscope.errors import InputError
 from ncscope.lab import catalogue, studies
-from ncscope.lab.evidence.judging import decided
+from ncscope.lab.claims import decide
 from ncscope.lab.observations import Observation
 from ncscope.lab.report.verdicts import ExperimentVerdicts, by_owner, verdicts_page
 from ncscope.lab.runs.recipe import Part
@@ -111,9 +111,9 @@ def test_what_only_illustrates_is_not_run_with_the_others_nor_counted(tmp_path: 
 
 def test_claims_are_counted_at_their_owner() -> None:
     claims = [
-        decided("a", source="VCI, figure 2", held=True, evidence="1 < 2"),
-        decided("b", source="ours", held=None, evidence="not measured"),
-        decided("c", source="VCI, section 4.3", held=False, evidence="<2 & 1>"),
+        decide("a", source="VCI, figure 2", held=True, evidence="1 < 2"),
+        decide("b", source="ours", held=None, evidence="not measured"),
+        decide("c", source="VCI, section 4.3", held=False, evidence="<2 & 1>"),
     ]
     owners = by_owner([ExperimentVerdicts("vci/training", claims)])
     assert [(each.owner, str(each.tally)) for each in owners] == [

@@ -8,6 +8,8 @@ from functools import partial
 import numpy as np
 import pytest
 
+from ncscope.lab.findings import Finding
+from ncscope.lab.intervals import Interval
 from ncscope.lab.zoo.cells import A_FEW, ALL, TUNED_ACCURACY
 from ncscope.lab.zoo.design import TransferZoo, networks, targets_of
 from ncscope.lab.zoo.figures import drawings_of
@@ -39,7 +41,6 @@ from ncscope.lab.zoo.verdicts import (
     report_half,
     with_added,
 )
-from ncscope.report.claims import Claim, Interval
 from ncscope.report.tables import Summary
 from ncscope.transfer.advice import CONDITIONS, FEW, FEW_OF_MANY, MANY, MORE_CLASSES, TUNED, USUAL
 from ncscope.transfer.records import BASELINES, SCORES, Score
@@ -131,7 +132,7 @@ def judged(change: Change) -> Verdicts:
     return Verdicts(ZOO, report_half(ZOO, synthetic(change)))
 
 
-def better_claims(claims: Sequence[Claim]) -> list[Claim]:
+def better_claims(claims: Sequence[Finding]) -> list[Finding]:
     """Return the claims that the index is better: all images, few, and after fine-tuning."""
     return [claim for claim in claims if "better than the best published score, by" in claim.text]
 

@@ -8,8 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ncscope.errors import printable
+from ncscope.lab.findings import Finding, Verdict
 from ncscope.lab.observations import Observation
-from ncscope.report.claims import Claim, ClaimVerdict
 from ncscope.report.wording import format_plain
 
 
@@ -109,14 +109,14 @@ def shown(row: Observation, key: str) -> str:
     return "" if value is None else str(value)
 
 
-_VERDICT_STYLES: Mapping[ClaimVerdict, str] = {
+_VERDICT_STYLES: Mapping[Verdict, str] = {
     "held": "green",
     "not held": "red",
     "undecided": "yellow",
 }
 
 
-def claims_table(claims: Sequence[Claim]) -> Table:
+def claims_table(claims: Sequence[Finding]) -> Table:
     """Build a table of claims: verdict, claim with its owner, and the evidence under it.
 
     Args:

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ncscope.lab.findings import Finding, tally
 from ncscope.lab.observations import ITERATION, Results
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.rows import last_rows, place_of, shown
 from ncscope.lab.report.sweep import SweepTable
 from ncscope.measurement.records import Measurement
-from ncscope.report.claims import Claim, tally
 from ncscope.report.overview import split_config
 from ncscope.report.page import build_history_view, render_page
 from ncscope.report.tables import Summary
@@ -34,7 +34,7 @@ class RunView:
     """
 
     name: str
-    claims: Sequence[Claim]
+    claims: Sequence[Finding]
     images: Sequence[tuple[Drawing, bytes]]
     rows: Results
     columns: Sequence[str]
@@ -87,7 +87,7 @@ class ClaimRow:
     """A claim with its verdict in each run, None where a run does not test it."""
 
     text: str
-    cells: Sequence[Claim | None]
+    cells: Sequence[Finding | None]
 
     @property
     def held(self) -> str:

@@ -13,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ncscope.errors import printable
+from ncscope.lab.findings import Finding, tally
 from ncscope.lab.observations import Observation
 from ncscope.lab.report.rows import last_rows, shown
-from ncscope.report.claims import Claim, tally
 from ncscope.report.tables import Summary
 from ncscope.report.wording import format_plain
 
@@ -36,7 +36,7 @@ class SweptRun:
 
     name: str
     settings: Mapping[str, Any]
-    claims: Sequence[Claim] = ()
+    claims: Sequence[Finding] = ()
     rows: Sequence[Observation] = ()
     error: str = ""
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ncscope.report.claims import Claim, Tally, tally
+from ncscope.lab.findings import Finding, Tally, tally
 from ncscope.report.page import render_template
 
 PAPERS: Mapping[str, str] = {
@@ -28,7 +28,7 @@ class ExperimentVerdicts:
     """
 
     name: str
-    claims: Sequence[Claim] = ()
+    claims: Sequence[Finding] = ()
     failure: str = ""
 
 
@@ -49,12 +49,12 @@ class OwnerVerdicts:
     experiments: Sequence[ExperimentVerdicts]
 
 
-def owner_of(claim: Claim) -> str:
+def owner_of(claim: Finding) -> str:
     """Return the owner of a claim, the first word of its source.
 
     Example:
         >>> source = "VCI, section 4.3"
-        >>> owner_of(Claim(text="", source=source, verdict="held", evidence=""))
+        >>> owner_of(Finding(text="", source=source, verdict="held", evidence=""))
         'VCI'
     """
     return claim.source.split(",")[0].split(" ")[0]

@@ -6,10 +6,10 @@ from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel
 
+from ncscope.lab.findings import Finding
 from ncscope.lab.observations import Event, Results
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.resources import Resources
-from ncscope.report.claims import Claim
 from ncscope.report.tables import Summary
 
 Scale = Literal["paper", "medium", "small"]
@@ -64,7 +64,7 @@ class Study(Generic[Config]):
     source: str
     config: type[Config]
     parts: Callable[[Config], Sequence[Part]]
-    claims: Callable[[Config, Results], list[Claim]]
+    claims: Callable[[Config, Results], list[Finding]]
     drawings: Callable[[Config, Results], list[Drawing]]
     columns: Sequence[str]
     tables: Callable[[Config, Results], list[Summary]] = no_tables
@@ -75,7 +75,7 @@ class Study(Generic[Config]):
         """Question that the study answers."""
         return self.lead
 
-    def judge(self, config: Config, results: Results) -> list[Claim]:
+    def judge(self, config: Config, results: Results) -> list[Finding]:
         """Judge the claims on results."""
         return self.claims(config, results)
 

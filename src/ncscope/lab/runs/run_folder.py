@@ -13,6 +13,7 @@ import yaml
 
 from ncscope.errors import InputError
 from ncscope.files import parse_yaml, read_file, write_bytes, write_text
+from ncscope.lab.findings import Finding
 from ncscope.lab.observations import Observation
 from ncscope.lab.runs.finished import (
     FinishedParts,
@@ -25,7 +26,6 @@ from ncscope.lab.runs.lock import only_writer, writing
 from ncscope.measurement.history_file import format_history, parse_history, parse_object
 from ncscope.measurement.provenance import Provenance
 from ncscope.measurement.records import Measurement
-from ncscope.report.claims import Claim
 
 _SCALARS = (str, int, float)
 _MADE_AGAIN = ("metrics.jsonl", "history.json", "finished.json")
@@ -176,7 +176,7 @@ class RunFolder:
             file.parent.mkdir(exist_ok=True)
             return write_bytes(file, content)
 
-    def save_claims(self, claims: Sequence[Claim]) -> None:
+    def save_claims(self, claims: Sequence[Finding]) -> None:
         """Write claims.json."""
         records = [claim.record() for claim in claims]
         self._save("claims.json", json.dumps(records, indent=2, allow_nan=False) + "\n")

@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from ncscope.api.history import History
 from ncscope.errors import InputError
+from ncscope.lab.findings import Finding
 from ncscope.lab.observations import Event, Heartbeat, Results, together
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.study_page import RunView, study_page
@@ -27,7 +28,6 @@ from ncscope.lab.runs.reproducible import reproducible
 from ncscope.lab.runs.resources import Resources, first_process
 from ncscope.lab.runs.run_folder import RunFolder
 from ncscope.measurement.provenance import Provenance, record_provenance
-from ncscope.report.claims import Claim
 from ncscope.report.tables import Summary
 
 OnRow = Callable[[str, int, int], None]
@@ -54,7 +54,7 @@ class StudyRun:
     labels: Mapping[str, str]
     config: BaseModel
     rows: Results
-    claims: Sequence[Claim]
+    claims: Sequence[Finding]
     page: Path | None = None
     ended: bool = True
 

@@ -7,9 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ncscope.lab.evidence.judging import mean_interval
+from ncscope.lab.intervals import Interval, mean_interval
 from ncscope.lab.zoo.results import ACCURACY, Cell
-from ncscope.report.claims import Interval
 from ncscope.transfer.correlations import Values, ranks
 from ncscope.transfer.quality import row_qualities
 from ncscope.transfer.records import BASELINES, Score

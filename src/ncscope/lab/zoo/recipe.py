@@ -6,6 +6,7 @@ user's scores, and the time of each. The protocol is that of `ncscope.lab.zoo.de
 
 from functools import partial
 
+from ncscope.lab.findings import Finding
 from ncscope.lab.observations import Results
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Part, Recipe
@@ -15,7 +16,6 @@ from ncscope.lab.zoo.figures import drawings_of
 from ncscope.lab.zoo.results import cells_of
 from ncscope.lab.zoo.tables import tables_of
 from ncscope.lab.zoo.verdicts import Verdicts, claims_on, report_half
-from ncscope.report.claims import Claim
 from ncscope.report.tables import Summary
 
 
@@ -35,7 +35,7 @@ def _verdicts(config: TransferZoo, rows: Results) -> Verdicts:
     return Verdicts(config, report_half(config, cells_of(config, rows)))
 
 
-def _claims(config: TransferZoo, rows: Results) -> list[Claim]:
+def _claims(config: TransferZoo, rows: Results) -> list[Finding]:
     """Judge a whole zoo; a shard is judged together with the others, by ``ncscope zoo``."""
     if config.shards > 1:
         return []

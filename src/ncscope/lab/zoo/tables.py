@@ -3,13 +3,12 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from ncscope.lab.evidence.judging import mean_interval
+from ncscope.lab.intervals import Interval, mean_interval
 from ncscope.lab.zoo.cells import A_FEW, ALL
 from ncscope.lab.zoo.ingredients import INDEX
 from ncscope.lab.zoo.judgement import ByTarget, by_score, grouped, mean_quality, over_targets
 from ncscope.lab.zoo.results import Cell
 from ncscope.lab.zoo.verdicts import PHRASES, Verdicts
-from ncscope.report.claims import Interval
 from ncscope.report.tables import Summary
 from ncscope.transfer.advice import (
     CONDITIONS,

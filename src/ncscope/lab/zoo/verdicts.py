@@ -8,7 +8,9 @@ from typing import Literal
 
 import numpy as np
 
-from ncscope.lab.evidence.judging import above, judged, mean_interval
+from ncscope.lab.claims import above, judge_mean
+from ncscope.lab.findings import Finding, Verdict
+from ncscope.lab.intervals import mean_interval
 from ncscope.lab.zoo.cells import A_FEW, ALL, TUNED_ACCURACY
 from ncscope.lab.zoo.design import TransferZoo
 from ncscope.lab.zoo.ingredients import ADDED, ADDED_SHARE, INDEX, PREFIX, VARIANTS
@@ -23,7 +25,6 @@ from ncscope.lab.zoo.judgement import (
     signed,
 )
 from ncscope.lab.zoo.results import JUDGED, Cell
-from ncscope.report.claims import Claim, ClaimVerdict
 from ncscope.transfer.records import FIELD_SCORES, SCORES, VARIABILITY_SCORES, Score
 
 MARGIN = 0.05
@@ -57,7 +58,7 @@ class Verdicts:
     half: Half = "report"
 
     @cached_property
-    def claims(self) -> list[Claim]:
+    def claims(self) -> list[Finding]:
         """Claims, which take seconds: each is computed once."""
         return claims_on(self) if self.half == "report" else []
 
@@ -138,7 +139,7 @@ def with_added(cells: Sequence[Cell], key: str, score: Score) -> list[Cell]:
     return found
 
 
-def claims_on(verdicts: Verdicts) -> list[Claim]:
+def claims_on(verdicts: Verdicts) -> list[Finding]:
     """Judge the claims about our index and about the static baselines.
 
     Args:
@@ -152,7 +153,7 @@ def claims_on(verdicts: Verdicts) -> list[Claim]:
     ]
 
 
-def _better(verdicts: Verdicts, images: str) -> Claim:
+def _better(verdicts: Verdicts, images: str) -> Finding:
     """Judge that our index has a weighted tau above the best published score's by the margin."""
     best = verdicts.best_published(lambda key: verdicts.qualities[images, key])
     text = (
@@ -177,7 +178,7 @@ def _better(verdicts: Verdicts, images: str) -> Claim:
     return _by_margin(text, values, told)
 
 
-def _better_tuned(verdicts: Verdicts) -> Claim:
+def _better_tuned(verdicts: Verdicts) -> Finding:
     best = verdicts.best_published(lambda key: verdicts.tuned[key])
     text = (
         "Where fine-tuning is the truth, explained entropy orders networks better than the best "
@@ -194,7 +195,7 @@ def _gains(ours: ByTarget, theirs: ByTarget) -> dict[str, float]:
     return dict(zip(ours, gains(ours, theirs), strict=True))
 
 
-def _by_margin(text: str, by_name: Mapping[str, float], told: str) -> Claim:
+def _by_margin(text: str, by_name: Mapping[str, float], told: str) -> Finding:
     """Judge a gain: held if its mean reaches the margin and its interval excludes 0.
 
     A mean below the margin needs no interval: gains that are all 0 have none, and are no gain.
@@ -203,23 +204,23 @@ def _by_margin(text: str, by_name: Mapping[str, float], told: str) -> Claim:
     if not values:
         return _unknown(text)
     mean, interval = sum(values) / len(values), mean_interval(values)
-    verdict: ClaimVerdict = "not held"
+    verdict: Verdict = "not held"
     if mean >= MARGIN:
         verdict = "undecided" if interval is None else "held" if interval.low > 0 else "not held"
     ends = "no interval" if interval is None else f"{interval.low:.3f}, {interval.high:.3f}"
     listed = ", ".join(f"{name} {value:.3f}" for name, value in by_name.items())
     count = len(values)
     evidence = f"mean gain {mean:.3f} [{ends}] over {count} targets, {told}; by target: {listed}"
-    return Claim(text=text, source="ours", verdict=verdict, evidence=evidence, interval=interval)
+    return Finding(text=text, source="ours", verdict=verdict, evidence=evidence, interval=interval)
 
 
-def _unknown(text: str) -> Claim:
-    return Claim(text=text, source="ours", verdict="undecided", evidence="none measured")
+def _unknown(text: str) -> Finding:
+    return Finding(text=text, source="ours", verdict="undecided", evidence="none measured")
 
 
-def _residual(verdicts: Verdicts, images: str) -> Claim:
+def _residual(verdicts: Verdicts, images: str) -> Finding:
     found = verdicts.qualities.get((images, INDEX), {})
-    return judged(
+    return judge_mean(
         f"With {PHRASES[images]}, explained entropy tells more than size, source accuracy and "
         "results on other targets: the rank correlation that is left is above 0",
         source="ours",
@@ -229,17 +230,17 @@ def _residual(verdicts: Verdicts, images: str) -> Claim:
     )
 
 
-def _static(verdicts: Verdicts) -> Claim:
+def _static(verdicts: Verdicts) -> Finding:
     """Judge that past results alone order networks better than every published score."""
     best = verdicts.best_published(lambda key: verdicts.qualities[ALL, key])
     past = verdicts.qualities.get((ALL, "other_sets"), {})
-    return judged(
+    return judge_mean(
         "Results on the other targets order networks better than the best published score",
         source="ours",
         values=[] if best is None else gains(past, verdicts.qualities[ALL, best]),
         region=above(0),
         of="targets",
-        evidence="" if best is None else f"over {SCORES[best].name}",
+        more="" if best is None else f"over {SCORES[best].name}",
     )
 
 

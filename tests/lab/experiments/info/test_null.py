@@ -21,8 +21,8 @@ from ncscope.lab.experiments.info import (
     supervised,
     training,
 )
+from ncscope.lab.findings import Finding
 from ncscope.lab.observations import Observation, Results
-from ncscope.report.claims import Claim
 from tests.lab.experiments.info.test_connectivity import TOLD, made_up
 from tests.lab.experiments.info.test_grokking import CONFIG, made
 from tests.lab.experiments.info.test_pruning import made_up as pruned
@@ -83,7 +83,7 @@ def test_the_results_bear_out_every_claim(
 def test_training_of_permuted_epochs() -> None:
     rows = list(trained())
 
-    def claims(random: Random) -> list[Claim]:
+    def claims(random: Random) -> list[Finding]:
         drawn = exchanged(rows, KEYS, lambda row: row.part, random)
         return training.EXPERIMENT.judge(training.SMALL, drawn)
 
@@ -94,7 +94,7 @@ def test_training_of_untrained_networks() -> None:
     rows = trained()
     start = {key: float(rows[0][key]) for key in KEYS}
 
-    def claims(random: Random) -> list[Claim]:
+    def claims(random: Random) -> list[Finding]:
         drawn = Results(
             row.with_values({key: start[key] * exp(random.gauss(0, 0.02)) for key in KEYS})
             for row in rows
@@ -109,7 +109,7 @@ def test_connectivity_of_permuted_networks_and_rates() -> None:
     runs = [row for row in rows if "omega" not in row]
     others = [row for row in rows if "omega" in row]
 
-    def claims(random: Random) -> list[Claim]:
+    def claims(random: Random) -> list[Finding]:
         drawn = [*runs, *exchanged(others, KEYS, lambda row: "all", random)]
         return connectivity.EXPERIMENT.judge(connectivity.SMALL, Results(drawn))
 
@@ -128,7 +128,7 @@ def test_connectivity_of_untrained_networks_between_trained_runs() -> None:
         values = {key: flat[key] * exp(random.gauss(0, 0.02)) for key in KEYS if key in row}
         return row.with_values(values) if 0 < float(row.get("omega", 0)) < 1 else row
 
-    def claims(random: Random) -> list[Claim]:
+    def claims(random: Random) -> list[Finding]:
         drawn = Results(changed(row, random) for row in made_up(TOLD))
         return connectivity.EXPERIMENT.judge(connectivity.SMALL, drawn)
 
@@ -139,7 +139,7 @@ def test_grokking_of_permuted_steps() -> None:
     """Accuracies are exchanged too, but those of training pairs are known by heart at step 100."""
     rows = list(made())
 
-    def claims(random: Random) -> list[Claim]:
+    def claims(random: Random) -> list[Finding]:
         by_run = exchanged(rows, RATIOS, lambda row: (row.part, row.split), random)
         order = {part: random.sample(range(6), 6) for part in {row.part for row in rows}}
         accuracies = {
@@ -163,7 +163,7 @@ def test_grokking_of_permuted_ratios() -> None:
     """The accuracies of runs that learn the rule, with ratios exchanged among steps."""
     rows = list(made())
 
-    def claims(random: Random) -> list[Claim]:
+    def claims(random: Random) -> list[Finding]:
         drawn = exchanged(rows, RATIOS, lambda row: (row.part, row.split), random)
         return grokking.EXPERIMENT.judge(CONFIG, drawn)
 
@@ -174,7 +174,7 @@ def test_grokking_of_untrained_ratios() -> None:
     """The accuracies of runs that learn the rule, with ratios that stay as before training."""
     flat = {"mir": 0.5, "hdr": 0.8, "mir_batch": 0.7, "hdr_batch": 0.8}
 
-    def claims(random: Random) -> list[Claim]:
+    def claims(random: Random) -> list[Finding]:
         drawn = Results(
             row.with_values(
                 {key: flat[key] * exp(random.gauss(0, 0.02)) for key in RATIOS if key in row}
@@ -191,7 +191,7 @@ def test_grokking_of_untrained_ratios() -> None:
 def test_grokking_of_untrained_accuracies() -> None:
     """Training pairs are known by heart, and held-out accuracies stay as before training."""
 
-    def claims(random: Random) -> list[Claim]:
+    def claims(random: Random) -> list[Finding]:
         drawn = Results(
             row.with_values({"accuracy": 0.04 * exp(random.gauss(0, 0.02))})
             if row.split == "test"

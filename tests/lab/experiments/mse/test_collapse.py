@@ -20,9 +20,9 @@ from ncscope.lab.experiments.mse.networks import (
     name_network,
     paper_runs,
 )
+from ncscope.lab.findings import Finding
 from ncscope.lab.observations import Results
 from ncscope.lab.quantities import Runs
-from ncscope.report.claims import Claim
 from tests.lab.experiments.mse.histories import Columns, history_of, small
 
 CONFIG = small("mse")
@@ -41,7 +41,7 @@ def results(changed: Mapping[str, Columns] | None = None, config: MSETrainings =
     return Results(found)
 
 
-def verdicts(found: list[Claim]) -> list[str]:
+def verdicts(found: list[Finding]) -> list[str]:
     return [claim.verdict for claim in found]
 
 

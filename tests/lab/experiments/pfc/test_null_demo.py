@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from ncscope.lab.experiments.pfc.demo import EXPERIMENT, PART, DemoConfig
+from ncscope.lab.findings import Finding
 from ncscope.lab.observations import Results
-from ncscope.report.claims import Claim
 from tests.lab.observed import measured, measurement
 from tests.lab.papers.chance import not_held, often_held
 
@@ -53,7 +53,7 @@ def made(random: Random, *, trained: bool = True, exchanged_layers: bool = False
     return measured(found)
 
 
-def claims(results: Results) -> list[Claim]:
+def claims(results: Results) -> list[Finding]:
     return EXPERIMENT.judge(CONFIG, results)
 
 

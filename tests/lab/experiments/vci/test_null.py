@@ -16,8 +16,8 @@ from ncscope.lab.experiments.vci.training import EXPERIMENT as TRAINING
 from ncscope.lab.experiments.vci.transfer import EXPERIMENT as TRANSFER
 from ncscope.lab.experiments.vci.transfer import PAPER
 from ncscope.lab.experiments.vci.variability_runs import name_setting
+from ncscope.lab.findings import Finding
 from ncscope.lab.observations import Observation, Results
-from ncscope.report.claims import Claim
 from tests.lab.experiments.vci.checkpoints import from_tables
 from tests.lab.experiments.vci.courses import COURSES, EPOCHS, made
 from tests.lab.papers.chance import not_held, often_held
@@ -48,7 +48,7 @@ NEVER = (
 BOTH = pytest.mark.parametrize("experiment", [TRAINING, IMAGENET], ids=lambda each: each.id)
 
 
-def judge(experiment: Experiment[Any], results: Results) -> list[Claim]:
+def judge(experiment: Experiment[Any], results: Results) -> list[Finding]:
     return experiment.judge(experiment.scales["small"], results)
 
 

@@ -19,9 +19,9 @@ from ncscope.lab.experiments.xufm.extended import (
     EXPERIMENT,
     XUFMExtendedConfig,
 )
+from ncscope.lab.findings import Finding
 from ncscope.lab.observations import Observation, Results
 from ncscope.lab.surrogates.extended import Activation
-from ncscope.report.claims import Claim
 from tests.lab.observed import observed, results_of
 from tests.lab.papers.chance import not_held, often_held
 
@@ -62,7 +62,7 @@ def lost(samples: int) -> Last:
     return {"objective": 0.06 + 0.97 * samples / (2 * N), "lost_samples": samples, "nc2_of": 0.3}
 
 
-def judge(results: Results) -> list[Claim]:
+def judge(results: Results) -> list[Finding]:
     """Claims on the descents."""
     return [claim for claim in EXPERIMENT.judge(SMALL, results) if claim.text.startswith("K = 4")]
 

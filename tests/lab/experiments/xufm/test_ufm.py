@@ -18,11 +18,11 @@ from ncscope.lab.experiments.xufm.ufm import (
     SWEEP,
     XUFMConfig,
 )
+from ncscope.lab.findings import Finding
 from ncscope.lab.observations import Observation, Results
 from ncscope.lab.surrogates import descent as descent_of
 from ncscope.lab.surrogates.descent import SolverResult
 from ncscope.lab.surrogates.problem import Point, Problem
-from ncscope.report.claims import Claim
 from tests.lab.observed import changed, results_of, study_results
 from tests.lab.papers.chance import mixed, not_held, often_held
 
@@ -135,7 +135,7 @@ def randomly(patch: pytest.MonkeyPatch, generator: torch.Generator) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_model")
 def test_exchanged_settings_and_models_seldom_bear_out_a_comparison(real: Results) -> None:
-    def claims(random: Random) -> list[Claim]:
+    def claims(random: Random) -> list[Finding]:
         rows = with_exchanged_settings(list(real), random)
         found = EXPERIMENT.judge(brief(), Results(with_exchanged_models(rows, random)))
         compared = [claim for claim in found if any(part in claim.text for part in COMPARED)]

@@ -28,8 +28,7 @@ from torch.optim.swa_utils import update_bn
 from ncscope.data.draws import stream_seed
 from ncscope.data.loaders import make_measurement_loader
 from ncscope.data.order import epoch_order
-from ncscope.lab.claims import Claim
-from ncscope.lab.evidence.judging import SHARE, above, below
+from ncscope.lab.claims import Claim, above, below
 from ncscope.lab.experiment import Experiment
 from ncscope.lab.experiments.info.information_runs import (
     BY_BATCH,
@@ -44,8 +43,9 @@ from ncscope.lab.experiments.info.information_runs import (
     small_training,
 )
 from ncscope.lab.figures import collect_points, draw_band, draw_grid
+from ncscope.lab.intervals import SHARE
 from ncscope.lab.observations import Event, Heartbeat, Observation, Value
-from ncscope.lab.quantities import Path, Quantity, Run, Runs, average, ends, ratio, values
+from ncscope.lab.quantities import AnyQuantity, Path, Run, Runs, average, ends, ratio, values
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Part
 from ncscope.lab.runs.resources import Resources
@@ -342,17 +342,17 @@ def is_matched(run: Run, other: Run) -> bool:
     return is_trained(run) and is_trained(other) and abs(gap) <= MATCHED
 
 
-def if_trained(quantity: Quantity) -> Quantity:
+def if_trained(quantity: AnyQuantity) -> AnyQuantity:
     """Return a quantity that is NaN for a pair that is not trained."""
     return lambda run: quantity(run) if is_trained(run) else math.nan
 
 
-def if_matched(quantity: Quantity, rate: float) -> Quantity:
+def if_matched(quantity: AnyQuantity, rate: float) -> AnyQuantity:
     """Return a quantity that is NaN for a pair not trained as well as that at another rate."""
     return lambda run: quantity(run) if is_matched(run, at_rate(run, rate)) else math.nan
 
 
-def range_over_next_higher(key: str) -> Quantity:
+def range_over_next_higher(key: str) -> AnyQuantity:
     """Return the quantity of a metric's range between the runs over that at the next higher rate.
 
     NaN for pairs that are not trained equally well.

@@ -16,13 +16,12 @@ from functools import partial
 from matplotlib.axes import Axes
 from pydantic import BaseModel, ConfigDict, Field
 
-from ncscope.lab.claims import Claim
-from ncscope.lab.evidence.judging import above, below
+from ncscope.lab.claims import Claim, above, below
 from ncscope.lab.experiment import Experiment
 from ncscope.lab.experiments.info.information_runs import claim_by_batch
 from ncscope.lab.experiments.info.modular_addition import Grokking, grokking_events
 from ncscope.lab.figures import draw_grid
-from ncscope.lab.quantities import Quantity, Run, Runs, ends, ratio, values, zero_error_row
+from ncscope.lab.quantities import AnyQuantity, Run, Runs, ends, ratio, values, zero_error_row
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Part
 from ncscope.metrics.information import collapse_mir
@@ -251,7 +250,7 @@ Phase = Callable[[Sequence[float], int, int | None], float]
 the steps of training accuracy 1 and of the rule; the rule's is None if it is not learnt."""
 
 
-def of_phases(phase: Phase, key: str) -> Mapping[str, Quantity]:
+def of_phases(phase: Phase, key: str) -> Mapping[str, AnyQuantity]:
     """Return the quantity of a phase on each split.
 
     A quantity is NaN while the training pairs are not known by heart.

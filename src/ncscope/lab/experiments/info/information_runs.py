@@ -18,7 +18,7 @@ from ncscope.data.preprocessing import Augmentation
 from ncscope.lab.claims import Claim
 from ncscope.lab.figures import collect_points, draw_band, draw_reference
 from ncscope.lab.observations import Event, Heartbeat, Observation
-from ncscope.lab.quantities import Quantity, Run, Runs, replace_fields
+from ncscope.lab.quantities import AnyQuantity, Run, Runs, replace_fields
 from ncscope.lab.runs.recipe import Part
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.optimisation import Optimisation
@@ -151,7 +151,7 @@ BY_BATCH = "(batches of 64)"
 
 def claim_by_batch(
     key: str,
-    quantity: Callable[[str], Quantity | Mapping[str, Quantity]],
+    quantity: Callable[[str], AnyQuantity | Mapping[str, AnyQuantity]],
     tell: Callable[[str], Callable[[Runs], str]] | None = None,
     **fields: Any,
 ) -> Claim:
@@ -175,7 +175,7 @@ def claim_by_batch(
 
 def claim_on_accuracy_and_ratios(
     text: str,
-    quantity: Callable[[str], Quantity],
+    quantity: Callable[[str], AnyQuantity],
     tell: Callable[[str], Callable[[Runs], str]],
     ratios: Mapping[str, str] = {"mir": "MIR", "hdr": "HDR"},
     **fields: Any,

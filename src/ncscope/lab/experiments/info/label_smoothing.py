@@ -13,8 +13,7 @@ from math import inf
 import numpy as np
 from matplotlib.axes import Axes
 
-from ncscope.lab.claims import Claim
-from ncscope.lab.evidence.judging import below
+from ncscope.lab.claims import Claim, below
 from ncscope.lab.experiment import Experiment, Trainings
 from ncscope.lab.experiments.info.information_runs import (
     PAPER_NETWORKS,
@@ -28,7 +27,7 @@ from ncscope.lab.experiments.info.information_runs import (
 )
 from ncscope.lab.figures import collect_points, draw_band, draw_grid
 from ncscope.lab.observations import Observation
-from ncscope.lab.quantities import Quantity, Run, Runs, average, ends, ratio
+from ncscope.lab.quantities import AnyQuantity, Run, Runs, average, ends, ratio
 from ncscope.lab.report.drawing import Drawing
 from ncscope.report import panels
 
@@ -111,7 +110,7 @@ def last_rows(run: Run) -> list[Observation]:
     return [row.with_values(level) for row in run.path("test")[-1:]]
 
 
-def variation(key: str) -> Quantity:
+def variation(key: str) -> AnyQuantity:
     """Return the quantity of a metric's range over the levels, over what training changes.
 
     The divisor is the change from before training to its end of the run itself, which has the

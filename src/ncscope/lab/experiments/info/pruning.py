@@ -30,8 +30,7 @@ from torch import Tensor, nn
 from torch.nn.utils import prune
 
 from ncscope.data.loaders import make_measurement_loader
-from ncscope.lab.claims import Claim
-from ncscope.lab.evidence.judging import above
+from ncscope.lab.claims import Claim, above
 from ncscope.lab.experiment import Experiment
 from ncscope.lab.experiments.info.information_runs import (
     PAPER_NETWORKS,
@@ -46,7 +45,7 @@ from ncscope.lab.experiments.info.information_runs import (
 )
 from ncscope.lab.figures import collect_points, draw_band, draw_grid, draw_reference
 from ncscope.lab.observations import Event, Heartbeat, Observation, Value
-from ncscope.lab.quantities import Quantity, Run, Runs, average, ratio
+from ncscope.lab.quantities import AnyQuantity, Run, Runs, average, ratio
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Part
 from ncscope.lab.runs.resources import Resources
@@ -203,7 +202,7 @@ def share_kept(run: Run, stage: str, sparsity: float, key: str) -> float:
     return ratio(value_at(run, stage, sparsity, key) - chance, dense - chance)
 
 
-def least_share(key: str, sparsities: Sequence[float]) -> Quantity:
+def least_share(key: str, sparsities: Sequence[float]) -> AnyQuantity:
     """Return the quantity of the least share kept after fine-tuning, over all sparsities."""
 
     def quantity(run: Run) -> float:
@@ -212,7 +211,7 @@ def least_share(key: str, sparsities: Sequence[float]) -> Quantity:
     return quantity
 
 
-def share_beyond_half_way(key: str, sparsity: float) -> Quantity:
+def share_beyond_half_way(key: str, sparsity: float) -> AnyQuantity:
     """Return the quantity of the share kept after fine-tuning, minus that which just restores."""
 
     def quantity(run: Run) -> float:

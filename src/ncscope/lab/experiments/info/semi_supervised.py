@@ -26,12 +26,11 @@ from matplotlib.ticker import MaxNLocator
 from pydantic import BaseModel, ConfigDict, Field
 from scipy.stats import spearmanr
 
-from ncscope.lab.claims import Claim
-from ncscope.lab.evidence.judging import above
+from ncscope.lab.claims import Claim, above
 from ncscope.lab.experiment import Experiment
 from ncscope.lab.experiments.info.information_runs import change_weights, summarise, write_spread
 from ncscope.lab.figures import collect_points, draw_grid
-from ncscope.lab.quantities import Quantity, Run, Runs, average, last
+from ncscope.lab.quantities import AnyQuantity, Run, Runs, average, last
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Part
 from ncscope.lab.training.optimisation import Optimisation
@@ -414,7 +413,7 @@ def write_error(numbers: Sequence[float]) -> str:
     return write_spread(numbers, of_mean=True)
 
 
-def lead_over(other: str) -> Quantity:
+def lead_over(other: str) -> AnyQuantity:
     """Return the quantity of another method's error minus that of the run, in points."""
     return lambda run: error_of(find(run, other)) - error_of(run)
 
@@ -429,7 +428,7 @@ def tell_errors(other: str) -> Callable[[Runs], str]:
     return tell
 
 
-def change_from_freematch(key: str, sign: int) -> Quantity:
+def change_from_freematch(key: str, sign: int) -> AnyQuantity:
     """Return the quantity of a ratio of held-out features, minus FreeMatch's; less if negative."""
     ratio = last(key, "test")
     return lambda run: sign * (ratio(run) - ratio(find(run, "FreeMatch")))
@@ -454,7 +453,7 @@ def list_gains(runs: Iterable[Run]) -> list[float]:
     return [lead_over("FreeMatch")(run) for run in runs]
 
 
-def gain_beyond(most: Setting) -> Quantity:
+def gain_beyond(most: Setting) -> AnyQuantity:
     """Return the quantity of the gain over FreeMatch, minus that with the most labels.
 
     A loss of accuracy with the most labels counts as no gain, so that a term which harms less with
@@ -497,7 +496,7 @@ def mean_error(run: Run, methods: Sequence[str]) -> float:
     return average([error_of(find(run, method)) for method in methods])
 
 
-def rank_correlation(printed: Sequence[tuple[str, float]]) -> Quantity:
+def rank_correlation(printed: Sequence[tuple[str, float]]) -> AnyQuantity:
     """Return the quantity of Spearman's coefficient of our errors with the printed ones.
 
     NaN if an error is missing or all errors are equal.

@@ -17,8 +17,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from pydantic import BaseModel, ConfigDict, Field
 
-from ncscope.lab.claims import Claim
-from ncscope.lab.evidence.judging import Region, above
+from ncscope.lab.claims import Claim, Region, above
 from ncscope.lab.experiment import Experiment
 from ncscope.lab.experiments.info.information_runs import (
     BY_BATCH,
@@ -32,7 +31,7 @@ from ncscope.lab.experiments.info.information_runs import (
     write_spread,
 )
 from ncscope.lab.figures import draw_grid
-from ncscope.lab.quantities import Quantity, Run, Runs, average, beyond, last
+from ncscope.lab.quantities import AnyQuantity, Run, Runs, average, beyond, last
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.training.settings import Training
 from ncscope.report import panels
@@ -244,7 +243,7 @@ def write_accuracies(runs: Sequence[Run]) -> str:
     return write_spread([100 * accuracy for accuracy in last_values(runs, "accuracy")])
 
 
-def effect(key: str, sign: int) -> Quantity:
+def effect(key: str, sign: int) -> AnyQuantity:
     """Return the quantity of what a loss adds to a ratio of CE; less counts as more if negative."""
     difference = beyond(last(key, "test"), **PLAIN)
     return lambda run: sign * difference(run)

@@ -10,8 +10,7 @@ from functools import partial
 
 from matplotlib.axes import Axes
 
-from ncscope.lab.claims import Claim, tell_ends
-from ncscope.lab.evidence.judging import SHARE, above, below, within
+from ncscope.lab.claims import Claim, above, below, tell_ends, within
 from ncscope.lab.experiment import Experiment, Trainings
 from ncscope.lab.experiments.info.information_runs import (
     BY_BATCH,
@@ -25,7 +24,8 @@ from ncscope.lab.experiments.info.information_runs import (
     train_with_classes,
 )
 from ncscope.lab.figures import Curve, draw_grid, draw_over_epochs
-from ncscope.lab.quantities import Quantity, Run, Runs, average, last, last_over_first, values
+from ncscope.lab.intervals import SHARE
+from ncscope.lab.quantities import AnyQuantity, Run, Runs, average, last, last_over_first, values
 from ncscope.lab.report.drawing import Drawing
 from ncscope.report import panels
 
@@ -143,12 +143,12 @@ def draw_panel(key: str, data: str, runs: Runs, axes: Axes) -> None:
     axes.set_title(f"{name} and accuracy, {data}")
 
 
-def distance_to_collapse(key: str) -> Quantity:
+def distance_to_collapse(key: str) -> AnyQuantity:
     """Return the quantity of the last MIR minus its value at collapse to a simplex."""
     return lambda run: last(key, "test")(run) - collapse_mir_of(run)
 
 
-def agreement(key: str, sign: int) -> Quantity:
+def agreement(key: str, sign: int) -> AnyQuantity:
     """Return how much more often than by chance accuracy and a metric change with a relative sign.
 
     By chance: with the shares of intervals in which each rises, but independent. Both have a trend,

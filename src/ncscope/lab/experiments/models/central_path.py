@@ -15,13 +15,12 @@ from matplotlib.axes import Axes
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
-from ncscope.lab.claims import Claim, tell_each
-from ncscope.lab.evidence.judging import Region, below
+from ncscope.lab.claims import Claim, Region, below, tell_each
 from ncscope.lab.experiment import Experiment
 from ncscope.lab.experiments.models.bounds import Seed
 from ncscope.lab.figures import draw_grid
 from ncscope.lab.observations import Observation
-from ncscope.lab.quantities import Path, Quantity, Run, Runs, decades, ends, ratio, values
+from ncscope.lab.quantities import AnyQuantity, Path, Run, Runs, decades, ends, ratio, values
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.histories import logarithmic_values
 from ncscope.lab.runs.recipe import Part
@@ -260,7 +259,7 @@ def claim_part(
     name: str,
     text: str,
     source: str,
-    quantity: Quantity,
+    quantity: AnyQuantity,
     region: Region,
     write: Callable[[Run], str],
 ) -> Claim:

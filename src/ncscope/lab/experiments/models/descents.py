@@ -12,8 +12,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ncscope.lab.claims import Claim
-from ncscope.lab.evidence.judging import below, within
+from ncscope.lab.claims import Claim, below, within
 from ncscope.lab.figures import draw_grid
 from ncscope.lab.quantities import Path, Run, Runs, ends, last, values
 from ncscope.lab.report.histories import logarithmic_values

@@ -14,8 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
-from ncscope.lab.claims import Claim
-from ncscope.lab.evidence.judging import above, within
+from ncscope.lab.claims import Claim, above, within
 from ncscope.lab.experiment import Experiment
 from ncscope.lab.experiments.models.bounds import Positive, Positives, Seed
 from ncscope.lab.experiments.models.descents import (

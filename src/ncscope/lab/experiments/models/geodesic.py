@@ -14,8 +14,7 @@ from matplotlib.axes import Axes
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
-from ncscope.lab.claims import Claim
-from ncscope.lab.evidence.judging import below
+from ncscope.lab.claims import Claim, below
 from ncscope.lab.experiment import Experiment
 from ncscope.lab.experiments.models.bounds import NotNegative, Positive, Seed
 from ncscope.lab.experiments.models.mufm import PFC_TITLES

@@ -14,8 +14,7 @@ import torch
 from matplotlib.axes import Axes
 from pydantic import BaseModel, ConfigDict, Field
 
-from ncscope.lab.claims import Claim
-from ncscope.lab.evidence.judging import above, below
+from ncscope.lab.claims import Claim, above, below
 from ncscope.lab.experiment import Experiment
 from ncscope.lab.experiments.models.bounds import Positive, Seed
 from ncscope.lab.experiments.models.descents import recorded_steps

@@ -12,8 +12,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from pydantic import BaseModel, ConfigDict, Field
 
-from ncscope.lab.claims import Claim
-from ncscope.lab.evidence.judging import within
+from ncscope.lab.claims import Claim, within
 from ncscope.lab.experiment import Experiment
 from ncscope.lab.experiments.models.bounds import DifferentSizes, NotNegative, Positive
 from ncscope.lab.figures import collect_points, draw_grid

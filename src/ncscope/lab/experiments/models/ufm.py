@@ -8,8 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ncscope.lab.claims import Claim
-from ncscope.lab.evidence.judging import within
+from ncscope.lab.claims import Claim, within
 from ncscope.lab.experiment import Experiment
 from ncscope.lab.experiments.models.bounds import Positive, Seed
 from ncscope.lab.experiments.models.descents import (

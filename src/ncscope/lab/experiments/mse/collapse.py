@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ncscope.lab.claims import Claim
-from ncscope.lab.evidence.judging import SHARE, above, below
+from ncscope.lab.claims import Claim, above, below
 from ncscope.lab.experiment import Experiment
 from ncscope.lab.experiments.mse.learning_rates import (
     select_best_rates,
@@ -40,6 +39,7 @@ from ncscope.lab.experiments.mse.terminal_phase import (
     write_change,
 )
 from ncscope.lab.figures import Curve
+from ncscope.lab.intervals import SHARE
 from ncscope.lab.observations import Results
 from ncscope.lab.quantities import Run, Runs, average, geometric_mean, last, ratio
 from ncscope.lab.report.drawing import Drawing

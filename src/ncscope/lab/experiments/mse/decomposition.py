@@ -18,8 +18,7 @@ from torch import nn
 
 from ncscope.data.loaders import make_training_loader
 from ncscope.data.order import EpochBatches
-from ncscope.lab.claims import Claim
-from ncscope.lab.evidence.judging import above, below
+from ncscope.lab.claims import Claim, above, below
 from ncscope.lab.experiment import Experiment
 from ncscope.lab.experiments.mse.learning_rates import (
     select_best_rates,

@@ -13,8 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ncscope.lab.claims import Claim, two_thirds
-from ncscope.lab.evidence.judging import above, below, within
+from ncscope.lab.claims import Claim, above, below, two_thirds, within
 from ncscope.lab.experiment import Experiment
 from ncscope.lab.experiments.mse.learning_rates import (
     select_best_rates,

@@ -11,8 +11,7 @@ from functools import partial
 import torch
 from pydantic import Field
 
-from ncscope.lab.claims import Claim, tell_each
-from ncscope.lab.evidence.judging import above
+from ncscope.lab.claims import Claim, above, tell_each
 from ncscope.lab.experiment import Experiment
 from ncscope.lab.experiments.mse.learning_rates import (
     select_best_rates,

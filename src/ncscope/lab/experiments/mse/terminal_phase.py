@@ -14,8 +14,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ncscope.lab.claims import Claim, tell_each, two_thirds
-from ncscope.lab.evidence.judging import Region, above
+from ncscope.lab.claims import Claim, Region, above, tell_each, two_thirds
 from ncscope.lab.experiments.mse.networks import (
     KINDS,
     LOSSES,
@@ -24,9 +23,9 @@ from ncscope.lab.experiments.mse.networks import (
     select_typical,
 )
 from ncscope.lab.figures import Curve, draw_grid, draw_paths
-from ncscope.lab.quantities import Path, Quantity, Run, Runs, ends, ratio, zero_error_row
+from ncscope.lab.intervals import Scale
+from ncscope.lab.quantities import AnyQuantity, Path, Run, Runs, ends, ratio, zero_error_row
 from ncscope.report import panels
-from ncscope.report.claims import Scale
 
 ZERO_ERROR = 0.999
 """Training accuracy from which on the error counts as zero."""
@@ -63,7 +62,7 @@ def phase_ends(run: Run, key: str, split: str = "train") -> tuple[float, float] 
     return ends(path, key) if len(path) > 1 else None
 
 
-def end_over_zero_error(key: str, split: str = "train") -> Quantity:
+def end_over_zero_error(key: str, split: str = "train") -> AnyQuantity:
     """Return the quantity of a metric at the end over that at zero training error."""
 
     def quantity(run: Run) -> float:
@@ -85,7 +84,7 @@ def write_change(key: str, split: str = "train") -> Callable[[Run], str]:
 
 def claim_by_network(
     text: str,
-    quantity: Quantity,
+    quantity: AnyQuantity,
     *,
     source: str,
     region: Region,
@@ -139,7 +138,7 @@ def draw_networks(runs: Runs, quantity: str, draw: Callable[[Axes, Runs], None])
 
     Args:
         runs: Runs to draw.
-        quantity: Quantity on the vertical axes.
+        quantity: AnyQuantity on the vertical axes.
         draw: Function that draws the runs of one network.
     """
 

@@ -36,8 +36,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from ncscope.data.digits import DigitsSplit, read_digits
-from ncscope.lab.claims import Claim
-from ncscope.lab.evidence.judging import below
+from ncscope.lab.claims import Claim, below
 from ncscope.lab.experiment import Experiment
 from ncscope.lab.observations import Event, Heartbeat
 from ncscope.lab.quantities import Path, Run, Runs, values, zero_error_row

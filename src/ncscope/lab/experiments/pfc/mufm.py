@@ -17,8 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from ncscope.lab.claims import Claim
-from ncscope.lab.evidence.judging import above, below, within
+from ncscope.lab.claims import Claim, above, below, within
 from ncscope.lab.experiment import Experiment
 from ncscope.lab.experiments.models.bounds import Positives, Seed
 from ncscope.lab.experiments.models.descents import recorded_steps

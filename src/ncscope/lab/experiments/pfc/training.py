@@ -26,11 +26,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from pydantic import BaseModel, ConfigDict, Field
 
-from ncscope.lab.claims import Claim
-from ncscope.lab.evidence.judging import SHARE, above, below
+from ncscope.lab.claims import Claim, above, below
 from ncscope.lab.experiment import Experiment, train_runs
 from ncscope.lab.experiments.pfc.paths import SAMPLE, WHOLE, path_observations
 from ncscope.lab.figures import draw_band, draw_grid, draw_paths, make_depth_colours
+from ncscope.lab.intervals import SHARE
 from ncscope.lab.observations import Results
 from ncscope.lab.quantities import (
     Path,
@@ -40,6 +40,7 @@ from ncscope.lab.quantities import (
     beyond,
     ends,
     last,
+    quantity,
     ratio,
     replace_fields,
     values,
@@ -187,7 +188,6 @@ def list_network_claims(name: str, planned: Runs) -> list[Claim]:
         quantity=beyond(end_straightness, weight_decay=0.0),
         region=above(0),
         over="pairs of runs",
-        tell=tell_decays,
     )
     return [
         claim(
@@ -343,6 +343,7 @@ def straightness(run: Run) -> tuple[float, float]:
     return ends(last_layer(run), "straightness")
 
 
+@quantity("straightness at the end")
 def end_straightness(run: Run) -> float:
     """Return the straightness at the end."""
     return straightness(run)[1]
@@ -352,14 +353,6 @@ def bend_left(run: Run) -> float:
     """Return the share of the distance from a straight line that training leaves."""
     start, end = straightness(run)
     return ratio(1 - end, 1 - start)
-
-
-def tell_decays(runs: Runs) -> str:
-    """Write the straightness of each run and of its partner without decay."""
-    pairs = [(run, run.partner(weight_decay=0.0) or run) for run in runs]
-    return "straightness with and without decay " + ", ".join(
-        f"{end_straightness(run):.3g} and {end_straightness(control):.3g}" for run, control in pairs
-    )
 
 
 def list_cosines(run: Run) -> list[float]:

@@ -15,8 +15,7 @@ transformer, as it is with the paper's 1000 classes.
 from collections.abc import Sequence
 from functools import partial
 
-from ncscope.lab.claims import Claim
-from ncscope.lab.evidence.judging import below
+from ncscope.lab.claims import Claim, below
 from ncscope.lab.experiment import Experiment, Trainings
 from ncscope.lab.experiments.vci.variability_runs import (
     COLUMNS,

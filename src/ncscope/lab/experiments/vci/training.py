@@ -19,8 +19,7 @@ from math import nan
 
 from matplotlib.axes import Axes
 
-from ncscope.lab.claims import Claim, one
-from ncscope.lab.evidence.judging import below
+from ncscope.lab.claims import Claim, below, one
 from ncscope.lab.experiment import Experiment, Trainings, train_runs
 from ncscope.lab.experiments.vci.stability import (
     RANGES,

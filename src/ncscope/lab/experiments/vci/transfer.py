@@ -33,8 +33,7 @@ from ncscope.data.catalogue import TRANSFER_TARGETS, load
 from ncscope.data.downstream_sets import prepare_like
 from ncscope.data.images import ImageData, Images
 from ncscope.data.loaders import make_measurement_loader
-from ncscope.lab.claims import Claim
-from ncscope.lab.evidence.judging import Region, above, below
+from ncscope.lab.claims import Claim, Region, above, below
 from ncscope.lab.experiment import Experiment, Trainings
 from ncscope.lab.experiments.vci.published import DOWNSTREAM, REGULARISED, TEMPERATURES
 from ncscope.lab.experiments.vci.variability_runs import (
@@ -47,7 +46,7 @@ from ncscope.lab.experiments.vci.variability_runs import (
 )
 from ncscope.lab.figures import draw_grid
 from ncscope.lab.observations import Event, Heartbeat, Observation, Results, Value
-from ncscope.lab.quantities import Quantity, Run, Runs, average, last, replace_fields
+from ncscope.lab.quantities import AnyQuantity, Run, Runs, average, last, replace_fields
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Part
 from ncscope.lab.runs.resources import Resources
@@ -170,8 +169,8 @@ def list_claims(settings: Pretrainings) -> Sequence[Claim]:
 
 def claim_in_both(
     text: str,
-    quantity: Quantity,
-    transfer: Quantity,
+    quantity: AnyQuantity,
+    transfer: AnyQuantity,
     *,
     source: str,
     region: Region | Mapping[str, Region],
@@ -195,7 +194,7 @@ def claim_in_both(
     )
 
 
-def claim_with_setting(text: str, quantity: Quantity, group: str, *, region: Region) -> Claim:
+def claim_with_setting(text: str, quantity: AnyQuantity, group: str, *, region: Region) -> Claim:
     """Make a claim on the correlation of a quantity with the setting that a group varies."""
 
     def tell(runs: Runs) -> str:
@@ -238,7 +237,7 @@ def find_group(runs: Runs) -> Runs:
     return Runs(run for run in (runs[0].experiment if runs else ()) if name_group(run) in names)
 
 
-def coefficient(first: Quantity, second: Quantity) -> Quantity:
+def coefficient(first: AnyQuantity, second: AnyQuantity) -> AnyQuantity:
     """Return the quantity of Pearson's coefficient of two, over all settings of a group and seed.
 
     The coefficient is NaN for fewer than two settings, or if a value is not finite.
@@ -254,7 +253,7 @@ def coefficient(first: Quantity, second: Quantity) -> Quantity:
     return quantity
 
 
-def correlate_means(runs: Runs, first: Quantity, second: Quantity) -> Correlation:
+def correlate_means(runs: Runs, first: AnyQuantity, second: AnyQuantity) -> Correlation:
     """Compute Pearson's coefficient of the means over seeds, with its bootstrap interval.
 
     The coefficient is NaN for fewer than two settings, or if a mean is not finite.
@@ -272,7 +271,7 @@ def format_correlation(correlation: Correlation) -> str:
     return f"{correlation.value:.2f} [{correlation.low:.2f}, {correlation.high:.2f}]"
 
 
-def average_seeds(runs: Runs, quantity: Quantity) -> dict[float, float]:
+def average_seeds(runs: Runs, quantity: AnyQuantity) -> dict[float, float]:
     """Average a quantity over the seeds, by the value of the varied setting, in ascending order."""
     by_value: dict[float, list[float]] = {}
     for run in runs:
@@ -285,7 +284,7 @@ def probe_accuracies(run: Run, sets: Sequence[str]) -> list[float]:
     return [last("accuracy", name)(run) for name in sets]
 
 
-def log_odds(sets: Sequence[str]) -> Quantity:
+def log_odds(sets: Sequence[str]) -> AnyQuantity:
     """Return the quantity MLO, the mean log odds of the probes; NaN if one is missing."""
 
     def quantity(run: Run) -> float:
@@ -295,7 +294,7 @@ def log_odds(sets: Sequence[str]) -> Quantity:
     return quantity
 
 
-def log_odds_gain(sets: Sequence[str]) -> Quantity:
+def log_odds_gain(sets: Sequence[str]) -> AnyQuantity:
     """Return the quantity MLOG: MLO minus the log odds of the pretraining accuracy."""
 
     def quantity(run: Run) -> float:
@@ -306,7 +305,7 @@ def log_odds_gain(sets: Sequence[str]) -> Quantity:
     return quantity
 
 
-def odds_of(quantity: Quantity) -> Quantity:
+def odds_of(quantity: AnyQuantity) -> AnyQuantity:
     """Return the quantity of the log odds of an accuracy; NaN if the accuracy is NaN."""
 
     def odds(run: Run) -> float:
@@ -383,8 +382,8 @@ def make_tables(settings: Pretrainings, runs: Runs) -> list[Summary]:
     ]
 
 
-Column = tuple[Quantity, Callable[[float], str]]
-"""Quantity of a column, and the function that writes it."""
+Column = tuple[AnyQuantity, Callable[[float], str]]
+"""AnyQuantity of a column, and the function that writes it."""
 
 
 def tabulate(runs: Runs, columns: Mapping[str, Column]) -> dict[str, list[str]]:
@@ -441,7 +440,7 @@ def draw_figures(settings: Pretrainings, runs: Runs) -> list[Drawing]:
     ]
 
 
-def draw_correlations(runs: Runs, gain: Quantity) -> Figure:
+def draw_correlations(runs: Runs, gain: AnyQuantity) -> Figure:
     """Draw MLOG against each metric: one row a group, one column a metric."""
     rows = [
         [partial(draw_correlation, group, key, gain) for key in METRICS]
@@ -450,7 +449,7 @@ def draw_correlations(runs: Runs, gain: Quantity) -> Figure:
     return draw_grid(rows, cell=(3, 2.9), share_y="row")
 
 
-def draw_correlation(runs: Runs, key: str, gain: Quantity, axes: Axes) -> None:
+def draw_correlation(runs: Runs, key: str, gain: AnyQuantity, axes: Axes) -> None:
     """Draw MLOG against a metric, with Pearson's coefficient of the means over seeds."""
     group, metric = name_group(runs[0]), at_end(key)
     colour = COLOURS[group]

@@ -12,12 +12,11 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
-from ncscope.lab.claims import Claim
-from ncscope.lab.evidence.judging import above, below
+from ncscope.lab.claims import Claim, above, below
 from ncscope.lab.figures import draw_grid, draw_paths
 from ncscope.lab.quantities import (
+    AnyQuantity,
     Path,
-    Quantity,
     Run,
     Runs,
     average,
@@ -107,17 +106,17 @@ def skip_start(run: Run, split: str = "train") -> Path:
     return [row for row in run.path(split) if row.epoch != 0]
 
 
-def at_end(key: str, split: str = "train") -> Quantity:
+def at_end(key: str, split: str = "train") -> AnyQuantity:
     """Return the quantity of a metric's last value; NaN for an untrained network."""
     return lambda run: ends(skip_start(run, split), key)[1]
 
 
-def change(key: str, split: str = "train") -> Quantity:
+def change(key: str, split: str = "train") -> AnyQuantity:
     """Return the quantity of a metric's last value over the first after a training epoch."""
     return lambda run: ratio(*reversed(ends(skip_start(run, split), key)))
 
 
-def over_setting(name: str, quantity: Quantity) -> Quantity:
+def over_setting(name: str, quantity: AnyQuantity) -> AnyQuantity:
     """Return a quantity over that of the run with the same seed of another setting."""
     return lambda run: ratio(quantity(run), quantity(find_twin(run, name)))
 

@@ -18,8 +18,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ncscope.lab.claims import Claim
-from ncscope.lab.evidence.judging import above, below, within
+from ncscope.lab.claims import Claim, above, below, within
 from ncscope.lab.experiment import Experiment
 from ncscope.lab.experiments.models import perturbed
 from ncscope.lab.experiments.models.bounds import DifferentSizes

@@ -14,8 +14,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from ncscope.lab.claims import Claim
-from ncscope.lab.evidence.judging import above, below
+from ncscope.lab.claims import Claim, above, below
 from ncscope.lab.experiments.models.descents import EXACT, draw_start
 from ncscope.lab.observations import Observation
 from ncscope.lab.quantities import Run, Runs

@@ -29,8 +29,7 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.data.loaders import make_measurement_loader
-from ncscope.lab.claims import Claim
-from ncscope.lab.evidence.judging import Region, below
+from ncscope.lab.claims import Claim, Region, below
 from ncscope.lab.experiment import Experiment, train_runs
 from ncscope.lab.experiments.models.descents import recorded_steps
 from ncscope.lab.experiments.models.extended import (

@@ -23,8 +23,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
-from ncscope.lab.claims import Claim
-from ncscope.lab.evidence.judging import Region, above, below
+from ncscope.lab.claims import Claim, Region, above, below
 from ncscope.lab.experiment import Experiment
 from ncscope.lab.experiments.models.bounds import Positives, Seed
 from ncscope.lab.experiments.models.descents import (

@@ -1,24 +1,29 @@
 """Intervals and verdicts: closed forms, the rule at its borders, and coverage."""
 
 import json
-from math import atanh, exp, inf, isclose, log, nan, tanh
+from dataclasses import replace
+from math import atanh, exp, inf, isclose, isnan, log, nan, tanh
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from ncscope.lab.evidence.judging import (
-    SHARE,
+from ncscope.lab.claims import (
+    Claim,
     Region,
     above,
     below,
-    combined,
-    decided,
-    judged,
-    mean_interval,
+    decide,
+    judge,
+    judge_groups,
+    judge_mean,
+    judge_share,
     within,
 )
-from ncscope.report.claims import Claim, tally
+from ncscope.lab.findings import Finding, tally
+from ncscope.lab.intervals import SHARE, mean_interval, seeds_to_decide, smallest_effect
+from ncscope.lab.observations import Observation
+from ncscope.lab.quantities import Quantity, Run, Runs, first, last
 
 
 def test_the_interval_of_three_values_is_students() -> None:
@@ -32,7 +37,7 @@ def test_the_interval_of_three_values_is_students() -> None:
 
 
 def test_ten_values_of_which_one_differs_decide_nothing() -> None:
-    claim = judged("a rises", source="ours", values=[0.0] * 9 + [1.0], region=below(0.5))
+    claim = judge_mean("a rises", source="ours", values=[0.0] * 9 + [1.0], region=below(0.5))
     assert claim.verdict == "undecided"
     assert claim.interval is not None
     assert claim.interval.high == inf
@@ -56,7 +61,7 @@ def test_ratios_are_judged_on_logarithms() -> None:
 @pytest.mark.parametrize("values", [[], [1.0], [1.0, nan], [1.0, inf]])
 def test_no_interval_and_no_verdict_without_two_finite_values(values: list[float]) -> None:
     assert mean_interval(values) is None
-    claim = judged("a rises", source="ours", values=values, region=above(-9.0))
+    claim = judge_mean("a rises", source="ours", values=values, region=above(-9.0))
     assert claim.verdict == "undecided"
     assert "fewer than two finite values" in claim.evidence
 
@@ -91,7 +96,7 @@ def test_equality_needs_the_whole_interval_within_its_margin() -> None:
 @pytest.mark.parametrize("count", [2, 3, 10])
 def test_values_all_alike_decide_nothing(count: int) -> None:
     assert mean_interval([0.5] * count) is None
-    claim = judged("a rises", source="ours", values=[0.5] * count, region=above(0.0))
+    claim = judge_mean("a rises", source="ours", values=[0.5] * count, region=above(0.0))
     assert claim.verdict == "undecided"
     assert "no interval from values that are all alike" in claim.evidence
 
@@ -131,7 +136,7 @@ def test_correlations_are_judged_on_fishers_z() -> None:
 
 def test_a_perfect_correlation_counts_as_half_a_step_less() -> None:
     values = [1.0, 0.9, 0.8]
-    claim = judged("a", source="ours", values=values, region=above(0), scale="correlation")
+    claim = judge_mean("a", source="ours", values=values, region=above(0), scale="correlation")
     assert claim.verdict == "undecided"
     assert "no interval from a correlation of exactly 1 or -1" in claim.evidence
     inside = mean_interval([0.95, 0.9, 0.8], scale="correlation")
@@ -181,8 +186,8 @@ def test_an_interval_of_shares_cut_off_at_0_and_1_covers_no_less(share: float) -
     assert any(one != other for one, other in pairs)
 
 
-def of(verdict: bool | None) -> Claim:
-    return decided("it falls", source="ours", held=verdict, evidence="1 to 2")
+def of(verdict: bool | None) -> Finding:
+    return decide("it falls", source="ours", held=verdict, evidence="1 to 2")
 
 
 @pytest.mark.parametrize(
@@ -199,17 +204,120 @@ def of(verdict: bool | None) -> Claim:
     ],
 )
 def test_several_networks(verdicts: list[bool | None], enough: int | None, expected: str) -> None:
-    claims = {f"network {index}": of(verdict) for index, verdict in enumerate(verdicts)}
-    claim = combined("it falls", source="ours", claims=claims, enough=enough)
+    findings = {f"network {index}": of(verdict) for index, verdict in enumerate(verdicts)}
+    claim = judge_groups("it falls", source="ours", findings=findings, enough=enough)
     assert claim.verdict == expected
     assert claim.evidence.startswith(f"{verdicts.count(True)} of {len(verdicts)} networks held")
 
 
 def test_a_record_is_strict_json_and_a_tally_counts() -> None:
-    claim = judged("a rises", source="VCI, figure 2", values=[1.0, 1.1], region=above(0.0))
+    claim = judge_mean("a rises", source="VCI, figure 2", values=[1.0, 1.1], region=above(0.0))
     record = json.loads(json.dumps(claim.record(), allow_nan=False))
     assert record["source"] == "VCI, figure 2"
     assert record["verdict"] == claim.verdict
     assert record["interval"]["count"] == 2
     assert of(True).record()["interval"] is None
     assert str(tally([of(True), of(None), of(False)])) == "1/3, 1 undecided"
+
+
+@pytest.mark.parametrize(
+    ("hits", "verdict"),
+    [(10, "held"), (9, "held"), (8, "undecided"), (2, "undecided"), (1, "not held")],
+)
+def test_verdicts_of_ten_trials(hits: int, verdict: str) -> None:
+    trials = [True] * hits + [False] * (10 - hits)
+    claim = judge_share("it arrives", source="ours", hits=trials, more="more")
+    assert claim.verdict == verdict
+    assert claim.evidence.startswith(f"{hits} of 10 starts, 95 % interval of the share 0.")
+    assert claim.evidence.endswith("; more")
+
+
+def test_the_interval_is_clopper_and_pearson_s() -> None:
+    claim = judge_share("it arrives", source="ours", hits=[True] * 10, of="runs")
+    assert "10 of 10 runs, 95 % interval of the share 0.69 to 1.00" in claim.evidence
+    assert claim.interval is not None
+    assert isclose(claim.interval.low, 0.025**0.1)  # at which all ten come out in 2.5 % of cases
+    assert (claim.interval.high, claim.interval.method) == (1.0, "binomial")
+
+
+def test_no_trials_decide_nothing() -> None:
+    assert judge_share("it arrives", source="ours", hits=[]).verdict == "undecided"
+
+
+def draw_means(mean: float, count: int) -> list[bool]:
+    """Repetitions whose interval excludes 0, for values of this mean and spread 1."""
+    draws = np.random.default_rng(0).normal(mean, size=(2000, count)).tolist()
+    intervals = [mean_interval(values) for values in draws]
+    return [each is not None and each.low > 0 for each in intervals]
+
+
+@pytest.mark.parametrize("count", [3, 8])
+def test_the_smallest_effect_shows_in_four_of_five_repetitions(count: int) -> None:
+    values = np.random.default_rng(1).normal(size=count)
+    values = (values - values.mean()) / values.std(ddof=1)  # spread 1
+    effect = smallest_effect(values.tolist(), 0.0, 1, "plain")
+    assert 0.75 < np.mean(draw_means(effect, count)) < 0.85
+    assert smallest_effect(values.tolist(), 0.0, -1, "plain") == -effect
+    ratios = smallest_effect(np.exp(values).tolist(), 1.0, 1, "ratio")
+    assert isclose(ratios, exp(effect), rel_tol=1e-9)
+
+
+def test_so_many_seeds_decide_in_four_of_five_repetitions() -> None:
+    values = [1.5, 0.3, -0.9]
+    needed = seeds_to_decide(values, 0.0, "plain")
+    assert needed is not None
+    shown = draw_means(np.mean(values) / np.std(values, ddof=1), needed)
+    assert 0.75 < np.mean(shown) < 0.85
+    assert seeds_to_decide([1e-4, 1.0, -1.0], 0.0, "plain") is None
+
+
+def test_a_finding_says_what_would_have_shown_or_decided() -> None:
+    undecided = judge_mean("a", source="ours", values=[1.5, 0.3, -0.9], region=above(0.0))
+    assert undecided.seeds_to_decide == seeds_to_decide([1.5, 0.3, -0.9], 0.0, "plain")
+    assert f"about {undecided.seeds_to_decide} seeds would decide" in undecided.evidence
+    against = judge_mean("a", source="ours", values=[-1.0, -1.1, -1.2], region=above(0.0))
+    assert against.verdict == "not held"
+    assert against.detectable == smallest_effect([-1.0, -1.1, -1.2], 0.0, 1, "plain")
+    assert "would have shown" in against.evidence
+    held = judge_mean("a", source="ours", values=[1.0, 1.1, 1.2], region=above(0.0))
+    assert (held.detectable, held.seeds_to_decide) == (None, None)
+
+
+def make_runs(*pairs: tuple[float, float]) -> Runs:
+    """Runs whose metric starts and ends at these values."""
+    runs = Runs()
+    runs._runs = [
+        Run(
+            f"run {index}",
+            None,
+            [
+                Observation(epoch, epoch, "train", "last", f"run {index}", values={"nc1": value})
+                for epoch, value in enumerate(pair)
+            ],
+            [],
+            runs,
+        )
+        for index, pair in enumerate(pairs)
+    ]
+    return runs
+
+
+def test_the_judge_tells_the_parts_of_a_quantity() -> None:
+    runs = make_runs((8.0, 1.0), (2.0, 1.0))
+    claim = Claim(text="a", source="ours", quantity=last("nc1") / first("nc1"), region=below(1))
+    mean, geometric, each = judge(
+        [claim, replace(claim, scale="ratio"), replace(claim, rule="each")], runs
+    )
+    assert mean.evidence.endswith("nc1 at the end 1, nc1 at the start 5 in the mean; about "
+                                  f"{mean.seeds_to_decide} seeds would decide")  # fmt: skip
+    assert "nc1 at the start 4 in the mean" in geometric.evidence
+    assert "run 1: nc1 at the end over nc1 at the start 0.5, nc1 at the end 1" in each.evidence
+
+
+def test_a_difference_and_a_ratio_of_quantities() -> None:
+    (run,) = make_runs((8.0, 2.0))
+    assert (last("nc1") - first("nc1"))(run) == -6
+    assert (last("nc1") / first("nc1"))(run) == 0.25
+    assert isnan((last("nc2") / first("nc1"))(run))
+    double = Quantity("double", lambda run: 2 * last("nc1")(run))
+    assert (double - last("nc1")).name == "double minus nc1 at the end"

@@ -1,47 +1,16 @@
 """Claims that were tested: verdict, evidence, interval and owner of each."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from math import isfinite
+from dataclasses import dataclass
 from typing import Any, Literal
 
-ClaimVerdict = Literal["held", "not held", "undecided"]
-Scale = Literal["plain", "ratio", "correlation"]
-"""Scale of the values of an interval."""
+from ncscope.lab.intervals import Interval
+
+Verdict = Literal["held", "not held", "undecided"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Interval:
-    """A 95 % confidence interval of a mean, or of a share of trials.
-
-    Attributes:
-        estimate: Mean of the values on their scale, or the share.
-        low: Lower end.
-        high: Upper end.
-        count: Number of values, one per seed, network or pair.
-        method: ``"t"`` (Student's t, below ten values), ``"bootstrap"`` (studentised, from ten
-            values on) or ``"binomial"`` (exact, of a share).
-        scale: ``"ratio"`` if the interval is symmetric in the logarithms of the values,
-            ``"correlation"`` if it is symmetric in Fisher's z, else ``"plain"``.
-    """
-
-    estimate: float
-    low: float
-    high: float
-    count: int
-    method: Literal["t", "bootstrap", "binomial"]
-    scale: Scale = "plain"
-
-    def record(self) -> dict[str, Any]:
-        """Return the interval in types of JSON, with infinities and NaN as null."""
-        return {
-            key: None if isinstance(value, float) and not isfinite(value) else value
-            for key, value in asdict(self).items()
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Claim:
+class Finding:
     """A claim that was tested on the results of a run.
 
     Attributes:
@@ -51,13 +20,19 @@ class Claim:
         verdict: ``"held"``, ``"not held"`` or ``"undecided"``.
         evidence: Numbers on which the verdict rests, in words.
         interval: Interval on which the verdict rests; None for a deterministic claim.
+        detectable: For a claim about a mean that is not held: mean nearest to the claim's border
+            that the runs would have shown, in 80 % of repetitions; else None.
+        seeds_to_decide: For an undecided claim about a mean: number of values that would decide,
+            if their mean stays; None if that is unknown, or above a thousand.
     """
 
     text: str
     source: str
-    verdict: ClaimVerdict
+    verdict: Verdict
     evidence: str
     interval: Interval | None = None
+    detectable: float | None = None
+    seeds_to_decide: int | None = None
 
     @property
     def held(self) -> bool:
@@ -65,13 +40,15 @@ class Claim:
         return self.verdict == "held"
 
     def record(self) -> dict[str, Any]:
-        """Return the claim in types of JSON: an entry of ``claims.json``."""
+        """Return the finding in types of JSON: an entry of ``claims.json``."""
         return {
             "claim": self.text,
             "source": self.source,
             "verdict": self.verdict,
             "evidence": self.evidence,
             "interval": None if self.interval is None else self.interval.record(),
+            "detectable": self.detectable,
+            "seeds_to_decide": self.seeds_to_decide,
         }
 
 
@@ -94,13 +71,13 @@ class Tally:
         return f"{self.held}/{self.total}{undecided}"
 
 
-def tally(claims: Iterable[Claim]) -> Tally:
+def tally(findings: Iterable[Finding]) -> Tally:
     """Count the claims of each verdict.
 
     Example:
-        >>> held = Claim(text="a", source="ours", verdict="held", evidence="")
+        >>> held = Finding(text="a", source="ours", verdict="held", evidence="")
         >>> str(tally([held, held])), str(tally([]))
         ('2/2', '0/0')
     """
-    verdicts = [claim.verdict for claim in claims]
+    verdicts = [finding.verdict for finding in findings]
     return Tally(verdicts.count("held"), verdicts.count("not held"), verdicts.count("undecided"))

@@ -1,1 +1,0 @@
-"""Verdicts on claims: intervals, the rule that judges them, and combined verdicts."""
