@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ncscope.lab.evidence.judging import decided
+from ncscope.lab.experiment import Part
 from ncscope.lab.observations import Event, Heartbeat, Observation, Results
-from ncscope.lab.runs.recipe import Part
 from ncscope.measurement.records import GeodesicRecord, LayerRecord, Measurement, ModelRecord
 from ncscope.report.claims import Claim
 from tests.lab.papers import halving

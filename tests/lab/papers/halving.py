@@ -8,9 +8,10 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.lab.evidence.judging import decided
+from ncscope.lab.experiment import Part
 from ncscope.lab.observations import Observation, Results
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Part, Recipe
+from ncscope.lab.runs.recipe import Recipe
 from ncscope.report import panels
 from ncscope.report.claims import Claim
 

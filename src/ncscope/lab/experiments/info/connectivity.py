@@ -30,7 +30,7 @@ from ncscope.data.loaders import make_measurement_loader
 from ncscope.data.order import epoch_order
 from ncscope.lab.claims import Claim
 from ncscope.lab.evidence.judging import SHARE, above, below
-from ncscope.lab.experiment import Experiment
+from ncscope.lab.experiment import Experiment, Part
 from ncscope.lab.experiments.info.information_runs import (
     BY_BATCH,
     add_classes,
@@ -47,7 +47,6 @@ from ncscope.lab.figures import collect_points, draw_band, draw_grid
 from ncscope.lab.observations import Event, Heartbeat, Observation, Value
 from ncscope.lab.quantities import Path, Quantity, Run, Runs, average, ends, ratio, values
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Part
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import Bench, bench_events, prepared, probed

@@ -16,10 +16,10 @@ from matplotlib.axes import Axes
 
 from ncscope.data.preprocessing import Augmentation
 from ncscope.lab.claims import Claim
+from ncscope.lab.experiment import Part
 from ncscope.lab.figures import collect_points, draw_band, draw_reference
 from ncscope.lab.observations import Event, Heartbeat, Observation
 from ncscope.lab.quantities import Quantity, Run, Runs, replace_fields
-from ncscope.lab.runs.recipe import Part
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training

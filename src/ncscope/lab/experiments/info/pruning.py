@@ -32,7 +32,7 @@ from torch.nn.utils import prune
 from ncscope.data.loaders import make_measurement_loader
 from ncscope.lab.claims import Claim
 from ncscope.lab.evidence.judging import above
-from ncscope.lab.experiment import Experiment
+from ncscope.lab.experiment import Experiment, Part
 from ncscope.lab.experiments.info.information_runs import (
     PAPER_NETWORKS,
     add_classes,
@@ -48,7 +48,6 @@ from ncscope.lab.figures import collect_points, draw_band, draw_grid, draw_refer
 from ncscope.lab.observations import Event, Heartbeat, Observation, Value
 from ncscope.lab.quantities import Quantity, Run, Runs, average, ratio
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Part
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.optimisation import Optimisation, learner
 from ncscope.lab.training.settings import Training

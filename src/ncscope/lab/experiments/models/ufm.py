@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.lab.claims import Claim
 from ncscope.lab.evidence.judging import within
-from ncscope.lab.experiment import Experiment
+from ncscope.lab.experiment import Experiment, Part
 from ncscope.lab.experiments.models.bounds import Positive, Seed
 from ncscope.lab.experiments.models.descents import (
     COLUMNS,
@@ -28,7 +28,6 @@ from ncscope.lab.experiments.models.descents import (
 )
 from ncscope.lab.quantities import Run, Runs, last
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Part
 from ncscope.lab.surrogates.ufm import UFM
 
 

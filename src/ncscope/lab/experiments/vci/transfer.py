@@ -35,7 +35,7 @@ from ncscope.data.images import ImageData, Images
 from ncscope.data.loaders import make_measurement_loader
 from ncscope.lab.claims import Claim
 from ncscope.lab.evidence.judging import Region, above, below
-from ncscope.lab.experiment import Experiment, Trainings
+from ncscope.lab.experiment import Experiment, Part, Trainings
 from ncscope.lab.experiments.vci.published import DOWNSTREAM, REGULARISED, TEMPERATURES
 from ncscope.lab.experiments.vci.variability_runs import (
     COLUMNS,
@@ -49,7 +49,6 @@ from ncscope.lab.figures import draw_grid
 from ncscope.lab.observations import Event, Heartbeat, Observation, Results, Value
 from ncscope.lab.quantities import Quantity, Run, Runs, average, last, replace_fields
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Part
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import Bench, bench_events, prepared
