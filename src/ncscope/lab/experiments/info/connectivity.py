@@ -49,7 +49,7 @@ from ncscope.lab.quantities import Path, Quantity, Run, Runs, average, ends, rat
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.settings import Training
-from ncscope.lab.training.supervised import Bench, bench_events, prepared, probed
+from ncscope.lab.training.supervised import Bench, bench_events, measure_images, prepare_bench
 from ncscope.models.evaluation_mode import evaluation_mode
 from ncscope.report import panels
 
@@ -418,7 +418,7 @@ def train_pair(intervals: int, training: Training, resources: Resources) -> Iter
     for name, settings in {"first": training, "second": second}.items():
         inside = resources.checkpoints and resources.checkpoints / name
         run_resources = replace(resources, checkpoints=inside)
-        bench = prepared(settings, run_resources)
+        bench = prepare_bench(settings, run_resources)
         for event in add_classes(bench, bench_events(bench, run_resources)):
             if isinstance(event, Heartbeat):
                 yield event
@@ -443,7 +443,7 @@ def measure_between(benches: Sequence[Bench], intervals: int) -> Iterator[Observ
         plain = interpolate(first.learner.evaluated, second.learner.evaluated, omega)
         networks = {AS_THEY_ARE: plain, REESTIMATED: reestimate_statistics(plain, images)}
         for statistics, network in networks.items():
-            last = probed(first, network, first.data.test).record.layers[-1]
+            last = measure_images(first, network, first.data.test).record.layers[-1]
             where: dict[str, Value] = {"omega": omega, "statistics": statistics}
             yield Observation(
                 first.learner.step,

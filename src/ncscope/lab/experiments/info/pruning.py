@@ -55,8 +55,8 @@ from ncscope.lab.training.supervised import (
     INFORMATION_BATCH,
     Bench,
     bench_events,
-    prepared,
-    probed,
+    measure_images,
+    prepare_bench,
 )
 from ncscope.measurement.evaluation import estimate_by_batch
 from ncscope.metrics.information import pair_entropies
@@ -264,7 +264,7 @@ def _train(settings: InfoPruning, training: Training, resources: Resources) -> I
     def measure(stage: str, sparsity: float, bench: Bench) -> Iterator[Event]:
         return add_classes(bench, [compare_networks(bench, features, sparsity, stage)])
 
-    bench = prepared(training, resources)
+    bench = prepare_bench(training, resources)
     untrained = copy.deepcopy(bench.learner.evaluated)
     yield from add_classes(bench, bench_events(bench, inside("dense")))
     dense = bench.learner.evaluated
@@ -301,7 +301,9 @@ def compare_networks(
         "stage": stage,
     }
     settings = bench.settings.model_copy(update={"groups": ("nc4", "information")})
-    last = probed(replace(bench, settings=settings), network, bench.data.test).record.layers[-1]
+    last = measure_images(
+        replace(bench, settings=settings), network, bench.data.test
+    ).record.layers[-1]
     values |= drop_metrics_of_means(last.metrics)
     values |= compare_features(collect_features(bench, network), dense)
     return Observation(bench.learner.step, bench.learner.epoch, "pruned", last.layer, values=values)

@@ -51,7 +51,7 @@ from ncscope.lab.quantities import Quantity, Run, Runs, average, last, replace_f
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.settings import Training
-from ncscope.lab.training.supervised import Bench, bench_events, prepared
+from ncscope.lab.training.supervised import Bench, bench_events, prepare_bench
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.report import panels
 from ncscope.report.tables import Summary
@@ -532,7 +532,7 @@ def transfer_events(
     Raises:
         InputError: As for `bench_events`, or if a set is missing.
     """
-    bench = prepared(training, resources)
+    bench = prepare_bench(training, resources)
     with resources.fabric.rank_zero_first(local=True):  # one process a machine downloads
         downstream = [
             prepare_like(
