@@ -23,7 +23,7 @@ import torch
 from benchmarks.__main__ import BENCHMARKS
 from ncscope.files import write_text
 from ncscope.lab.catalogue import experiment
-from ncscope.lab.runs.recipe import Scale
+from ncscope.lab.experiment import Scale
 
 WITHOUT_GPU = "no CUDA device on this machine: nothing was measured"
 _NO_GPU, _FAILED = 2, 1  # exit codes

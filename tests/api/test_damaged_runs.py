@@ -12,8 +12,8 @@ import yaml
 from ncscope.api.comparison import read_sources
 from ncscope.errors import InputError
 from ncscope.lab import studies
+from ncscope.lab.experiment import Part
 from ncscope.lab.observations import Heartbeat
-from ncscope.lab.runs.recipe import Part
 from ncscope.lab.studies import load_run, page_sections, reproduce
 from ncscope.lab.sweeps import sweep
 from tests.lab.papers import halving, tiny_linear

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ncscope.lab.claims import decide
+from ncscope.lab.experiment import Part
 from ncscope.lab.findings import Finding
 from ncscope.lab.observations import Event, Heartbeat, Observation, Results
-from ncscope.lab.runs.recipe import Part
 from ncscope.measurement.records import GeodesicRecord, LayerRecord, Measurement, ModelRecord
 from tests.lab.papers import halving
 from tests.lab.papers.halving import Halving

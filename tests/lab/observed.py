@@ -8,8 +8,9 @@ from zlib import crc32
 
 from pydantic import BaseModel
 
+from ncscope.lab.experiment import Part
 from ncscope.lab.observations import Event, Heartbeat, Observation, Results
-from ncscope.lab.runs.recipe import Part, Study
+from ncscope.lab.runs.recipe import Study
 from ncscope.lab.runs.resources import Resources
 from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
 

@@ -10,8 +10,8 @@ import ncscope
 from ncscope.api.comparison import read_sources
 from ncscope.errors import InputError
 from ncscope.lab import studies
+from ncscope.lab.experiment import Part
 from ncscope.lab.observations import Heartbeat
-from ncscope.lab.runs.recipe import Part
 from ncscope.lab.runs.settings import overridden
 from ncscope.lab.studies import load_run, page_sections, reproduce, simulate
 from ncscope.lab.training.settings import Training

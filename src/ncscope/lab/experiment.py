@@ -1,23 +1,42 @@
 """An experiment: a question, the settings of each scale, a claim table and figures."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.lab.claims import Claim, judge
 from ncscope.lab.findings import Finding
-from ncscope.lab.observations import Results
+from ncscope.lab.observations import Event, Results
 from ncscope.lab.quantities import Runs
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Part, Scale
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import Extra, training_events
 from ncscope.report.tables import Summary
 
 Settings = TypeVar("Settings", bound=BaseModel)
+Scale = Literal["paper", "medium", "small"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of an experiment; its results are saved as finished when it has ended.
+
+    Attributes:
+        name: Value of ``part`` in every observation of the part; unique within an experiment.
+        yields: Number of events, or of training epochs, for the progress bar.
+        run: Function that yields events, whose values do not depend on the hardware. A long part
+            saves checkpoints; when it is resumed, it first yields its earlier events again.
+        trains: Every heartbeat ends an epoch if True; the progress bar then counts only epochs.
+    """
+
+    name: str
+    yields: int
+    run: Callable[[Resources], Iterator[Event]]
+    trains: bool = False
 
 
 class Trainings(BaseModel):

@@ -8,10 +8,10 @@ from pydantic import BaseModel
 
 from ncscope.errors import InputError
 from ncscope.lab.catalogue import experiment, simulation
+from ncscope.lab.experiment import Scale
 from ncscope.lab.observations import together
 from ncscope.lab.report.study_page import run_sections
 from ncscope.lab.runs.finished import KeptResults
-from ncscope.lab.runs.recipe import Scale
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.runs.run_folder import RunFolder
 from ncscope.lab.runs.running import OnRow, StudyRun, run_study

@@ -8,10 +8,11 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.lab.claims import decide
+from ncscope.lab.experiment import Part
 from ncscope.lab.findings import Finding
 from ncscope.lab.observations import Observation, Results
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Part, Recipe
+from ncscope.lab.runs.recipe import Recipe
 from ncscope.report import panels
 
 

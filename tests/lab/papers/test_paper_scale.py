@@ -10,7 +10,7 @@ from ncscope.lab.catalogue import EXPERIMENTS, experiment
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.objectives import objective
 from ncscope.lab.training.settings import Training
-from ncscope.lab.training.supervised import prepared
+from ncscope.lab.training.supervised import prepare_bench
 from tests.data.on_disk import WRITERS
 from tests.pace import others_slow
 
@@ -49,7 +49,7 @@ def test_one_step_on_real_files(name, tmp_path, monkeypatch) -> None:
     WRITERS[training.data](tmp_path, monkeypatch)
     with torch.random.fork_rng():
         every = training.model_copy(update={"balanced": None})  # of the few images there are
-        bench = prepared(every, Resources(data=tmp_path))
+        bench = prepare_bench(every, Resources(data=tmp_path))
         learner, images = bench.learner, bench.data.train
         before = [parameter.detach().clone() for parameter in learner.model.parameters()]
         drawn = [images[Draw(0, 0, index)] for index in range(4)]

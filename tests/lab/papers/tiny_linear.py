@@ -10,10 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
 from ncscope.lab.claims import decide
+from ncscope.lab.experiment import Part
 from ncscope.lab.findings import Finding
 from ncscope.lab.observations import Event, Observation, Results
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Part, Recipe
+from ncscope.lab.runs.recipe import Recipe
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.loop import EpochEnd, supervised, train
 from ncscope.lab.training.optimisation import Optimisation, learner

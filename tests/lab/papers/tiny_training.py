@@ -6,9 +6,9 @@ from functools import partial
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ncscope.lab.experiment import Trainings, train_runs
+from ncscope.lab.experiment import Part, Trainings, train_runs
 from ncscope.lab.observations import Event
-from ncscope.lab.runs.recipe import Part, Recipe
+from ncscope.lab.runs.recipe import Recipe
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training

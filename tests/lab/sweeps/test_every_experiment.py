@@ -11,9 +11,9 @@ from ncscope.cli import main
 from ncscope.errors import InputError
 from ncscope.lab import catalogue, studies
 from ncscope.lab.claims import decide
+from ncscope.lab.experiment import Part
 from ncscope.lab.observations import Observation
 from ncscope.lab.report.verdicts import ExperimentVerdicts, by_owner, verdicts_page
-from ncscope.lab.runs.recipe import Part
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.sweeps import every_experiment, reproduce_all
 from tests.lab.papers import halving

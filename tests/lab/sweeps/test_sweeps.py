@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from ncscope.errors import InputError
 from ncscope.lab import studies
-from ncscope.lab.runs.recipe import Part
+from ncscope.lab.experiment import Part
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.studies import load_run, reproduce
 from ncscope.lab.sweeps import grid, sweep

@@ -9,7 +9,7 @@ from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.loop import EpochEnd
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
-from ncscope.lab.training.supervised import Bench, _epochs, measured, prepared
+from ncscope.lab.training.supervised import Bench, _epochs, measure_splits, prepare_bench
 from ncscope.measurement.records import Measurement
 
 
@@ -24,7 +24,7 @@ def bench(precision: str) -> Bench:
         groups=("nc1",),
     )
     with torch.random.fork_rng():
-        return prepared(settings, Resources())
+        return prepare_bench(settings, Resources())
 
 
 @cache
@@ -33,9 +33,9 @@ def trained(precision: str) -> tuple[Bench, EpochEnd, list[Measurement], list[Me
     run = bench(precision)
     with torch.random.fork_rng():
         ends = _epochs(run, lambda: None)
-        before = measured(run, next(ends))
+        before = measure_splits(run, next(ends))
         end = next(ends)
-        return run, end, before, measured(run, end)
+        return run, end, before, measure_splits(run, end)
 
 
 def test_the_loss_is_finite_and_close_to_full_precisions() -> None:

@@ -18,7 +18,7 @@ from ncscope.lab.training.checkpoint import Checkpoints
 from ncscope.lab.training.loop import normalising_together
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
-from ncscope.lab.training.supervised import bench_events, prepared
+from ncscope.lab.training.supervised import bench_events, prepare_bench
 from tests.ranks import in_two_processes
 
 SETTINGS = Training(
@@ -38,7 +38,7 @@ load = partial(torch.load, weights_only=True)
 def learn(folder: Path, rank: int, epochs: int) -> None:
     """Train so many epochs, from where the folder's checkpoint is; leave this rank's learner."""
     resources = Resources(checkpoints=folder, devices=2)
-    bench = prepared(SETTINGS, resources)
+    bench = prepare_bench(SETTINGS, resources)
     signs = 0
     for event in bench_events(bench, resources):
         signs += isinstance(event, Heartbeat)
@@ -113,7 +113,7 @@ def test_samples_too_few_to_share_are_refused_by_all(tmp_path: Path) -> None:
     resources = Resources(checkpoints=tmp_path / "run", devices=2)
 
     def act(rank: int, update: dict[str, Any]) -> None:
-        list(bench_events(prepared(SETTINGS.model_copy(update=update), resources), resources))
+        list(bench_events(prepare_bench(SETTINGS.model_copy(update=update), resources), resources))
 
     heard = said_by_both(tmp_path, *(partial(act, update=update) for update in REFUSED.values()))
     for own in heard:
@@ -127,7 +127,7 @@ def test_what_stops_the_first_process_stops_all(tmp_path: Path) -> None:
 
     def act(rank: int) -> None:
         resources = Resources(checkpoints=place, devices=2)
-        resumable._Keeper(prepared(SETTINGS, resources).learner, resources).save([])
+        resumable._Keeper(prepare_bench(SETTINGS, resources).learner, resources).save([])
 
     (first,), (second,) = said_by_both(tmp_path, act)
     assert "to write" in first
@@ -138,9 +138,9 @@ def test_what_stops_the_first_process_stops_all(tmp_path: Path) -> None:
 def test_a_checkpoint_that_one_machine_does_not_see_stops_all(tmp_path: Path) -> None:
     def act(rank: int) -> None:
         resources = Resources(checkpoints=tmp_path / f"machine-{rank}", devices=2)
-        list(bench_events(prepared(SETTINGS, resources), resources))
+        list(bench_events(prepare_bench(SETTINGS, resources), resources))
 
-    start = prepared(SETTINGS, Resources()).learner
+    start = prepare_bench(SETTINGS, Resources()).learner
     owner = {"run": "", "part": f"{tmp_path.name}/machine-1"}
     Checkpoints(tmp_path / "machine-1" / "checkpoint.pt").save(
         {**owner, "learner": start.state(), "events": []}
@@ -155,7 +155,7 @@ def test_a_checkpoint_that_is_damaged_on_one_machine_stops_all(
 ) -> None:
     def act(rank: int) -> None:
         resources = Resources(checkpoints=tmp_path / f"machine-{rank}", devices=2)
-        list(bench_events(prepared(SETTINGS, resources), resources))
+        list(bench_events(prepare_bench(SETTINGS, resources), resources))
 
     (tmp_path / "machine-1").mkdir()
     (tmp_path / "machine-1" / "checkpoint.pt").write_bytes(content)

@@ -12,7 +12,7 @@ from ncscope.lab.training.loop import EpochEnd
 from ncscope.lab.training.objectives import mixed, objective
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
-from ncscope.lab.training.supervised import measured, prepared
+from ncscope.lab.training.supervised import measure_splits, prepare_bench
 from ncscope.measurement.model import measure_layers
 from ncscope.measurement.options import Options
 
@@ -43,18 +43,20 @@ def test_the_objective_of_mixed_batches_is_cross_entropy_with_the_shares() -> No
 
 def test_a_balanced_run_trains_on_and_measures_the_subset_of_its_seed() -> None:
     with torch.random.fork_rng():
-        first, second = (prepared(settings(balanced=50, seed=seed), Resources()) for seed in (1, 2))
+        first, second = (
+            prepare_bench(settings(balanced=50, seed=seed), Resources()) for seed in (1, 2)
+        )
     assert first.data.train.labels.bincount().tolist() == [5] * 10
     assert not torch.equal(first.data.train[0][0], second.data.train[0][0])
     options = {"layers": (), "groups": ("nc1",)}
     with torch.random.fork_rng():
-        bench = prepared(settings(balanced=50, **options), Resources())
+        bench = prepare_bench(settings(balanced=50, **options), Resources())
     whole = measure_layers(
         bench.learner.evaluated,
         make_measurement_loader(bench.data.train, 50),
         Options(layers=(), groups=("nc1",)),
     )
-    first = measured(bench, EpochEnd(0, 0, math.nan))[0]
+    first = measure_splits(bench, EpochEnd(0, 0, math.nan))[0]
     assert first.split == "train"
     assert first.model_record.layers[0].metrics["nc1"] == pytest.approx(
         whole.record.layers[-1].metrics["nc1"], rel=1e-12

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from ncscope.data.catalogue import CATALOGUE
 from ncscope.errors import InputError
-from ncscope.lab.runs.recipe import Part
+from ncscope.lab.experiment import Part
 from ncscope.lab.runs.settings import overridden
 from ncscope.lab.training.settings import Training
 from ncscope.lab.zoo.cells import Tuning

@@ -26,7 +26,7 @@ from ncscope.lab.runs.resources import first_process
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ncscope.lab.runs.recipe import Scale as RecipeScale
+    from ncscope.lab.experiment import Scale as RecipeScale
     from ncscope.lab.runs.resources import Resources
 
 Out = Annotated[Path | None, typer.Option(help="Folder of the run; default runs/EXPERIMENT-SCALE.")]

@@ -1,37 +1,17 @@
 """Structure of an experiment: parts that yield events, and the claims and figures about them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
 from ncscope.lab.findings import Finding
-from ncscope.lab.observations import Event, Results
+from ncscope.lab.observations import Results
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.resources import Resources
 from ncscope.report.tables import Summary
 
-Scale = Literal["paper", "medium", "small"]
 Config = TypeVar("Config", bound=BaseModel)
-
-
-@dataclass(frozen=True)
-class Part:
-    """A part of an experiment; its results are saved as finished when it has ended.
-
-    Attributes:
-        name: Value of ``part`` in every observation of the part; unique within a recipe.
-        yields: Number of events, or of training epochs, for the progress bar.
-        run: Function that yields events, whose values do not depend on the hardware. A long part
-            saves checkpoints; when it is resumed, it first yields its earlier events again.
-        trains: Every heartbeat ends an epoch if True; the progress bar then counts only epochs.
-    """
-
-    name: str
-    yields: int
-    run: Callable[[Resources], Iterator[Event]]
-    trains: bool = False
 
 
 def no_tables(config: Any, results: Results) -> list[Summary]:
@@ -63,7 +43,7 @@ class Study(Generic[Config]):
     lead: str
     source: str
     config: type[Config]
-    parts: Callable[[Config], Sequence[Part]]
+    parts: Callable[[Config], Sequence[Any]]
     claims: Callable[[Config, Results], list[Finding]]
     drawings: Callable[[Config, Results], list[Drawing]]
     columns: Sequence[str]
@@ -97,5 +77,5 @@ class Recipe(Study[Config]):
         cost: Measured cost of each scale, with the machine on which it was measured.
     """
 
-    scales: Mapping[Scale, Config]
-    cost: Mapping[Scale, str]
+    scales: Mapping[Any, Config]
+    cost: Mapping[Any, str]

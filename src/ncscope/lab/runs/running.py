@@ -23,7 +23,6 @@ from ncscope.lab.observations import Event, Heartbeat, Results, together
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.study_page import RunView, study_page
 from ncscope.lab.runs.finished import PartMark, mark_of, observation_line
-from ncscope.lab.runs.recipe import Part
 from ncscope.lab.runs.reproducible import reproducible
 from ncscope.lab.runs.resources import Resources, first_process
 from ncscope.lab.runs.run_folder import RunFolder
@@ -211,7 +210,7 @@ def _difference(earlier: Mapping[str, Any], record: Mapping[str, Any]) -> str:
 
 
 def _results(
-    parts: Sequence[Part],
+    parts: Sequence[Any],
     folder: RunFolder | None,
     resources: Resources,
     on_row: OnRow,
@@ -279,12 +278,12 @@ def _keep(
     folder.save_finished({name: marks[name] for name in results if name in marks})
 
 
-def _now(part: Part, done: int) -> str:
+def _now(part: Any, done: int) -> str:
     return f"{part.name}, epoch {done} of {part.yields}" if part.trains else part.name
 
 
 def _saved(
-    part: Part, results: Mapping[str, Results], folder: RunFolder | None, resources: Resources
+    part: Any, results: Mapping[str, Results], folder: RunFolder | None, resources: Resources
 ) -> Iterator[Event]:
     """Yield a part's events, add them to its results, and save all observations at intervals."""
     saved = time.monotonic()

@@ -8,8 +8,8 @@ from pathlib import Path
 from ncscope.errors import InputError
 from ncscope.files import write_text
 from ncscope.lab.catalogue import BENCHMARKS, EXPERIMENTS, ILLUSTRATIONS, experiment
+from ncscope.lab.experiment import Scale
 from ncscope.lab.report.verdicts import ExperimentVerdicts, verdicts_page
-from ncscope.lab.runs.recipe import Scale
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.runs.run_folder import RunFolder
 from ncscope.lab.studies import has_ended, load_run

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from pydantic import BaseModel
 
 from ncscope.errors import InputError
-from ncscope.lab.runs.recipe import Scale
+from ncscope.lab.experiment import Scale
 from ncscope.lab.runs.settings import by_dotted_name
 from ncscope.lab.studies import configured
 

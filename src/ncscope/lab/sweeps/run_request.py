@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ncscope.errors import InputError
-from ncscope.lab.runs.recipe import Scale
+from ncscope.lab.experiment import Scale
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.runs.run_folder import RunFolder
 from ncscope.lab.runs.running import OnRow

@@ -9,9 +9,9 @@ import yaml
 
 from ncscope.errors import InputError
 from ncscope.files import write_text
+from ncscope.lab.experiment import Scale
 from ncscope.lab.report.study_page import study_page
 from ncscope.lab.report.sweep import SweepTable, SweptRun, sweep_csv, sweep_table
-from ncscope.lab.runs.recipe import Scale
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.runs.run_folder import RunFolder, read_yaml
 from ncscope.lab.runs.running import StudyRun

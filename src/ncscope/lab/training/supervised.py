@@ -60,7 +60,7 @@ def _nothing(bench: Bench, end: EpochEnd) -> list[Observation]:
     return []
 
 
-def prepared(settings: Training, resources: Resources) -> Bench:
+def prepare_bench(settings: Training, resources: Resources) -> Bench:
     """Load data and build the network, without training.
 
     Args:
@@ -115,9 +115,9 @@ def training_events(
         A measurement for every split and measured epoch, and a heartbeat after every epoch.
 
     Raises:
-        InputError: As for `prepared`, or if the disk has no space for checkpoints.
+        InputError: As for `prepare_bench`, or if the disk has no space for checkpoints.
     """
-    return bench_events(prepared(settings, resources), resources, extra)
+    return bench_events(prepare_bench(settings, resources), resources, extra)
 
 
 def bench_events(bench: Bench, resources: Resources, extra: Extra = _nothing) -> Iterator[Event]:
@@ -137,13 +137,15 @@ def bench_events(bench: Bench, resources: Resources, extra: Extra = _nothing) ->
     settings = bench.settings
 
     def due(end: EpochEnd) -> list[Measurement | Observation]:
-        return [*measured(bench, end), *extra(bench, end)] if end.epoch in settings.due else []
+        if end.epoch not in settings.due:
+            return []
+        return [*measure_splits(bench, end), *extra(bench, end)]
 
     last = settings.optimisation.epochs
     return resumable_events(bench.learner, partial(_epochs, bench), due, last, resources)
 
 
-def measured(bench: Bench, end: EpochEnd) -> list[Measurement]:
+def measure_splits(bench: Bench, end: EpochEnd) -> list[Measurement]:
     """Measure every layer on training and held-out images.
 
     Args:
@@ -154,8 +156,8 @@ def measured(bench: Bench, end: EpochEnd) -> list[Measurement]:
     images = bench.data.train
     if settings.measured is not None:
         images = images.draw_balanced(settings.measured)
-    train_set = probed(bench, model, images)
-    test_set = probed(bench, model, bench.data.test, train_set)
+    train_set = measure_images(bench, model, images)
+    test_set = measure_images(bench, model, bench.data.test, train_set)
     loss = {} if end.epoch == 0 else {"loss": end.loss}
     return [
         measurement_at(end, train_set.record, "train", loss),
@@ -177,7 +179,7 @@ def measurement_at(
     return Measurement(record, end.epoch, split, values={ITERATION: end.step, **values})
 
 
-def probed(
+def measure_images(
     bench: Bench, model: nn.Module, images: Images, reference: ModelResult | None = None
 ) -> ModelResult:
     """Measure a model with the layers and metric groups of the run's settings.

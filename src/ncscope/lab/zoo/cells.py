@@ -28,7 +28,7 @@ from ncscope.files import write_bytes
 from ncscope.lab.observations import Event, Heartbeat, Observation, Value, observations_of
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.settings import Training
-from ncscope.lab.training.supervised import Bench, bench_events, prepared
+from ncscope.lab.training.supervised import Bench, bench_events, prepare_bench
 from ncscope.lab.zoo.design import TARGET_SEED
 from ncscope.lab.zoo.values import Sample, measured
 from ncscope.measurement.records import Measurement
@@ -88,7 +88,7 @@ def cell_events(
     Raises:
         InputError: As for `bench_events`, or if a target is missing.
     """
-    bench = prepared(training, resources)
+    bench = prepare_bench(training, resources)
     made_by = json.dumps([training.model_dump(mode="json"), asdict(tuning), TARGET_SEED])
     for event in bench_events(bench, resources):
         if isinstance(event, Heartbeat):

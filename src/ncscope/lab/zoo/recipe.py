@@ -6,10 +6,11 @@ user's scores, and the time of each. The protocol is that of `ncscope.lab.zoo.de
 
 from functools import partial
 
+from ncscope.lab.experiment import Part
 from ncscope.lab.findings import Finding
 from ncscope.lab.observations import Results
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Part, Recipe
+from ncscope.lab.runs.recipe import Recipe
 from ncscope.lab.zoo.cells import Tuning, cell_events
 from ncscope.lab.zoo.design import TransferZoo, is_tuned, networks, targets_of
 from ncscope.lab.zoo.figures import drawings_of

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ncscope.lab.experiment import Part
 from ncscope.lab.observations import Event, Heartbeat, Observation, Recorded
 from ncscope.lab.quantities import replace_fields
-from ncscope.lab.runs.recipe import Part
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.settings import Training
 from tests.lab.observed import nudged

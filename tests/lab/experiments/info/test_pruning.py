@@ -24,7 +24,7 @@ from ncscope.lab.experiments.info.pruning import (
 )
 from ncscope.lab.observations import Observation, Recorded, Results
 from ncscope.lab.runs.resources import Resources
-from ncscope.lab.training.supervised import bench_events, prepared
+from ncscope.lab.training.supervised import bench_events, prepare_bench
 from ncscope.metrics.information import pair_entropies
 from tests.lab.experiments.info.brief import brief, made, recorded, stopped_in
 from tests.lab.experiments.info.test_connectivity import IMAGES, network
@@ -49,7 +49,7 @@ def results() -> Results:
 @pytest.mark.slow
 def test_nothing_pruned_is_the_dense_network_beside_itself(results: Results) -> None:
     (training,) = short().runs.values()
-    bench = prepared(training, Resources())
+    bench = prepare_bench(training, Resources())
     *_, dense = gathered(bench_events(bench, Resources()))
     features = collect_features(bench, bench.learner.evaluated)
     itself = pair_entropies(features, features)
@@ -78,7 +78,7 @@ def test_each_sparsity_is_compared_before_and_after_fine_tuning(results: Results
 @pytest.mark.slow
 def test_the_chance_baseline_is_the_network_before_its_training(results: Results) -> None:
     (training,) = short().runs.values()
-    bench = prepared(training, Resources())
+    bench = prepare_bench(training, Resources())
     first = collect_features(bench, bench.learner.evaluated)
     *_, _ = gathered(bench_events(bench, Resources()))
     dense = collect_features(bench, bench.learner.evaluated)

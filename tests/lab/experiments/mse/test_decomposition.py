@@ -20,7 +20,7 @@ from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.loop import EpochEnd
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
-from ncscope.lab.training.supervised import prepared, training_events
+from ncscope.lab.training.supervised import prepare_bench, training_events
 from ncscope.models.networks.catalogue import build
 from tests.lab.experiments.mse.histories import Columns, history_of, small, tiny
 from tests.lab.observed import results_of
@@ -129,7 +129,7 @@ def test_outputs_in_evaluation_mode_are_those_of_a_step(network: str) -> None:
 
 def test_batches_are_those_of_the_next_epoch_and_the_run_is_left_alone() -> None:
     (run,) = tiny(small("mse")).runs.values()
-    bench = prepared(run, Resources())
+    bench = prepare_bench(run, Resources())
     before = {name: value.clone() for name, value in bench.learner.model.state_dict().items()}
     first, again, other = (
         measure_training_mode(bench, EpochEnd(epoch, 0, 0.0))[0] for epoch in (0, 0, 1)

@@ -11,7 +11,7 @@ from ncscope.lab.observations import Observation
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.loop import EpochEnd
 from ncscope.lab.training.settings import Training
-from ncscope.lab.training.supervised import Bench, measured, prepared
+from ncscope.lab.training.supervised import Bench, measure_splits, prepare_bench
 
 END = EpochEnd(epoch=3, step=60, loss=0.5)
 
@@ -19,7 +19,7 @@ END = EpochEnd(epoch=3, step=60, loss=0.5)
 @cache
 def bench(network: str, layers: tuple[str, ...] | None) -> Bench:
     settings = Training(data="digits", network=network, layers=layers, balanced=200)
-    return prepared(settings, Resources())
+    return prepare_bench(settings, Resources())
 
 
 def rows(network: str, layers: tuple[str, ...] | None, samples: int) -> dict[str, Observation]:
@@ -60,7 +60,7 @@ def test_the_weights_are_those_of_the_block_and_the_energy_its_output_s() -> Non
 
 def test_the_whole_path_is_as_straight_as_the_measurement_says() -> None:
     """Up to the norms: the measurement averages lengths, the row squared lengths."""
-    train, _ = measured(bench(*FC), END)
+    train, _ = measure_splits(bench(*FC), END)
     whole = rows(*FC, samples=200)[WHOLE]
     assert train.model_record.straightness == pytest.approx(
         float(whole["path_straight"]) ** 0.5, rel=0.02

@@ -15,7 +15,7 @@ from ncscope.lab.experiments.vci.stability import (
 from ncscope.lab.experiments.vci.training import SMALL, tabulate_stability
 from ncscope.lab.quantities import Runs
 from ncscope.lab.runs.resources import Resources
-from ncscope.lab.training.supervised import prepared, probed
+from ncscope.lab.training.supervised import measure_images, prepare_bench
 from ncscope.metrics.discriminants import discriminants
 from ncscope.metrics.variability import fuzziness, vci
 from ncscope.models.taps import HEAD_INPUT
@@ -90,10 +90,10 @@ def test_the_table_has_the_largest_changes_of_each_setting() -> None:
 @pytest.mark.slow
 def test_untrained_features_explode_too() -> None:
     """So the explosion says nothing about training, and no claim rests on it."""
-    bench = prepared(SMALL.runs["step decay, seed 5"], Resources())
+    bench = prepare_bench(SMALL.runs["step decay, seed 5"], Resources())
     # More than 384 images, or Sigma_T has zero eigenvalues too.
     images = bench.data.train.draw_balanced(1000)
-    stats = probed(bench, bench.learner.evaluated, images).statistics[HEAD_INPUT]
+    stats = measure_images(bench, bench.learner.evaluated, images).statistics[HEAD_INPUT]
     rows = [row for row in sweep_cuts(stats) if row["size"] <= RANGES["cut"]]
     worst = {
         key: max(abs(row[key] / row[f"{key}_exact"] - 1) for row in rows)

@@ -19,8 +19,8 @@ from ncscope.lab.training.semi_supervised.run import (
     FewLabelsBench,
     few_labels_bench_events,
     few_labels_events,
-    few_labels_prepared,
     measured_images,
+    prepare_few_labels,
 )
 from ncscope.lab.training.semi_supervised.settings import FewLabels
 from ncscope.lab.training.semi_supervised.unlabelled import UNKNOWN
@@ -54,7 +54,7 @@ def trained(
 
 def prepared(settings) -> FewLabelsBench:
     with reproducible(0):
-        return few_labels_prepared(settings, Resources())
+        return prepare_few_labels(settings, Resources())
 
 
 def permuted(run: FewLabelsBench) -> FewLabelsBench:
@@ -203,7 +203,7 @@ def test_labels_are_equally_many_of_each_class() -> None:
     labels = prepared(short(labels=30)).bench.data.train.labels
     assert labels.bincount().tolist() == [3] * 10
     with pytest.raises(InputError, match="multiple of 10"):
-        few_labels_prepared(short(labels=15), Resources())
+        prepare_few_labels(short(labels=15), Resources())
 
 
 @pytest.mark.slow

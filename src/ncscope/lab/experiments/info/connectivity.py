@@ -29,7 +29,7 @@ from ncscope.data.draws import stream_seed
 from ncscope.data.loaders import make_measurement_loader
 from ncscope.data.order import epoch_order
 from ncscope.lab.claims import Claim, above, below
-from ncscope.lab.experiment import Experiment
+from ncscope.lab.experiment import Experiment, Part
 from ncscope.lab.experiments.info.information_runs import (
     BY_BATCH,
     add_classes,
@@ -47,10 +47,9 @@ from ncscope.lab.intervals import SHARE
 from ncscope.lab.observations import Event, Heartbeat, Observation, Value
 from ncscope.lab.quantities import AnyQuantity, Path, Run, Runs, average, ends, ratio, values
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Part
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.settings import Training
-from ncscope.lab.training.supervised import Bench, bench_events, prepared, probed
+from ncscope.lab.training.supervised import Bench, bench_events, measure_images, prepare_bench
 from ncscope.models.evaluation_mode import evaluation_mode
 from ncscope.report import panels
 
@@ -419,7 +418,7 @@ def train_pair(intervals: int, training: Training, resources: Resources) -> Iter
     for name, settings in {"first": training, "second": second}.items():
         inside = resources.checkpoints and resources.checkpoints / name
         run_resources = replace(resources, checkpoints=inside)
-        bench = prepared(settings, run_resources)
+        bench = prepare_bench(settings, run_resources)
         for event in add_classes(bench, bench_events(bench, run_resources)):
             if isinstance(event, Heartbeat):
                 yield event
@@ -444,7 +443,7 @@ def measure_between(benches: Sequence[Bench], intervals: int) -> Iterator[Observ
         plain = interpolate(first.learner.evaluated, second.learner.evaluated, omega)
         networks = {AS_THEY_ARE: plain, REESTIMATED: reestimate_statistics(plain, images)}
         for statistics, network in networks.items():
-            last = probed(first, network, first.data.test).record.layers[-1]
+            last = measure_images(first, network, first.data.test).record.layers[-1]
             where: dict[str, Value] = {"omega": omega, "statistics": statistics}
             yield Observation(
                 first.learner.step,

@@ -17,13 +17,12 @@ from matplotlib.axes import Axes
 from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.lab.claims import Claim, above, below
-from ncscope.lab.experiment import Experiment
+from ncscope.lab.experiment import Experiment, Part
 from ncscope.lab.experiments.info.information_runs import claim_by_batch
 from ncscope.lab.experiments.info.modular_addition import Grokking, grokking_events
 from ncscope.lab.figures import draw_grid
 from ncscope.lab.quantities import AnyQuantity, Run, Runs, ends, ratio, values, zero_error_row
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Part
 from ncscope.metrics.information import collapse_mir
 from ncscope.report import panels
 

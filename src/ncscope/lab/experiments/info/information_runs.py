@@ -16,14 +16,14 @@ from matplotlib.axes import Axes
 
 from ncscope.data.preprocessing import Augmentation
 from ncscope.lab.claims import Claim
+from ncscope.lab.experiment import Part
 from ncscope.lab.figures import collect_points, draw_band, draw_reference
 from ncscope.lab.observations import Event, Heartbeat, Observation
 from ncscope.lab.quantities import AnyQuantity, Run, Runs, replace_fields
-from ncscope.lab.runs.recipe import Part
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
-from ncscope.lab.training.supervised import Bench, bench_events, prepared
+from ncscope.lab.training.supervised import Bench, bench_events, prepare_bench
 from ncscope.metrics.information import collapse_mir
 from ncscope.report import panels
 
@@ -129,7 +129,7 @@ def train_with_classes(runs: Mapping[str, Training]) -> list[Part]:
 
 
 def _train(training: Training, resources: Resources) -> Iterator[Event]:
-    bench = prepared(training, resources)
+    bench = prepare_bench(training, resources)
     return add_classes(bench, bench_events(bench, resources))
 
 

@@ -31,7 +31,7 @@ from torch.nn.utils import prune
 
 from ncscope.data.loaders import make_measurement_loader
 from ncscope.lab.claims import Claim, above
-from ncscope.lab.experiment import Experiment
+from ncscope.lab.experiment import Experiment, Part
 from ncscope.lab.experiments.info.information_runs import (
     PAPER_NETWORKS,
     add_classes,
@@ -47,7 +47,6 @@ from ncscope.lab.figures import collect_points, draw_band, draw_grid, draw_refer
 from ncscope.lab.observations import Event, Heartbeat, Observation, Value
 from ncscope.lab.quantities import AnyQuantity, Run, Runs, average, ratio
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Part
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.optimisation import Optimisation, learner
 from ncscope.lab.training.settings import Training
@@ -55,8 +54,8 @@ from ncscope.lab.training.supervised import (
     INFORMATION_BATCH,
     Bench,
     bench_events,
-    prepared,
-    probed,
+    measure_images,
+    prepare_bench,
 )
 from ncscope.measurement.evaluation import estimate_by_batch
 from ncscope.metrics.information import pair_entropies
@@ -264,7 +263,7 @@ def _train(settings: InfoPruning, training: Training, resources: Resources) -> I
     def measure(stage: str, sparsity: float, bench: Bench) -> Iterator[Event]:
         return add_classes(bench, [compare_networks(bench, features, sparsity, stage)])
 
-    bench = prepared(training, resources)
+    bench = prepare_bench(training, resources)
     untrained = copy.deepcopy(bench.learner.evaluated)
     yield from add_classes(bench, bench_events(bench, inside("dense")))
     dense = bench.learner.evaluated
@@ -301,7 +300,9 @@ def compare_networks(
         "stage": stage,
     }
     settings = bench.settings.model_copy(update={"groups": ("nc4", "information")})
-    last = probed(replace(bench, settings=settings), network, bench.data.test).record.layers[-1]
+    last = measure_images(
+        replace(bench, settings=settings), network, bench.data.test
+    ).record.layers[-1]
     values |= drop_metrics_of_means(last.metrics)
     values |= compare_features(collect_features(bench, network), dense)
     return Observation(bench.learner.step, bench.learner.epoch, "pruned", last.layer, values=values)

@@ -27,12 +27,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from scipy.stats import spearmanr
 
 from ncscope.lab.claims import Claim, above
-from ncscope.lab.experiment import Experiment
+from ncscope.lab.experiment import Experiment, Part
 from ncscope.lab.experiments.info.information_runs import change_weights, summarise, write_spread
 from ncscope.lab.figures import collect_points, draw_grid
 from ncscope.lab.quantities import AnyQuantity, Run, Runs, average, last
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Part
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.semi_supervised.run import few_labels_events
 from ncscope.lab.training.semi_supervised.settings import FewLabels

@@ -16,14 +16,13 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
 from ncscope.lab.claims import Claim, Region, below, tell_each
-from ncscope.lab.experiment import Experiment
+from ncscope.lab.experiment import Experiment, Part
 from ncscope.lab.experiments.models.bounds import Seed
 from ncscope.lab.figures import draw_grid
 from ncscope.lab.observations import Observation
 from ncscope.lab.quantities import AnyQuantity, Path, Run, Runs, decades, ends, ratio, values
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.histories import logarithmic_values
-from ncscope.lab.runs.recipe import Part
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.surrogates.dynamics.central_path import least_squares
 from ncscope.lab.surrogates.dynamics.flows import (

@@ -13,10 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ncscope.lab.claims import Claim, below, within
+from ncscope.lab.experiment import Part
 from ncscope.lab.figures import draw_grid
 from ncscope.lab.quantities import Path, Run, Runs, ends, last, values
 from ncscope.lab.report.histories import logarithmic_values
-from ncscope.lab.runs.recipe import Part
 from ncscope.lab.surrogates.descent import gradient_descent, quasi_newton
 from ncscope.lab.surrogates.problem import Minimiser, Point, Problem
 from ncscope.lab.surrogates.trajectory import measured_point

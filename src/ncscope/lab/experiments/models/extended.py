@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.lab.claims import Claim, above, within
-from ncscope.lab.experiment import Experiment
+from ncscope.lab.experiment import Experiment, Part
 from ncscope.lab.experiments.models.bounds import Positive, Positives, Seed
 from ncscope.lab.experiments.models.descents import (
     ARRIVED,
@@ -31,7 +31,6 @@ from ncscope.lab.figures import draw_grid
 from ncscope.lab.quantities import Run, Runs, last
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.histories import logarithmic_values
-from ncscope.lab.runs.recipe import Part
 from ncscope.lab.surrogates.descent import gradient_descent
 from ncscope.lab.surrogates.extended import Activation, ExtendedUFM
 from ncscope.lab.surrogates.problem import Point

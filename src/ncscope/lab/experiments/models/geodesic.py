@@ -15,14 +15,13 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
 from ncscope.lab.claims import Claim, below
-from ncscope.lab.experiment import Experiment
+from ncscope.lab.experiment import Experiment, Part
 from ncscope.lab.experiments.models.bounds import NotNegative, Positive, Seed
 from ncscope.lab.experiments.models.mufm import PFC_TITLES
 from ncscope.lab.figures import draw_grid
 from ncscope.lab.observations import Observation
 from ncscope.lab.quantities import Run, Runs, first, last, values
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Part
 from ncscope.lab.surrogates.geodesic import line_between, pfc1_falls_from, pfc2_falls_from
 from ncscope.lab.surrogates.problem import gaussian_classes
 from ncscope.math.frames import simplex_etf

@@ -15,14 +15,13 @@ from matplotlib.axes import Axes
 from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.lab.claims import Claim, above, below
-from ncscope.lab.experiment import Experiment
+from ncscope.lab.experiment import Experiment, Part
 from ncscope.lab.experiments.models.bounds import Positive, Seed
 from ncscope.lab.experiments.models.descents import recorded_steps
 from ncscope.lab.figures import draw_grid
 from ncscope.lab.observations import Observation, observations_of
 from ncscope.lab.quantities import Path, Run, Runs, last, ratio, values
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Part
 from ncscope.lab.surrogates.descent import SolverResult, gradient_descent, quasi_newton
 from ncscope.lab.surrogates.mufm import MUFM, ClassifierMUFM, LayeredMUFM, data_distance
 from ncscope.lab.surrogates.problem import Point, gaussian_classes

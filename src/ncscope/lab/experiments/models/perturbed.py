@@ -13,13 +13,12 @@ from matplotlib.axes import Axes
 from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.lab.claims import Claim, within
-from ncscope.lab.experiment import Experiment
+from ncscope.lab.experiment import Experiment, Part
 from ncscope.lab.experiments.models.bounds import DifferentSizes, NotNegative, Positive
 from ncscope.lab.figures import collect_points, draw_grid
 from ncscope.lab.observations import Observation, observations_of
 from ncscope.lab.quantities import Run, Runs, average
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Part
 from ncscope.lab.surrogates.perturbed import PerturbedUFM
 from ncscope.lab.surrogates.trajectory import measured_point
 from ncscope.report import panels

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.lab.claims import Claim, within
-from ncscope.lab.experiment import Experiment
+from ncscope.lab.experiment import Experiment, Part
 from ncscope.lab.experiments.models.bounds import Positive, Seed
 from ncscope.lab.experiments.models.descents import (
     COLUMNS,
@@ -27,7 +27,6 @@ from ncscope.lab.experiments.models.descents import (
 )
 from ncscope.lab.quantities import Run, Runs, last
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Part
 from ncscope.lab.surrogates.ufm import UFM
 
 

@@ -8,7 +8,7 @@ their ends are compared with each other.
 from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.lab.claims import Claim, within
-from ncscope.lab.experiment import Experiment
+from ncscope.lab.experiment import Experiment, Part
 from ncscope.lab.experiments.models.bounds import Positive, Seed
 from ncscope.lab.experiments.models.descents import (
     ARRIVED,
@@ -25,7 +25,6 @@ from ncscope.lab.experiments.models.descents import (
 )
 from ncscope.lab.quantities import Run, Runs, last
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Part
 from ncscope.lab.surrogates.problem import Minimiser
 from ncscope.lab.surrogates.ufm_cross_entropy import CrossEntropyUFM
 

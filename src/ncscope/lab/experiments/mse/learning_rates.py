@@ -10,11 +10,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from ncscope.lab.experiment import Trainings, train_runs
+from ncscope.lab.experiment import Part, Trainings, train_runs
 from ncscope.lab.experiments.mse.networks import MSETrainings, name_network
 from ncscope.lab.observations import Results
 from ncscope.lab.quantities import Run, Runs, average, last, replace_fields
-from ncscope.lab.runs.recipe import Part
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import Extra
 from ncscope.report.tables import Summary

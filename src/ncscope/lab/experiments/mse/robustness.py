@@ -12,7 +12,7 @@ import torch
 from pydantic import Field
 
 from ncscope.lab.claims import Claim, above, tell_each
-from ncscope.lab.experiment import Experiment
+from ncscope.lab.experiment import Experiment, Part
 from ncscope.lab.experiments.mse.learning_rates import (
     select_best_rates,
     tabulate_rates,
@@ -40,7 +40,6 @@ from ncscope.lab.experiments.mse.terminal_phase import (
 from ncscope.lab.observations import Observation
 from ncscope.lab.quantities import Run, Runs, last, ratio
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Part
 from ncscope.lab.training.loop import EpochEnd
 from ncscope.lab.training.supervised import Bench
 

@@ -37,11 +37,10 @@ from torch.utils.data import DataLoader
 
 from ncscope.data.digits import DigitsSplit, read_digits
 from ncscope.lab.claims import Claim, below
-from ncscope.lab.experiment import Experiment
+from ncscope.lab.experiment import Experiment, Part
 from ncscope.lab.observations import Event, Heartbeat
 from ncscope.lab.quantities import Path, Run, Runs, values, zero_error_row
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Part
 from ncscope.lab.runs.reproducible import reproducible
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.learner import Learner

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from ncscope.lab.claims import Claim, above, below, within
-from ncscope.lab.experiment import Experiment
+from ncscope.lab.experiment import Experiment, Part
 from ncscope.lab.experiments.models.bounds import Positives, Seed
 from ncscope.lab.experiments.models.descents import recorded_steps
 from ncscope.lab.experiments.models.mufm import COLLAPSED, PFC_TITLES, measure_levels, minimise
@@ -36,7 +36,6 @@ from ncscope.lab.quantities import (
     values,
 )
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Part
 from ncscope.lab.surrogates.descent import gradient_descent
 from ncscope.lab.surrogates.mufm import MUFM
 from ncscope.lab.surrogates.problem import gaussian_classes

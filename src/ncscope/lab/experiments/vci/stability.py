@@ -16,7 +16,7 @@ from ncscope.data.draws import generator
 from ncscope.lab.observations import Observation
 from ncscope.lab.quantities import Run, ratio, values
 from ncscope.lab.training.loop import EpochEnd
-from ncscope.lab.training.supervised import Bench, probed
+from ncscope.lab.training.supervised import Bench, measure_images
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.stats.statistics import ClassStatistics
 
@@ -47,7 +47,7 @@ def measure_stability(bench: Bench, end: EpochEnd) -> list[Observation]:
     images = bench.data.train
     if bench.settings.measured is not None:
         images = images.draw_balanced(bench.settings.measured)
-    result = probed(bench, bench.learner.evaluated, images)
+    result = measure_images(bench, bench.learner.evaluated, images)
     stats = result.statistics[result.record.layers[-1].layer]
     row = partial(Observation, end.step, end.epoch, layer=HEAD_INPUT)
     return [

@@ -34,7 +34,7 @@ from ncscope.data.downstream_sets import prepare_like
 from ncscope.data.images import ImageData, Images
 from ncscope.data.loaders import make_measurement_loader
 from ncscope.lab.claims import Claim, Region, above, below
-from ncscope.lab.experiment import Experiment, Trainings
+from ncscope.lab.experiment import Experiment, Part, Trainings
 from ncscope.lab.experiments.vci.published import DOWNSTREAM, REGULARISED, TEMPERATURES
 from ncscope.lab.experiments.vci.variability_runs import (
     COLUMNS,
@@ -48,10 +48,9 @@ from ncscope.lab.figures import draw_grid
 from ncscope.lab.observations import Event, Heartbeat, Observation, Results, Value
 from ncscope.lab.quantities import AnyQuantity, Run, Runs, average, last, replace_fields
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Part
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.settings import Training
-from ncscope.lab.training.supervised import Bench, bench_events, prepared
+from ncscope.lab.training.supervised import Bench, bench_events, prepare_bench
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.report import panels
 from ncscope.report.tables import Summary
@@ -532,7 +531,7 @@ def transfer_events(
     Raises:
         InputError: As for `bench_events`, or if a set is missing.
     """
-    bench = prepared(training, resources)
+    bench = prepare_bench(training, resources)
     with resources.fabric.rank_zero_first(local=True):  # one process a machine downloads
         downstream = [
             prepare_like(

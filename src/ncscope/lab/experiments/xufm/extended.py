@@ -19,7 +19,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.lab.claims import Claim, above, below, within
-from ncscope.lab.experiment import Experiment
+from ncscope.lab.experiment import Experiment, Part
 from ncscope.lab.experiments.models import perturbed
 from ncscope.lab.experiments.models.bounds import DifferentSizes
 from ncscope.lab.experiments.models.descents import (
@@ -43,7 +43,6 @@ from ncscope.lab.experiments.models.extended import (
 from ncscope.lab.experiments.xufm import landscape
 from ncscope.lab.quantities import Run, Runs, last, last_over_first
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Part
 from ncscope.lab.surrogates.extended import Activation, ExtendedUFM
 
 SIZES: Mapping[int, tuple[int, int, int]] = {4: (4, 20, 50), 6: (6, 30, 60)}

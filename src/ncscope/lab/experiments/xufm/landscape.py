@@ -15,10 +15,10 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from ncscope.lab.claims import Claim, above, below
+from ncscope.lab.experiment import Part
 from ncscope.lab.experiments.models.descents import EXACT, draw_start
 from ncscope.lab.observations import Observation
 from ncscope.lab.quantities import Run, Runs
-from ncscope.lab.runs.recipe import Part
 from ncscope.lab.surrogates.critical_points import critical_point, critical_roots, hessian, kind
 from ncscope.lab.surrogates.descent import descend_together
 from ncscope.lab.surrogates.extended import ExtendedUFM

@@ -30,7 +30,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.data.loaders import make_measurement_loader
 from ncscope.lab.claims import Claim, Region, below
-from ncscope.lab.experiment import Experiment, train_runs
+from ncscope.lab.experiment import Experiment, Part, train_runs
 from ncscope.lab.experiments.models.descents import recorded_steps
 from ncscope.lab.experiments.models.extended import (
     LABELS,
@@ -54,7 +54,6 @@ from ncscope.lab.quantities import (
     zero_error_row,
 )
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Part
 from ncscope.lab.surrogates.extended import Activation
 from ncscope.lab.training.loop import EpochEnd
 from ncscope.lab.training.optimisation import Optimisation

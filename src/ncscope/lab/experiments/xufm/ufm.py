@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.lab.claims import Claim, Region, above, below
-from ncscope.lab.experiment import Experiment
+from ncscope.lab.experiment import Experiment, Part
 from ncscope.lab.experiments.models.bounds import Positives, Seed
 from ncscope.lab.experiments.models.descents import (
     COLUMNS,
@@ -46,7 +46,6 @@ from ncscope.lab.figures import draw_grid
 from ncscope.lab.observations import Observation, observations_of
 from ncscope.lab.quantities import Path, Run, Runs, last, values
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Part
 from ncscope.lab.surrogates.descent import descend_together
 from ncscope.lab.surrogates.plain import PlainUFM
 from ncscope.lab.surrogates.trajectory import measured_point

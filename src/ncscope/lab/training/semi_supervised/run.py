@@ -27,7 +27,7 @@ from ncscope.lab.training.semi_supervised.views import (
     Views,
     view_loader,
 )
-from ncscope.lab.training.supervised import Bench, measurement_at, prepared, probed
+from ncscope.lab.training.supervised import Bench, measure_images, measurement_at, prepare_bench
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class FewLabelsBench:
     method: Method | None
 
 
-def few_labels_prepared(settings: FewLabels, resources: Resources) -> FewLabelsBench:
+def prepare_few_labels(settings: FewLabels, resources: Resources) -> FewLabelsBench:
     """Load data, choose labelled images and build the network, without training.
 
     Args:
@@ -55,9 +55,10 @@ def few_labels_prepared(settings: FewLabels, resources: Resources) -> FewLabelsB
         resources: Resources of the run: data folder and accelerator.
 
     Raises:
-        InputError: As for `prepared`, or if the labels cannot be divided evenly among the classes.
+        InputError: As for `prepare_bench`, or if the labels cannot be divided evenly among the
+            classes.
     """
-    bench = prepared(settings, resources)
+    bench = prepare_bench(settings, resources)
     with resources.fabric.rank_zero_first(local=True):
         images = unlabelled(bench.data, resources.data, resources.download)
     chosen = method(settings, bench.data.num_classes, len(images))
@@ -78,9 +79,9 @@ def few_labels_events(settings: FewLabels, resources: Resources) -> Iterator[Eve
         images are used, a row of `pseudo_label_values`; and a heartbeat after every epoch.
 
     Raises:
-        InputError: As for `few_labels_prepared`, or if the disk has no space for checkpoints.
+        InputError: As for `prepare_few_labels`, or if the disk has no space for checkpoints.
     """
-    return few_labels_bench_events(few_labels_prepared(settings, resources), resources)
+    return few_labels_bench_events(prepare_few_labels(settings, resources), resources)
 
 
 def few_labels_bench_events(run: FewLabelsBench, resources: Resources) -> Iterator[Event]:
@@ -94,7 +95,7 @@ def _measured(run: FewLabelsBench, end: EpochEnd) -> list[Recorded]:
     bench, settings = run.bench, run.settings
     if end.epoch not in settings.due:
         return []
-    record = probed(bench, bench.learner.evaluated, bench.data.test).record
+    record = measure_images(bench, bench.learner.evaluated, bench.data.test).record
     accuracy = record.layers[-1].metrics.get("accuracy")
     values = {} if accuracy is None else {"error": 1 - accuracy}
     events: list[Recorded] = [measurement_at(end, record, "test", values)]
