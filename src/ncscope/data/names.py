@@ -16,6 +16,7 @@ NAMES = (
     "warped-digits",
     "warped-digits-0-4",
     "warped-digits-5-9",
+    "mnist-5k",
     "patterns",
     "clear-patterns",
     "patterns-20",
