@@ -4,12 +4,14 @@ Each is measured as it is, or refused in one sentence with its kind and what to 
 what the sentence says, and then the numbers are those of the plain weights.
 """
 
+import gzip
 import json
 import pickle
 import re
 import runpy
 import shlex
 import sys
+import tarfile
 import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -369,7 +371,74 @@ def plain_zip() -> str:
     return "net.zip"
 
 
+def gzip_file() -> str:
+    return write_bytes("net.pt.gz", gzip.compress(b"weights"))
+
+
+def tar_file() -> str:
+    with tarfile.open("net.tar", "w") as archive:
+        archive.add(without_counts())
+    return "net.tar"
+
+
+def exported_archive() -> str:
+    with zipfile.ZipFile("net.pt2", "w") as archive:
+        archive.writestr("net/archive_format", "pt2")
+    return "net.pt2"
+
+
+def scripted_archive() -> str:
+    with zipfile.ZipFile("net.pth", "w") as archive:
+        for name in ("net/constants.pkl", "net/code/__torch__.py"):
+            archive.writestr(name, "")
+    return "net.pth"
+
+
+def index_of_shards() -> str:
+    return write_bytes("net/index.json", b'{"weight_map": {"fc.weight": "part-1.safetensors"}}')
+
+
+def saved_model_file() -> str:
+    return write_bytes(saved_model() + "/saved_model.pb", protobuf((1, 1), (2, b"graphs")))
+
+
+def parts_of_deepspeed() -> str:
+    write_bytes("step9/bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt", b"")
+    return "step9"
+
+
+def training_steps() -> str:
+    for step in (9, 10):
+        write_bytes(f"out/checkpoint-{step}/model.safetensors", b"")
+    return "out"
+
+
+def adapter_of_a_classifier() -> str:
+    save_file(
+        {"base.classifier.weight": torch.ones(5, 3)},
+        write_bytes("lora/adapter_model.safetensors", b""),
+    )
+    write_bytes("lora/adapter_config.json", b'{"base_model_name_or_path": "a/vit"}')
+    return "lora/adapter_model.safetensors"
+
+
+def damaged_adapter() -> str:
+    write_bytes("lora/adapter_config.json", b"{")
+    save_file({"x": torch.ones(1)}, "lora/adapter_model.safetensors")
+    return "lora/adapter_model.safetensors"
+
+
 NAMED = {
+    gzip_file: ("a gzip archive", "gunzip net.pt.gz"),
+    tar_file: ("a tar archive", "tar -xf net.tar"),
+    exported_archive: ("a program of torch.export", "torch.export.load('net.pt2').state_dict"),
+    scripted_archive: ("a TorchScript archive", "torch.jit.load('net.pth').state_dict()"),
+    index_of_shards: ("an index of weights in shards", "--weights net"),
+    saved_model_file: ("a SavedModel of TensorFlow", "computes from tf:"),
+    parts_of_deepspeed: ("the parts of a checkpoint of DeepSpeed", "the folder above it"),
+    training_steps: ("a folder of checkpoints", "--weights out/checkpoint-10"),
+    adapter_of_a_classifier: ("an adapter of peft", "'a/vit', num_labels=5"),
+    damaged_adapter: ("an adapter of peft", "from_pretrained('BASE')"),
     onnx: ("an ONNX model", "ncscope measure features.npz"),
     saved_model: ("a SavedModel of TensorFlow", "numpy.savez"),
     tensorflow: ("a checkpoint of TensorFlow", "numpy.savez"),
@@ -395,6 +464,24 @@ def test_other_files_are_called_by_their_kind(
     err = refusal(write())
     for said in NAMED[write]:
         assert said in err
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x08",  # ends in a number
+        b"\x08\x01\x3a\x7f",  # a graph longer than the file
+        b"\x08\x01\x00\x01",  # a field without a number
+        b"\x08\x01\x3b\x01",  # a group, which ONNX has not
+        b"\x08" + b"\xff" * 11,  # a number without end
+        b"PK\x03\x04 no archive",
+        b"\x80\x04 no pickle",
+    ],
+)
+def test_damaged_files_are_of_no_kind(content: bytes, tmp_path) -> None:
+    path = tmp_path / "net.bin"
+    path.write_bytes(content)
+    assert describe_foreign(path) is None
 
 
 def test_a_head_that_may_be_either_of_two_layers_is_not_renamed(run) -> None:
