@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import NamedTuple
@@ -203,6 +204,9 @@ class Runner:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Judge the mutants, in place of running the tests once."""
         self.items = {item.nodeid: item for item in session.items}
+        # Some are imported by the functions of others only, too late for the list of functions.
+        for path in {mutant.path for mutant in self.mutants}:
+            import_module(".".join(Path(path).with_suffix("").parts[1:]))
         gc.unfreeze()
         functions = [thing for thing in gc.get_objects() if type(thing) is FunctionType]
         self.memory: dict[Place, list[FunctionType]] = {}

@@ -99,3 +99,15 @@ def test_standard_error_covers_the_spread_over_draws() -> None:
         draws.append(compare_scores(*(torch.tensor(np.c_[s, 0 * s]) for s in both)))
     spread = np.std([each.auroc for each in draws])
     assert np.mean([each.standard_error for each in draws]) == pytest.approx(spread, rel=0.1)
+
+
+def test_standard_error_with_ties_and_weights_is_delongs() -> None:
+    """Against the placements by all pairs, in which equal scores count by half."""
+    rng = np.random.default_rng(1)
+    inside, outside = rng.integers(0, 5, 40), rng.integers(-2, 4, 30)
+    pairs = (inside[:, None] > outside) + 0.5 * (inside[:, None] == outside)
+    for weights in (np.ones(40), rng.integers(1, 4, 40)):
+        placed = pairs.mean(1), np.average(pairs, axis=0, weights=weights)
+        expected = sum(np.var(each, ddof=1) / len(each) for each in placed) ** 0.5
+        found = of(inside.tolist(), outside.tolist(), weights.tolist())
+        assert found.standard_error == pytest.approx(expected, rel=1e-12)

@@ -128,6 +128,12 @@ def test_nan_where_a_note_says_so(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DEGENERATE)
+def test_equal_reports_are_equal_dictionaries_where_values_are_undefined(name: str) -> None:
+    first, second = (dict(measured(DEGENERATE[name]())) for _ in range(2))
+    assert first == second  # as an object NaN equals itself only
+
+
+@pytest.mark.parametrize("name", DEGENERATE)
 def test_keeps_to_the_range_of_degenerate_features(name: str) -> None:
     assert_in_range(with_requested(DEGENERATE[name]()))
 

@@ -245,6 +245,9 @@ def test_degenerate_heads_features_and_targets_have_notes() -> None:
         report = ncscope.measure_regression(features[:, :width], targets)
         assert report["nrc1"] == pytest.approx(0, abs=1e-15)
         assert any("0 for any features" in note for note in report.notes)
+    for count, fits_any in ((7, True), (8, False)):  # least squares has 6 weights and a bias
+        report = ncscope.measure_regression(*data(count, 6, 2)[:2])
+        assert any("least squares can fit any" in note for note in report.notes) == fits_any
     even = torch.cat([torch.eye(6), -torch.eye(6)]).double()
     report = ncscope.measure_regression(even, targets[:12])
     assert any("equal variance" in note for note in report.notes)

@@ -257,6 +257,7 @@ def test_counts_by_class_are_the_totals_taken_apart() -> None:
     assert torch.equal(counts.hits.by_class, wanted[1])
     twice = counts + counts
     assert torch.equal(twice.by_class, 2 * wanted)
+    assert twice.samples == 600
 
 
 def test_counts_of_a_stream_that_found_more_classes_later() -> None:
