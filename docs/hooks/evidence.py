@@ -16,14 +16,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from inventory import ITEMS, Item, items_of
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.pages import Page
 
 from ncscope.lab.catalogue import ILLUSTRATIONS
-from ncscope.lab.findings import Finding, tally
-from ncscope.lab.inventory.item import Item
-from ncscope.lab.inventory.table import ITEMS, items_of
 from ncscope.lab.report.verdicts import PAPERS, owner_of
+from ncscope.lab.findings import Finding, tally
 
 Runs = Mapping[str, Mapping[str, Sequence[Finding] | None]]
 """Claims by scale and experiment; None for a run that has not ended."""

@@ -3,9 +3,12 @@
 import doctest
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from ncscope.cli import main
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+HOOKS = ROOT / "docs" / "hooks"
 COSTLY = {"demo", "sweep"}
 _FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.M | re.S)
 
@@ -31,6 +35,15 @@ class Block:
     language: str
     text: str
     line: int
+
+
+def load_hook(name: str) -> ModuleType:
+    """Import a hook as MkDocs does, with its neighbours on the path."""
+    sys.path.insert(0, str(HOOKS))
+    try:
+        return import_module(name)
+    finally:
+        sys.path.remove(str(HOOKS))
 
 
 def blocks(page: Path) -> Iterator[Block]:

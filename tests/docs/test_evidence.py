@@ -1,36 +1,22 @@
 """The evidence page against the inventory, the theory's table and verdicts of runs."""
 
-import importlib.util
 import json
 import re
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from mkdocs.exceptions import PluginError
 
 from ncscope.lab.catalogue import EXPERIMENTS, ILLUSTRATIONS
-from ncscope.lab.findings import Finding
-from ncscope.lab.inventory.table import ITEMS
 from ncscope.lab.theory.table import STATEMENTS
-from tests.docs.pages import ROOT
+from ncscope.lab.findings import Finding
+from tests.docs.pages import ROOT, load_hook
 
 FIGURES = ROOT / "docs" / "figures"
 SOURCE = (ROOT / "docs" / "evidence.md").read_text()
+evidence, errata = load_hook("evidence"), load_hook("errata")
+ITEMS = evidence.ITEMS
 ALL = [item for items in ITEMS.values() for item in items]
-
-
-def loaded(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"{path.parent.name}_{path.stem}", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-evidence = loaded(ROOT / "docs" / "hooks" / "evidence.py")
-errata = loaded(ROOT / "docs" / "hooks" / "errata.py")
 THEORY = evidence.theory_of(FIGURES)
 
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 import pytest
 
 from ncscope.lab.catalogue import EXPERIMENTS, experiment
-from ncscope.lab.inventory.table import items_of
 from ncscope.lab.observations import Results
 from ncscope.lab.report.verdicts import PAPERS
-from tests.docs.pages import ROOT
+from tests.docs.pages import ROOT, load_hook
 from tests.lab.observed import results_of
 
+items_of = load_hook("inventory").items_of
 SIMULATED = ("xufm/ufm", "xufm/extended", "pfc/mufm", "mse/central-path")
 """Recipes whose claims need results, and whose small scale takes seconds."""
 FEW = {"steps": 200, "first_steps": 200, "second_steps": 200, "every": 100, "starts": 2}

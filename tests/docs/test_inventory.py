@@ -7,11 +7,14 @@ from itertools import chain
 import pytest
 
 from ncscope.lab.catalogue import EXPERIMENTS, experiment
-from ncscope.lab.inventory.item import Item
-from ncscope.lab.inventory.table import ITEMS, items_of, labels_of
 from ncscope.lab.report.verdicts import PAPERS
 from ncscope.lab.theory.table import STATEMENTS
 from ncscope.metrics.registry import METRICS
+from tests.docs.pages import load_hook
+
+inventory = load_hook("inventory")
+ITEMS, Item = inventory.ITEMS, inventory.Item
+items_of, labels_of = inventory.items_of, inventory.labels_of
 
 ALL = list(chain.from_iterable(ITEMS.values()))
 TAGS = tuple(ITEMS)
@@ -146,3 +149,8 @@ def test_items_are_of_the_paper_that_the_source_names():
 def test_an_item_that_contradicts_itself_is_refused(wrong: dict, message: str):
     with pytest.raises(ValueError, match=f"VCI, figure 2 .*{message}"):
         Item(paper="VCI", label="figure 2", content="A figure.", **wrong)
+
+
+def test_files_are_those_of_the_papers():
+    names = {file.stem.upper() for file in inventory.FOLDER.glob("*.yaml")}
+    assert names == set(TAGS)
