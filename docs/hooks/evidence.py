@@ -1,14 +1,12 @@
 """MkDocs hook: the evidence page, written from the inventory and from committed verdicts.
 
-``evidence.md`` marks with ``<!-- evidence summary -->`` where the counts go, and with
-``<!-- evidence: VCI -->`` where the table of a paper goes. The verdicts on statements are those of
-docs/figures/theory-verdicts.json, and the verdicts on claims those of
-docs/figures/verdicts-SCALE.json, each the ``verdicts.json`` of a ``ncscope reproduce all``; files
-and experiments may be absent.
+``evidence.md`` marks with ``<!-- abstracts -->`` where the sentences of the abstracts go, with
+``<!-- evidence summary -->`` where the counts go, and with ``<!-- evidence: VCI -->`` where the
+table of a paper goes. The verdicts on statements are those of docs/figures/theory-verdicts.json,
+and those on claims of docs/figures/verdicts-SCALE.json; experiments may be absent.
 """
 
 import json
-import posixpath
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,28 +14,22 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from abstracts import Theory, read_sentences, write_abstracts
 from inventory import ITEMS, Item, items_of
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.pages import Page
+from results import DOCS, FIGURES, ILLUSTRATES, NEVER, Runs, page_of_experiment, read_runs
 
 from ncscope.lab.catalogue import ILLUSTRATIONS
 from ncscope.lab.report.verdicts import PAPERS, owner_of
-from ncscope.lab.findings import Finding, tally
+from ncscope.lab.findings import tally
 
-Runs = Mapping[str, Mapping[str, Sequence[Finding] | None]]
-"""Claims by scale and experiment; None for a run that has not ended."""
-Theory = Mapping[str, Mapping[str, str]]
-"""Verdict, grade and kind of each statement, by id."""
-
-_DOCS = Path(__file__).parents[1]
 _MARK = re.compile(r"<!-- evidence: (\w+) -->")
 _SUMMARY = "<!-- evidence summary -->"
-_SCALES = ("small", "medium", "paper")
+_ABSTRACTS = "<!-- abstracts -->"
 _VERDICTS = {"holds": "holds", "holds-as-corrected": "holds as corrected", "fails": "**fails**"}
 _COVERAGE = {"full": "", "partial": "**In part:** ", "missing": "**Missing:** "}
 OURS = "ours"
-_NEVER = "not run since the claims have intervals"
-_ILLUSTRATES = "illustrates, and is not counted"
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
@@ -52,7 +44,10 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """
     if page.file.src_uri != "evidence.md":
         return markdown
-    return written(markdown, theory_of(_DOCS / "figures"), runs_of(_DOCS / "figures"))
+    theory, runs = theory_of(FIGURES), read_runs(FIGURES)
+    return written(markdown, theory, runs).replace(
+        _ABSTRACTS, write_abstracts(read_sentences(), theory, runs)
+    )
 
 
 def written(markdown: str, theory: Theory, runs: Runs) -> str:
@@ -72,27 +67,6 @@ def theory_of(folder: Path) -> Theory:
     """Read the verdicts on all statements."""
     text = (folder / "theory-verdicts.json").read_text(encoding="utf-8")
     return json.loads(text)["statements"]
-
-
-def runs_of(folder: Path) -> Runs:
-    """Read the verdicts on all claims that count, at each scale that has a file."""
-    runs = {}
-    for scale in _SCALES:
-        file = folder / f"verdicts-{scale}.json"
-        if file.exists():
-            record = json.loads(file.read_text(encoding="utf-8"))
-            runs[scale] = {
-                name: None if one["failure"] else [_claim(each) for each in one["claims"]]
-                for name, one in record["experiments"].items()
-                if name not in ILLUSTRATIONS
-            }
-    return runs
-
-
-def _claim(record: Mapping[str, Any]) -> Finding:
-    """Return a claim without its interval, which the page does not show."""
-    rest = {key: record[key] for key in ("source", "verdict", "evidence")}
-    return Finding(text=record["claim"], **rest)
 
 
 def _summary(theory: Theory, runs: Runs) -> str:
@@ -185,7 +159,7 @@ def _verdict(name: str, checked: Mapping[str, str] | None) -> str:
 def _tallies(item: Item, experiment: str, runs: Runs) -> str:
     """Return the counts of claims on an item at each scale; if none names it, of the paper's."""
     if experiment in ILLUSTRATIONS:
-        return _ILLUSTRATES
+        return ILLUSTRATES
     told = []
     for scale, experiments in runs.items():
         if experiment not in experiments:
@@ -198,24 +172,12 @@ def _tallies(item: Item, experiment: str, runs: Runs) -> str:
         scope = "" if own else " of the paper's claims in it"
         counted = own or [claim for claim in claims if owner_of(claim) != OURS]
         told.append(f"{scale} scale: {tally(counted)}{scope}")
-    return "; ".join(told) or _NEVER
+    return "; ".join(told) or NEVER
 
 
 @cache
 def documented(name: str) -> bool:
     """Return whether a page of the API shows a dotted name."""
-    pages = (_DOCS / "api").glob("*.md")
+    pages = (DOCS / "api").glob("*.md")
     shown = {one for page in pages for one in re.findall(r"^::: (\S+)", page.read_text(), re.M)}
     return any(name == one or name.rpartition(".")[0] == one for one in shown)
-
-
-@cache
-def page_of_experiment(name: str) -> str:
-    """Return the page that discusses an experiment, with the anchor if it has a section."""
-    for page in sorted((_DOCS / "experiments").glob("*.md")):
-        section = re.search(rf"^#+ `{name}` \{{ #(\S+) \}}", page.read_text(), re.M)
-        if section:
-            return f"experiments/{page.name}#{section[1]}"
-    overview = (_DOCS / "experiments" / "index.md").read_text()
-    row = re.search(rf"^\| `{name}` \|.*\]\((\S+?)\)", overview, re.M)
-    return posixpath.normpath(f"experiments/{row[1]}") if row else "experiments/index.md"

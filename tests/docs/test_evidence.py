@@ -36,20 +36,6 @@ def test_verdicts_on_statements_are_those_of_the_table():
     assert {name for name, one in THEORY.items() if one["verdict"] != "holds"} == corrected
 
 
-def test_the_table_of_experiments_counts_the_committed_verdicts():
-    page = (ROOT / "docs" / "experiments" / "index.md").read_text()
-    runs = json.loads((FIGURES / "verdicts-small.json").read_text())["experiments"]
-    for name in EXPERIMENTS:
-        (line,) = re.findall(rf"^\| `{name}` \|.*$", page, re.M)
-        if name in ILLUSTRATIONS:
-            assert "| not counted |" in line
-        else:
-            verdicts = [one["verdict"] for one in runs[name]["claims"]]
-            open_ = verdicts.count("undecided")
-            told = f"{verdicts.count('held')} of {len(verdicts)}"
-            assert f"| {told}, {open_} undecided |" in line or (not open_ and f"| {told} |" in line)
-
-
 def test_every_item_has_its_line():
     page = evidence.written(SOURCE, THEORY, {})
     for item in ALL:
@@ -130,8 +116,8 @@ def test_verdicts_of_runs_are_read_as_they_are_written(tmp_path: Path):
     }
     record = {"scale": "small", "experiments": experiments}
     (tmp_path / "verdicts-small.json").write_text(json.dumps(record))
-    assert evidence.runs_of(tmp_path.parent / "nowhere") == {}
-    (scale,) = evidence.runs_of(tmp_path).items()
+    assert evidence.read_runs(tmp_path.parent / "nowhere") == {}
+    (scale,) = evidence.read_runs(tmp_path).items()
     assert scale[0] == "small"
     assert [one.source for one in scale[1]["vci/training"]] == ["VCI, figure 3", "ours"]
     assert scale[1]["vci/imagenet"] is None

@@ -1,0 +1,221 @@
+"""The abstracts, sentence by sentence, with verdicts that follow from claims and statements.
+
+``docs/inventory/abstracts.yaml`` says, for each sentence, which claims of experiments and which
+statements of the table of theory carry it. The verdict follows from theirs.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import yaml
+from inventory import FOLDER, TAGS
+from mkdocs.exceptions import PluginError
+from results import (
+    SCALES,
+    Runs,
+    count_verdicts,
+    describe_settings,
+    page_of_experiment,
+    write_measured,
+)
+
+from ncscope.lab.catalogue import experiment
+from ncscope.lab.report.verdicts import owner_of
+from ncscope.lab.findings import Finding
+
+Theory = Mapping[str, Mapping[str, str]]
+"""Verdict, grade and kind of each statement, by id."""
+Verdict = Literal["shown", "shown in part", "not shown", "refuted"]
+VERDICTS: Sequence[Verdict] = ("shown", "shown in part", "not shown", "refuted")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sentence:
+    """A sentence of an abstract, in our words, and what carries it.
+
+    Attributes:
+        paper: Tag of the paper.
+        text: The sentence.
+        not_to_conclude: Conclusion that a reader should not draw from the verdict.
+        claims: Parts of the texts of claims, by experiment; ``"all"`` for those of the paper.
+        statements: Ids of statements of theory.
+        refuted_by: Id of a statement whose printed form a counterexample refutes; the sentence then
+            is refuted, whatever else is held.
+        at_most: Best verdict that the experiments can give, where they are too narrow for more.
+        number: Experiment, part of a claim's text and, if it has several, name of a group,
+            separated by ``|``.
+        unit: Name of the number.
+        figure: Picture of the sentence, a path below ``docs``; empty if there is none.
+
+    Raises:
+        ValueError: If nothing carries the sentence.
+    """
+
+    paper: str
+    text: str
+    not_to_conclude: str
+    claims: Mapping[str, Sequence[str] | Literal["all"]] = field(default_factory=dict)
+    statements: Sequence[str] = ()
+    refuted_by: str = ""
+    at_most: Verdict = "shown"
+    number: str = ""
+    unit: str = ""
+    figure: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.claims and not self.statements:
+            msg = f"{self.paper}: {self.text!r} has neither claims nor statements"
+            raise ValueError(msg)
+
+
+def read_sentences() -> list[Sentence]:
+    """Read all sentences, paper by paper."""
+    papers = yaml.safe_load((FOLDER / "abstracts.yaml").read_text(encoding="utf-8"))
+    return [Sentence(paper=paper, **entry) for paper in TAGS for entry in papers[paper]]
+
+
+def collect_claims(sentence: Sentence, runs: Runs) -> dict[str, list[Finding]]:
+    """Return the claims that carry a sentence, by experiment, at the largest scale that was run.
+
+    Raises:
+        PluginError: If an experiment was not run, or none of its claims has a named part.
+    """
+    collected = {}
+    for name, parts in sentence.claims.items():
+        _, claims = _largest(name, runs)
+        if parts == "all":
+            chosen = [claim for claim in claims if owner_of(claim) == sentence.paper]
+            missing = [] if chosen else ["all"]
+        else:
+            chosen = [claim for claim in claims if any(part in claim.text for part in parts)]
+            missing = [part for part in parts if not any(part in claim.text for claim in claims)]
+        if missing:
+            msg = f"abstracts.yaml, {sentence.text!r}: {name} has no claim with {missing[0]!r}"
+            raise PluginError(msg)
+        collected[name] = chosen
+    return collected
+
+
+def _largest(name: str, runs: Runs) -> tuple[str, Sequence[Finding]]:
+    for scale in SCALES:
+        claims = runs.get(scale, {}).get(name)
+        if claims:
+            return scale, claims
+    msg = f"abstracts.yaml: {name} has no verdicts"
+    raise PluginError(msg)
+
+
+def judge_sentence(sentence: Sentence, claims: Sequence[Finding], theory: Theory) -> Verdict:
+    """Return the verdict on a sentence.
+
+    It is *shown* if all of its claims are held and all of its statements hold as printed, *not
+    shown* if none is, and *shown in part* otherwise, or if a statement holds with a gap or a slip.
+    It is *refuted* only if the file names the statement that refutes it, and that one is false.
+
+    Raises:
+        PluginError: If a named statement is not in the table, or does not refute.
+    """
+    for name in (*sentence.statements, *filter(None, [sentence.refuted_by])):
+        if name not in theory:
+            msg = f"abstracts.yaml, {sentence.text!r}: {name} is no statement of the table"
+            raise PluginError(msg)
+    if sentence.refuted_by:
+        if theory[sentence.refuted_by].get("grade") != "false":
+            msg = f"abstracts.yaml, {sentence.text!r}: {sentence.refuted_by} is not graded false"
+            raise PluginError(msg)
+        return "refuted"
+    worth = {None: 1.0, "gap": 0.5, "slip": 0.5, "false": 0.0}
+    marks = [float(claim.held) for claim in claims]
+    marks += [worth[theory[name].get("grade")] for name in sentence.statements]
+    verdict: Verdict = "shown in part"
+    if min(marks) == 1:
+        verdict = "shown"
+    elif max(marks) == 0:
+        verdict = "not shown"
+    return max(verdict, sentence.at_most, key=VERDICTS.index)
+
+
+def write_abstracts(sentences: Sequence[Sentence], theory: Theory, runs: Runs) -> str:
+    """Return a table of the verdicts by paper, then every sentence."""
+    found = []
+    for sentence in sentences:
+        claims = collect_claims(sentence, runs)
+        flat = [claim for each in claims.values() for claim in each]
+        found.append((sentence, claims, judge_sentence(sentence, flat, theory)))
+    lines = [f"| paper | {' | '.join(VERDICTS)} |", "|---" * (len(VERDICTS) + 1) + "|"]
+    for paper in TAGS:
+        counts = Counter(verdict for sentence, _, verdict in found if sentence.paper == paper)
+        cells = [str(counts[verdict] or "") for verdict in VERDICTS]
+        lines.append(f"| [{paper}](#{paper.lower()}-abstract) | {' | '.join(cells)} |")
+    for paper in TAGS:
+        lines += ["", f"### {paper}, the abstract {{ #{paper.lower()}-abstract }}"]
+        for sentence, claims, verdict in found:
+            if sentence.paper == paper:
+                lines += ["", _write_sentence(sentence, claims, verdict, theory, runs)]
+    return "\n".join(lines)
+
+
+def _write_sentence(
+    sentence: Sentence,
+    claims: Mapping[str, Sequence[Finding]],
+    verdict: Verdict,
+    theory: Theory,
+    runs: Runs,
+) -> str:
+    flat = [claim for each in claims.values() for claim in each]
+    scales = dict.fromkeys(_largest(name, runs)[0] for name in claims)
+    at = f" ({' and '.join(scales)} scale)" if scales and verdict != "refuted" else ""
+    kind = verdict.replace(" ", "-")
+    head = f'<span class="verdict {kind}">{verdict}{at}</span>'
+    rests = [f"{count_verdicts(flat)}"] if flat else []
+    rests += [
+        f"[`{name}`][{re.sub('[/.]', '-', name)}] {_write_grade(theory[name])}"
+        for name in dict.fromkeys([*filter(None, [sentence.refuted_by]), *sentence.statements])
+    ]
+    lines = [
+        '<div class="sentence" markdown="1">',
+        "",
+        f"**{sentence.text}**",
+        "",
+        f"{head} {'; '.join(rests)}.",
+        "",
+    ]
+    if sentence.number:
+        lines += [f"*Number:* {write_measured(sentence.number, runs)}, {sentence.unit}.", ""]
+    if sentence.figure:
+        lines += [f"![{sentence.text}]({sentence.figure})", ""]
+    ran = "; ".join(_write_run(name, runs) for name in claims)
+    checked = "random instances, with counterexamples sought" if sentence.statements else ""
+    lines += [
+        f"*Run:* {'; '.join(filter(None, [ran, checked]))}.",
+        "",
+        f"*Not to conclude:* {sentence.not_to_conclude}",
+        "",
+        "</div>",
+    ]
+    return "\n".join(lines)
+
+
+def _write_grade(checked: Mapping[str, str]) -> str:
+    grade = checked.get("grade")
+    if grade is None:
+        return "holds"
+    return "is false as printed" if grade == "false" else f"holds as corrected ({grade})"
+
+
+def _write_run(name: str, runs: Runs) -> str:
+    """Return data, networks, seeds and cost of an experiment in one line."""
+    scale, _ = _largest(name, runs)
+    found = experiment(name)
+    settings = describe_settings(found.scales[scale])
+    known = [settings[key][0] for key in ("network", "data") if key in settings]
+    if known and ": " in known[0]:  # networks are listed by data set
+        known.pop()
+    seeds = settings.get("seeds", settings.get("seeds of the runs"))
+    told = [" on ".join(known)] if known else []
+    told += [f"seeds {seeds[0]}"] if seeds else []
+    link = f"[`{name}`]({page_of_experiment(name)})"
+    return f"{link}: {', '.join([*told, found.cost[scale]])}"

@@ -1,0 +1,417 @@
+"""MkDocs hook: protocols and results of experiments, written from settings and committed verdicts.
+
+A page never holds a measured number of its own. It marks where they go:
+
+* ``<!-- protocol: info/training -->``: the settings of each scale, as a table.
+* ``<!-- claims: info/training -->``: the claims with verdict and interval, as a table.
+* ``<!-- number: info/training | MIR rises | digits -->``: one estimate with its interval. The claim
+  is named by a part of its text that no other claim of the experiment has, and the group, if the
+  claim has several, by its name.
+* ``<!-- verdict: info/training | MIR rises -->``: one verdict.
+* ``<!-- experiments -->``: all experiments, with the number of claims that are held.
+
+Settings are those of the experiments; verdicts are those of docs/figures/verdicts-SCALE.json.
+"""
+
+import json
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from html import escape
+from math import inf, nan
+from pathlib import Path
+from typing import Any
+
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.pages import Page
+from pydantic import BaseModel
+
+from ncscope.lab.catalogue import EXPERIMENTS, ILLUSTRATIONS, experiment
+from ncscope.lab.findings import Finding, Interval, tally
+
+Runs = Mapping[str, Mapping[str, Sequence[Finding] | None]]
+"""Claims by scale and experiment; None for a run that has not ended."""
+
+DOCS = Path(__file__).parents[1]
+FIGURES = DOCS / "figures"
+SCALES = ("paper", "small")
+NEVER = "not run since the claims have intervals"
+ILLUSTRATES = "illustrates, and is not counted"
+COMMAND = "ncscope reproduce"
+
+_MARK = re.compile(r"<!-- (protocol|claims|number|verdict): (.+?) -->")
+_EXPERIMENTS = "<!-- experiments -->"
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Fill in the marks of a page.
+
+    Args:
+        markdown: Source of a page.
+        page: Page that is being built.
+
+    Raises:
+        PluginError: If a mark names an experiment, claim or group that does not exist.
+    """
+    if _EXPERIMENTS not in markdown and not _MARK.search(markdown):
+        return markdown
+    return fill(markdown, read_runs(FIGURES), page.file.src_uri)
+
+
+def fill(markdown: str, runs: Runs, uri: str) -> str:
+    """Fill in the marks of a page.
+
+    Args:
+        markdown: Source of the page.
+        runs: Claims that were judged.
+        uri: Path of the page below ``docs``, for links to other pages.
+
+    Raises:
+        PluginError: If a mark names an experiment, claim or group that does not exist.
+    """
+
+    def write(mark: re.Match[str]) -> str:
+        kind, name, *rest = mark[1], *(part.strip() for part in mark[2].split("|"))
+        if name not in EXPERIMENTS:
+            msg = f"{uri}: {mark[0]} names no experiment"
+            raise PluginError(msg)
+        if kind == "protocol":
+            return tabulate_protocol(name)
+        if kind == "claims":
+            return tabulate_claims(name, runs)
+        if kind == "verdict":
+            return find_claim(name, rest[0], runs).verdict
+        return write_measured(mark[2], runs)
+
+    return _MARK.sub(write, markdown).replace(_EXPERIMENTS, tabulate_experiments(runs, uri))
+
+
+def read_runs(folder: Path) -> Runs:
+    """Read the verdicts on all claims that count, at each scale that has a file."""
+    runs = {}
+    for scale in SCALES:
+        file = folder / f"verdicts-{scale}.json"
+        if file.exists():
+            record = json.loads(file.read_text(encoding="utf-8"))
+            runs[scale] = {
+                name: None if one["failure"] else [_read_claim(each) for each in one["claims"]]
+                for name, one in record["experiments"].items()
+                if name not in ILLUSTRATIONS
+            }
+    return runs
+
+
+def _read_claim(record: Mapping[str, Any]) -> Finding:
+    interval = record["interval"]
+    if interval is not None:
+        unknown = {"estimate": nan, "low": -inf, "high": inf}
+        interval = Interval(
+            **{key: unknown[key] if value is None else value for key, value in interval.items()}
+        )
+    rest = {key: record[key] for key in ("source", "verdict", "evidence")}
+    return Finding(text=record["claim"], interval=interval, **rest)
+
+
+# Claims
+
+
+def find_claim(name: str, part: str, runs: Runs) -> Finding:
+    """Return the claim of an experiment whose text has a part, at the largest scale that was run.
+
+    Raises:
+        PluginError: If no claim, or more than one, has this part in its text.
+    """
+    for scale in SCALES:
+        claims = runs.get(scale, {}).get(name)
+        if claims:
+            found = [claim for claim in claims if part in claim.text]
+            if len(found) == 1:
+                return found[0]
+            msg = f"{len(found)} claims of {name} have {part!r} in their text, not one"
+            raise PluginError(msg)
+    msg = f"{name} has no verdicts"
+    raise PluginError(msg)
+
+
+def write_measured(place: str, runs: Runs) -> str:
+    """Return the number of a claim, or of a group of it, with its interval.
+
+    A claim that is deterministic has no interval; its number then is in words.
+
+    Args:
+        place: Experiment, part of the claim's text and name of the group, separated by ``|``.
+        runs: Claims that were judged.
+
+    Raises:
+        PluginError: If there is no such claim or group, or several groups and none is named.
+    """
+    name, part, *groups = (each.strip() for each in place.split("|"))
+    claim = find_claim(name, part, runs)
+    group = "".join(groups)
+    numbers = list_numbers(claim)
+    if not group and len(numbers) < 2:
+        return next(iter(numbers.values()), _shorten(claim.evidence, 150))
+    if group not in numbers:
+        named = ", ".join(map(repr, numbers)) or "none"
+        msg = f"{claim.text!r} has no number of {group!r}; it has those of {named}"
+        raise PluginError(msg)
+    return numbers[group]
+
+
+_OF_A_GROUP = re.compile(
+    r"(?:^|; )(?:(?P<group>[^;]+?): )?(?:geometric mean|mean by Fisher's z|mean) "
+    r"(?P<estimate>\S+), 95 % interval (?P<low>\S+) to (?P<high>\S+) \("
+)
+
+
+def list_numbers(claim: Finding) -> dict[str, str]:
+    """Return the estimates on which a verdict rests, with their intervals, by group.
+
+    A claim that is judged group by group has no interval of its own; those of its groups are in
+    the words of its evidence.
+    """
+    if claim.interval is not None:
+        ends = (claim.interval.estimate, claim.interval.low, claim.interval.high)
+        return {"": _interval(*ends)}
+    counted = claim.evidence.partition("; not counted: ")[0]
+    return {
+        found["group"] or "": _interval(*(float(found[key]) for key in ("estimate", "low", "high")))
+        for found in _OF_A_GROUP.finditer(counted)
+    }
+
+
+def _interval(estimate: float, low: float, high: float) -> str:
+    return f"{estimate:.3g} [{low:.3g}, {high:.3g}]"
+
+
+def tabulate_claims(name: str, runs: Runs) -> str:
+    """Return a table of the claims of an experiment at each scale, and below it their evidence."""
+    parts = []
+    for scale in SCALES:
+        if name not in runs.get(scale, {}):
+            continue
+        claims = runs[scale][name]
+        if claims is None:
+            parts.append(f"*{scale.capitalize()} scale:* its run did not end.")
+            continue
+        lines = [
+            f"*{scale.capitalize()} scale:* {count_verdicts(claims)}.",
+            "",
+            "| claim | whose | verdict | estimate [95 % interval] |",
+            "|---|---|---|---|",
+        ]
+        for claim in claims:
+            cells = [_prose(claim.text), _prose(claim.source), claim.verdict, _measured(claim)]
+            lines.append(f"| {' | '.join(cells)} |")
+        told = [f"* {_prose(claim.text)}: {_prose(claim.evidence)}" for claim in claims]
+        lines += [
+            "",
+            '<details markdown="1"><summary>Evidence in full</summary>',
+            "",
+            *told,
+            "",
+            "</details>",
+        ]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts) or f"*{_capital(NEVER)}.*"
+
+
+def count_verdicts(claims: Sequence[Finding]) -> str:
+    """Return how many claims there are of each verdict.
+
+    Example:
+        >>> held = Finding(text="a", source="ours", verdict="held", evidence="")
+        >>> count_verdicts([held])
+        '1 of 1 claim is held'
+    """
+    counts = tally(claims)
+    noun = "claim is" if counts.total == 1 else "claims are"
+    rest = [(counts.not_held, "not held"), (counts.undecided, "undecided")]
+    return f"{counts.held} of {counts.total} {noun} held" + "".join(
+        f", {count} {verdict}" for count, verdict in rest if count
+    )
+
+
+def _measured(claim: Finding) -> str:
+    """Return the numbers of a claim by group; those in its evidence if it has no interval."""
+    numbers = list_numbers(claim)
+    if numbers:
+        return "<br>".join(
+            f"{_prose(group)}: {number}" if group else number for group, number in numbers.items()
+        )
+    return _shorten(claim.evidence, 80)
+
+
+def _shorten(evidence: str, size: int) -> str:
+    first = evidence.partition("; ")[0]
+    return _prose(first if len(first) <= size else first[:size].rpartition(" ")[0] + " …")
+
+
+def _prose(text: str) -> str:
+    """Return a text as Markdown that shows it, in one cell of a table."""
+    return re.sub(r"([\\`*_|\[\]$])", r"\\\1", escape(text, quote=False))
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+# Protocols
+
+ALWAYS = ("data", "network", "seed", "epochs", "batch_size", "learning_rate", "weight_decay")
+"""Fields of a training run that the table shows, whatever their values."""
+HIDDEN = ("groups", "layer_groups", "order_seed")
+NONE = "–"
+LABELS = {
+    "seed": "seeds",
+    "every": "measured every",
+    "measurements": "measurements, about",
+    "measured": "training images measured",
+    "schedule": "schedule of the rate",
+    "decay": "factor of the schedule",
+    "average": "averaged weights, decay a step",
+    "layers": "layers measured",
+}
+"""Words for fields whose names do not explain themselves."""
+
+
+def tabulate_protocol(name: str) -> str:
+    """Return a table of the settings of an experiment, with a column for each scale."""
+    found = experiment(name)
+    scales = [scale for scale in SCALES if scale in found.scales]
+    columns = [describe_settings(found.scales[scale]) for scale in scales]
+    shown = [
+        key
+        for key in dict.fromkeys(key for column in columns for key in column)
+        if any(column[key][1] and column[key][0] != NONE for column in columns if key in column)
+    ]
+    lines = [f"| | {' | '.join(scales)} |", "|---" * (len(scales) + 1) + "|"]
+    for key in shown:
+        cells = [_prose(column[key][0]) if key in column else NONE for column in columns]
+        lines.append(f"| {key} | {' | '.join(cells)} |")
+    lines.append(f"| cost | {' | '.join(_prose(found.cost[scale]) for scale in scales)} |")
+    return "\n".join([f"`{COMMAND} {name}` runs it at the small scale.", "", *lines])
+
+
+def describe_settings(settings: BaseModel) -> dict[str, tuple[str, bool]]:
+    """Return the value of each setting in words, and whether the table must show it.
+
+    A setting of training runs is shown if a run has another value than the default, or if it is
+    one of `ALWAYS`. It may differ between runs: by data set or network, or else in any way.
+    """
+    described = {}
+    for field, info in type(settings).model_fields.items():
+        value = getattr(settings, field)
+        if isinstance(value, dict) and value:
+            runs = list(value.values())
+            described["runs"] = (str(len(runs)), True)
+            described |= _describe_runs([dict(_flatten(run)) for run in runs])
+        elif isinstance(value, BaseModel):
+            prefix = "" if field == "training" else f"{_label(field)}: "
+            for key, (inner, default) in _flatten(value):
+                always = not prefix or inner != default
+                described[prefix + _label(key)] = (_write(inner), always)
+        else:
+            described[_words_of(info.description) or _label(field)] = (_write(value), True)
+    return described
+
+
+def _words_of(description: str | None) -> str:
+    """Return the first clause of a setting's description; nothing if it is long."""
+    words = re.split(r"[.;:] |\.$", description or "")[0]
+    return _prose(words[:1].lower() + words[1:] if words[1:2].islower() else words) * (
+        len(words) <= 70
+    )
+
+
+def _flatten(model: BaseModel) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    """Yield the name of each field with its value and its default."""
+    for field, info in type(model).model_fields.items():
+        value = getattr(model, field)
+        if isinstance(value, BaseModel):
+            yield from _flatten(value)
+        elif field not in HIDDEN:
+            yield field, (value, info.default)
+
+
+def _describe_runs(runs: Sequence[Mapping[str, tuple[Any, Any]]]) -> dict[str, tuple[str, bool]]:
+    described = {}
+    for key in dict.fromkeys(key for run in runs for key in run):
+        pairs = [run[key] for run in runs if key in run]
+        changed = key in ALWAYS or any(value != default for value, default in pairs)
+        described[_label(key)] = (_write_over(key, runs), changed)
+    return described
+
+
+def _write_over(key: str, runs: Sequence[Mapping[str, tuple[Any, Any]]]) -> str:
+    """Return all values of a field: one, one for each data set or network, or a list."""
+    of_runs = [(run, run[key][0]) for run in runs if key in run]
+    values = list(dict.fromkeys(value for _, value in of_runs))
+    if len(values) == 1 or key in ("data", "seed"):
+        return _write(tuple(values))
+    for by in ("data", "network"):
+        groups: dict[Any, list[Any]] = {}
+        for run, value in of_runs:
+            if by in run and by != key:
+                groups.setdefault(run[by][0], []).append(value)
+        if len(groups) > 1 and all(len(set(group)) == 1 for group in groups.values()):
+            names: dict[Any, list[str]] = {}
+            for name, group in groups.items():
+                names.setdefault(group[0], []).append(name)
+            return "; ".join(f"{', '.join(each)}: {_write(value)}" for value, each in names.items())
+    return _write(tuple(values))
+
+
+def _label(field: str) -> str:
+    return LABELS.get(field, field.replace("_", " "))
+
+
+def _write(value: Any) -> str:
+    if isinstance(value, tuple):
+        whole = [each for each in value if isinstance(each, int) and not isinstance(each, bool)]
+        if len(whole) == len(value) > 3 and value == tuple(range(value[0], value[0] + len(value))):
+            return f"{value[0]} to {value[-1]}"
+        return ", ".join(map(_write, value)) or NONE
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None:
+        return "default"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+# The list of experiments
+
+
+def tabulate_experiments(runs: Runs, uri: str) -> str:
+    """Return a table of all experiments: what they show, and how many claims are held."""
+    scales = [scale for scale in SCALES if scale in runs]
+    heads = ["experiment", "shows", *(f"claims held, {scale} scale" for scale in scales)]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for name, shows in EXPERIMENTS.items():
+        link = posixpath.relpath(page_of_experiment(name), posixpath.dirname(uri) or ".")
+        cells = [f"[`{name}`]({link})", shows]
+        for scale in scales:
+            if name in ILLUSTRATIONS:
+                cells.append(ILLUSTRATES)
+            elif name not in runs[scale]:
+                cells.append(NEVER)
+            else:
+                claims = runs[scale][name]
+                cells.append("its run did not end" if claims is None else str(tally(claims)))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+@cache
+def page_of_experiment(name: str) -> str:
+    """Return the page and section that show the claims of an experiment."""
+    for page in sorted([*DOCS.glob("experiments/*.md"), *DOCS.glob("models/*.md")]):
+        before, mark, _ = page.read_text(encoding="utf-8").partition(f"<!-- claims: {name} -->")
+        if mark:
+            anchors = re.findall(r"^#+ .*\{ #(\S+) \}", before, re.M)
+            place = f"{page.parent.name}/{page.name}"
+            return f"{place}#{anchors[-1]}" if anchors else place
+    return "experiments/index.md"
