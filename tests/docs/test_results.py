@@ -99,7 +99,8 @@ def test_numbers_of_groups_are_read_from_the_evidence():
     evidence = (
         "2 of 2 settings held, 0 undecided; step decay: geometric mean 0.5, 95 % interval 0.4 to "
         "0.62 (t, 5 seeds): 0.4, 0.5; from 27 to 13; cosine: mean -1, 95 % interval -2 to inf (t, "
-        "3 seeds): 1; not counted: on exact values held, mean 7, 95 % interval 6 to 8 (t, 3 seeds): 7"
+        "3 seeds): 1; not counted: on exact values held, mean 7, 95 % interval 6 to 8 (t, 3 pairs)"
+        ": 7"
     )
     numbers = results.list_numbers(claim(evidence))
     assert numbers == {"step decay": "0.5 [0.4, 0.62]", "cosine": "-1 [-2, inf]"}

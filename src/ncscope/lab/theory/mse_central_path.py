@@ -203,28 +203,29 @@ STATEMENTS = (
     Statement(
         id="mse/lemma-5",
         statement=(
-            "Under (5) d omega_j/dt = omega_j/(N (C + omega_j^2)^2); corrected: this rate "
-            "belongs to the orthogonal projection; with the projection of proposition 4 the rate "
-            "is omega_j/(CN (C + omega_j^2))."
+            "Under (5), with the projection of proposition 4, d omega_j/dt = "
+            "omega_j/(N (C + omega_j^2)^2); corrected: the rate is omega_j/(CN (C + omega_j^2)); "
+            "the printed rate belongs to the orthogonal projection."
         ),
         source="MSE lemma 5, (27)",
         tolerance=TOLERANCE,
         printed=printed_rates,
         corrected=corrected_rates,
-        grade="gap",
+        grade="false",
     ),
     Statement(
         id="mse/proposition-2",
         statement=(
-            "Under (5) N (C^2 log omega_j + C omega_j^2 + omega_j^4/4) = a_j + t; corrected: "
-            "this law belongs to the orthogonal projection; with the projection of proposition 4 "
-            "the law is N (C^2 log omega_j + C/2 omega_j^2) = a_j + t."
+            "Under (5), with the projection of proposition 4, "
+            "N (C^2 log omega_j + C omega_j^2 + omega_j^4/4) = a_j + t; corrected: the law is "
+            "N (C^2 log omega_j + C/2 omega_j^2) = a_j + t; the printed law belongs to the "
+            "orthogonal projection."
         ),
         source="MSE proposition 2, (9)",
         tolerance=TOLERANCE,
         printed=printed_form,
         corrected=corrected_form,
-        grade="gap",
+        grade="false",
     ),
     Statement(
         id="mse/corollary-1",

@@ -221,7 +221,7 @@ STATEMENTS = (
             "is collapsed on an orthogonal frame with h_k^T h_k = (1-c) sqrt(lambda_W / "
             "(n lambda_H)) and w_k = sqrt(n lambda_H / lambda_W) h_k; if c >= 1 it is zero."
         ),
-        source="XUFM theorem 3.1, (5)-(13)",
+        source="XUFM theorem 3.1, (5)-(13), as restored from its proof",
         tolerance=TOLERANCE,
         printed=orthogonal_frames,
     ),
@@ -231,7 +231,7 @@ STATEMENTS = (
             "With a free bias and c < 1, every minimiser has b = 1/K and h_G = 0 and is collapsed "
             "on a simplex ETF, w_k = sqrt(n lambda_H / lambda_W) h_k; if c >= 1 then W = H = 0."
         ),
-        source="XUFM theorem 3.2, (14)-(22)",
+        source="XUFM theorem 3.2, (14)-(22), as restored from its proof",
         tolerance=TOLERANCE,
         printed=simplices,
     ),
@@ -262,7 +262,7 @@ STATEMENTS = (
             "(alpha cos theta - 1)^2 / 2 + beta alpha with alpha >= 0 is least at theta = 0 and "
             "alpha = max(1 - beta, 0)."
         ),
-        source="XUFM lemma A.1",
+        source="XUFM lemma A.1, as restored from its proof",
         tolerance=TOLERANCE,
         printed=frame_lemma,
     ),
@@ -273,7 +273,7 @@ STATEMENTS = (
             "with alpha >= 0, cos phi >= -1/(K-1) is least at theta = 0, cos phi = -1/(K-1) and "
             "alpha = (K-1)/K max(1 - beta, 0)."
         ),
-        source="XUFM lemma B.1",
+        source="XUFM lemma B.1, as restored from its proof",
         tolerance=TOLERANCE,
         printed=simplex_lemma,
     ),

@@ -279,7 +279,7 @@ STATEMENTS: tuple[Statement, ...] = (
             "needs K (n lambda_2 lambda_1 lambda_H)^(1/3) < 2^(-4/3); nonzero minimisers also "
             "exist at equality, and there in every rank."
         ),
-        source="XUFM theorem 4.1",
+        source="XUFM theorem 4.1, with (23) as restored from its proof",
         tolerance=TOLERANCE,
         printed=frames_at_any_load,
         corrected=frames_below_limit,
@@ -293,7 +293,7 @@ STATEMENTS: tuple[Statement, ...] = (
             "; corrected: this needs K (n lambda_2 lambda_1 lambda_H)^(1/3) < 2^(-4/3), as theorem "
             "4.1 does."
         ),
-        source="XUFM theorem 4.2",
+        source="XUFM theorem 4.2, with (24) as restored from its proof",
         tolerance=TOLERANCE,
         printed=relu_frames_at_any_load,
         corrected=relu_frames_below_limit,

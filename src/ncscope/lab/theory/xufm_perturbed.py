@@ -143,7 +143,7 @@ STATEMENTS: tuple[Statement, ...] = (
             "With features fixed at H* + E, E independent of variance sigma^2, and lambda_H = "
             "lambda/n, the best W tends to W* / (1 + sigma^2 K sqrt(lambda / lambda_W))."
         ),
-        source="XUFM theorem 5.1",
+        source="XUFM theorem 5.1, (25), as restored from its proof",
         tolerance=TOLERANCE,
         printed=attenuated,
     ),
