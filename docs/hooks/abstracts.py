@@ -18,11 +18,11 @@ from results import (
     Runs,
     count_verdicts,
     describe_settings,
+    experiment,
     page_of_experiment,
     write_measured,
 )
 
-from ncscope.lab.catalogue import experiment
 from ncscope.lab.report.verdicts import owner_of
 from ncscope.lab.findings import Finding
 

@@ -18,9 +18,17 @@ from abstracts import Theory, read_sentences, write_abstracts
 from inventory import ITEMS, Item, items_of
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.pages import Page
-from results import DOCS, FIGURES, ILLUSTRATES, NEVER, Runs, page_of_experiment, read_runs
+from results import (
+    DOCS,
+    FIGURES,
+    ILLUSTRATES,
+    ILLUSTRATIONS,
+    NEVER,
+    Runs,
+    page_of_experiment,
+    read_runs,
+)
 
-from ncscope.lab.catalogue import ILLUSTRATIONS
 from ncscope.lab.report.verdicts import PAPERS, owner_of
 from ncscope.lab.findings import tally
 

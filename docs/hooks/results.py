@@ -237,8 +237,9 @@ def _measured(claim: Finding) -> str:
     """Return the numbers of a claim by group; those in its evidence if it has no interval."""
     numbers = list_numbers(claim)
     if numbers:
+        unbroken = {group: number.replace(" ", "&nbsp;") for group, number in numbers.items()}
         return "<br>".join(
-            f"{_prose(group)}: {number}" if group else number for group, number in numbers.items()
+            f"{_prose(group)}: {number}" if group else number for group, number in unbroken.items()
         )
     return _shorten(claim.evidence, 80)
 
