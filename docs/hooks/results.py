@@ -28,7 +28,8 @@ from mkdocs.structure.pages import Page
 from pydantic import BaseModel
 
 from ncscope.lab.catalogue import EXPERIMENTS, ILLUSTRATIONS, experiment
-from ncscope.lab.findings import Finding, Interval, tally
+from ncscope.lab.findings import Finding, tally
+from ncscope.lab.intervals import Interval
 
 Runs = Mapping[str, Mapping[str, Sequence[Finding] | None]]
 """Claims by scale and experiment; None for a run that has not ended."""
@@ -110,7 +111,8 @@ def _read_claim(record: Mapping[str, Any]) -> Finding:
             **{key: unknown[key] if value is None else value for key, value in interval.items()}
         )
     rest = {key: record[key] for key in ("source", "verdict", "evidence")}
-    return Finding(text=record["claim"], interval=interval, **rest)
+    power = {key: record.get(key) for key in ("detectable", "seeds_to_decide")}
+    return Finding(text=record["claim"], interval=interval, **rest, **power)
 
 
 # Claims
@@ -238,9 +240,14 @@ def _measured(claim: Finding) -> str:
     numbers = list_numbers(claim)
     if numbers:
         unbroken = {group: number.replace(" ", "&nbsp;") for group, number in numbers.items()}
-        return "<br>".join(
+        lines = [
             f"{_prose(group)}: {number}" if group else number for group, number in unbroken.items()
-        )
+        ]
+        if claim.detectable is not None:
+            lines.append(f"{claim.detectable:.3g} would have shown")
+        if claim.seeds_to_decide is not None:
+            lines.append(f"{claim.seeds_to_decide} values would decide")
+        return "<br>".join(lines)
     return _shorten(claim.evidence, 80)
 
 

@@ -6,8 +6,8 @@ import pytest
 from mkdocs.exceptions import PluginError
 
 from ncscope.lab.catalogue import EXPERIMENTS
-from ncscope.lab.theory.table import STATEMENTS
 from ncscope.lab.findings import Finding
+from ncscope.lab.theory.table import STATEMENTS
 from tests.docs.pages import ROOT, load_hook
 
 abstracts, evidence = load_hook("abstracts"), load_hook("evidence")

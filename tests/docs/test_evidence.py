@@ -8,8 +8,8 @@ import pytest
 from mkdocs.exceptions import PluginError
 
 from ncscope.lab.catalogue import EXPERIMENTS, ILLUSTRATIONS
-from ncscope.lab.theory.table import STATEMENTS
 from ncscope.lab.findings import Finding
+from ncscope.lab.theory.table import STATEMENTS
 from tests.docs.pages import ROOT, load_hook
 
 FIGURES = ROOT / "docs" / "figures"

@@ -150,11 +150,14 @@ def test_markdown_in_a_claim_is_shown_as_it_is():
 def test_infinite_ends_of_intervals_are_read(tmp_path: Path):
     interval = {"estimate": 1.0, "low": 0.5, "high": None, "count": 3, "method": "t"}
     record = claim("").record() | {"interval": {**interval, "scale": "ratio"}}
+    record |= {"verdict": "undecided", "seeds_to_decide": 8}
     experiments = {"vci/training": {"failure": "", "claims": [record]}}
     file = tmp_path / "verdicts-small.json"
     file.write_text(json.dumps({"scale": "small", "experiments": experiments}))
     (read,) = results.read_runs(tmp_path)["small"]["vci/training"]
     assert results.list_numbers(read) == {"": "1 [0.5, inf]"}
+    table = results.tabulate_claims("vci/training", {"small": {"vci/training": [read]}})
+    assert "| 1&nbsp;[0.5,&nbsp;inf]<br>8 values would decide |" in table
 
 
 def test_the_table_of_experiments_counts_the_committed_verdicts():
