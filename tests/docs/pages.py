@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -44,6 +45,16 @@ def load_hook(name: str) -> ModuleType:
         return import_module(name)
     finally:
         sys.path.remove(str(HOOKS))
+
+
+def load_script(name: str) -> ModuleType:
+    """Import a script of ``docs/figures``; a hook may have its name."""
+    path = ROOT / "docs" / "figures" / f"{name}.py"
+    spec = spec_from_file_location(f"figures_{name}", path)
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def blocks(page: Path) -> Iterator[Block]:

@@ -31,7 +31,7 @@ def runs_with(*claims: Finding) -> dict:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_mark_is_filled(page: Path):
     filled = results.fill(TEXTS[page], RUNS, str(page.relative_to(ROOT / "docs")))
-    assert "<!--" not in filled
+    assert not re.findall(r"<!-- (?:protocol|claims|number|verdict|experiments)\b", filled)
     for line in re.findall(r"^\| .*$", filled, re.M):
         assert line.endswith(" |"), line
 

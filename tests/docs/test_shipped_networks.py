@@ -4,13 +4,12 @@ import json
 
 import torch
 
-from tests.docs.pages import ROOT
-from tests.docs.test_evidence import loaded
+from tests.docs.pages import ROOT, load_hook, load_script
 
 PAGE = (ROOT / "docs" / "experiments" / "shipped-networks.md").read_text()
 ROWS = json.loads((ROOT / "docs" / "figures" / "shipped-networks.json").read_text())
-script = loaded(ROOT / "docs" / "figures" / "shipped_networks.py")
-hook = loaded(ROOT / "docs" / "hooks" / "shipped_networks.py")
+script = load_script("shipped_networks")
+hook = load_hook("shipped_networks")
 
 
 def test_the_table_has_a_row_for_each_network_of_the_script() -> None:
