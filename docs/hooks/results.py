@@ -104,15 +104,18 @@ def read_runs(folder: Path) -> Runs:
 
 
 def _read_claim(record: Mapping[str, Any]) -> Finding:
-    interval = record["interval"]
-    if interval is not None:
-        unknown = {"estimate": nan, "low": -inf, "high": inf}
-        interval = Interval(
-            **{key: unknown[key] if value is None else value for key, value in interval.items()}
+    unknown = {"estimate": nan, "low": -inf, "high": inf}
+
+    def read_interval(ends: Mapping[str, Any]) -> Interval:
+        return Interval(
+            **{key: unknown[key] if value is None else value for key, value in ends.items()}
         )
+
+    interval = record["interval"] and read_interval(record["interval"])
+    groups = {name: read_interval(each) for name, each in record["groups"].items()}
     rest = {key: record[key] for key in ("source", "verdict", "evidence")}
     power = {key: record.get(key) for key in ("detectable", "seeds_to_decide")}
-    return Finding(text=record["claim"], interval=interval, **rest, **power)
+    return Finding(text=record["claim"], interval=interval, groups=groups, **rest, **power)
 
 
 # Claims
@@ -161,30 +164,13 @@ def write_measured(place: str, runs: Runs) -> str:
     return numbers[group]
 
 
-_OF_A_GROUP = re.compile(
-    r"(?:^|; )(?:(?P<group>[^;]+?): )?(?:geometric mean|mean by Fisher's z|mean) "
-    r"(?P<estimate>\S+), 95 % interval (?P<low>\S+) to (?P<high>\S+) \("
-)
-
-
 def list_numbers(claim: Finding) -> dict[str, str]:
-    """Return the estimates on which a verdict rests, with their intervals, by group.
-
-    A claim that is judged group by group has no interval of its own; those of its groups are in
-    the words of its evidence.
-    """
-    if claim.interval is not None:
-        ends = (claim.interval.estimate, claim.interval.low, claim.interval.high)
-        return {"": _interval(*ends)}
-    counted = claim.evidence.partition("; not counted: ")[0]
+    """Return the estimates on which a verdict rests, with their intervals, by group."""
+    intervals = claim.groups if claim.interval is None else {"": claim.interval}
     return {
-        found["group"] or "": _interval(*(float(found[key]) for key in ("estimate", "low", "high")))
-        for found in _OF_A_GROUP.finditer(counted)
+        group: f"{each.estimate:.3g} [{each.low:.3g}, {each.high:.3g}]"
+        for group, each in intervals.items()
     }
-
-
-def _interval(estimate: float, low: float, high: float) -> str:
-    return f"{estimate:.3g} [{low:.3g}, {high:.3g}]"
 
 
 def tabulate_claims(name: str, runs: Runs) -> str:

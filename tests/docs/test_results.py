@@ -1,7 +1,9 @@
 """Experiments' pages: what marks are filled with, and that nothing else is a result."""
 
 import json
+import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from mkdocs.exceptions import PluginError
 
 from ncscope.lab.catalogue import EXPERIMENTS, ILLUSTRATIONS, experiment
 from ncscope.lab.findings import Finding
+from ncscope.lab.intervals import Interval
 from tests.docs.pages import ROOT, load_hook
 
 results = load_hook("results")
@@ -95,33 +98,18 @@ def test_values_are_written_briefly(values: object, written: str):
     assert results._write(values) == written
 
 
-def test_numbers_of_groups_are_read_from_the_evidence():
-    evidence = (
-        "2 of 2 settings held, 0 undecided; step decay: geometric mean 0.5, 95 % interval 0.4 to "
-        "0.62 (t, 5 seeds): 0.4, 0.5; from 27 to 13; cosine: mean -1, 95 % interval -2 to inf (t, "
-        "3 seeds): 1; not counted: on exact values held, mean 7, 95 % interval 6 to 8 (t, 3 pairs)"
-        ": 7"
-    )
-    numbers = results.list_numbers(claim(evidence))
+def test_numbers_of_groups():
+    def interval(estimate: float, low: float, high: float) -> Interval:
+        return Interval(estimate=estimate, low=low, high=high, count=3, method="t")
+
+    groups = {"step decay": interval(0.5, 0.4, 0.62), "cosine": interval(-1, -2, math.inf)}
+    grouped = replace(claim("2 of 2 settings held", text="VCI falls"), groups=groups)
+    numbers = results.list_numbers(grouped)
     assert numbers == {"step decay": "0.5 [0.4, 0.62]", "cosine": "-1 [-2, inf]"}
-    runs = runs_with(claim(evidence, text="VCI falls"), claim("in 3 of 3 runs; a", text="It stays"))
+    runs = runs_with(grouped, claim("in 3 of 3 runs; a", text="It stays"))
     marks = "<!-- number: vci/training | VCI | cosine --> <!-- verdict: vci/training | stays -->"
     assert results.fill(marks, runs, "page.md") == "-1 [-2, inf] held"
     assert results.write_measured("vci/training | stays", runs) == "in 3 of 3 runs"
-
-
-def test_the_committed_groups_have_numbers():
-    """The words of the evidence are those that the table reads."""
-    grouped = [
-        one
-        for claims in RUNS["small"].values()
-        for one in claims or ()
-        if one.interval is None and "95 % interval" in one.evidence.partition("; not counted")[0]
-    ]
-    assert len(grouped) > 20
-    for one in grouped:
-        counted = one.evidence.partition("; not counted: ")[0]
-        assert len(results.list_numbers(one)) == counted.count("95 % interval"), one.text
 
 
 @pytest.mark.parametrize(

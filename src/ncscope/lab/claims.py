@@ -448,7 +448,8 @@ def judge_groups(
     words = "; ".join(f"{name}: {finding.evidence}" for name, finding in findings.items())
     count = f"{good} of {len(findings)} {of} held, {is_open} undecided"
     evidence = f"{count}; {words or 'none to judge'}"
-    return Finding(text=text, source=source, verdict=verdict, evidence=evidence)
+    groups = {name: each.interval for name, each in findings.items() if each.interval is not None}
+    return Finding(text=text, source=source, verdict=verdict, evidence=evidence, groups=groups)
 
 
 def tell_each(write: Callable[[Run], str]) -> Callable[[Runs], str]:

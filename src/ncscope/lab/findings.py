@@ -1,7 +1,7 @@
 """Claims that were tested: verdict, evidence, interval and owner of each."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ncscope.lab.intervals import Interval
@@ -19,7 +19,9 @@ class Finding:
             ``"VCI, figure 2"``, or ``"ours"``.
         verdict: ``"held"``, ``"not held"`` or ``"undecided"``.
         evidence: Numbers on which the verdict rests, in words.
-        interval: Interval on which the verdict rests; None for a deterministic claim.
+        interval: Interval on which the verdict rests; None for a deterministic claim, and for one
+            that is judged group by group.
+        groups: Interval of each group that has one, by name.
         detectable: For a claim about a mean that is not held: mean nearest to the claim's border
             that the runs would have shown, in 80 % of repetitions; else None.
         seeds_to_decide: For an undecided claim about a mean: number of values that would decide,
@@ -31,6 +33,7 @@ class Finding:
     verdict: Verdict
     evidence: str
     interval: Interval | None = None
+    groups: Mapping[str, Interval] = field(default_factory=dict)
     detectable: float | None = None
     seeds_to_decide: int | None = None
 
@@ -47,6 +50,7 @@ class Finding:
             "verdict": self.verdict,
             "evidence": self.evidence,
             "interval": None if self.interval is None else self.interval.record(),
+            "groups": {name: interval.record() for name, interval in self.groups.items()},
             "detectable": self.detectable,
             "seeds_to_decide": self.seeds_to_decide,
         }
