@@ -54,7 +54,7 @@ lint: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
 
-# Tests marked gpu, benchmarks and two recipes on one GPU, in at most 40 minutes; the report is
+# Tests marked gpu, benchmarks and two experiments on one GPU, in at most 40 minutes; the report is
 # gpu-report.md. Without a GPU it says so and exits with 2.
 gpu: $(STAMP)
 	$(BIN)/python -m benchmarks.gpu_report --out gpu-report.md
@@ -62,7 +62,7 @@ gpu: $(STAMP)
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-# The pictures and studies that the README and the docs show; minutes.
+# The pictures and tables that the README and the docs show; minutes.
 figures: $(STAMP)
 	$(BIN)/python docs/figures/demo.py
 	$(BIN)/python docs/figures/batch_mir.py

@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.measure import Row, compare
-from ncscope.lab.studies import reproduce
+from ncscope.lab import execution
 from ncscope.measurement.model import measure_layers
 from ncscope.measurement.options import Options
 from ncscope.models.evaluation_mode import evaluation_mode
@@ -45,7 +45,7 @@ def figures(device: str) -> list[Row]:
     start = time.perf_counter()
     with TemporaryDirectory() as folder:
         for name in _FIGURES:
-            reproduce(name, out=f"{folder}/{name.replace('/', '-')}", scale="paper")
+            execution.run(name, out=f"{folder}/{name.replace('/', '-')}", scale="paper")
     seconds = time.perf_counter() - start
     name = "XUFM figures 1-4, 6-9 and PFC figures 4-5, with their claims"
     return [Row(name, f"{seconds:.0f} s", "-", None, "< 60 s", seconds < 60)]

@@ -22,7 +22,7 @@ import torch
 
 from benchmarks.__main__ import BENCHMARKS
 from ncscope.files import write_text
-from ncscope.lab.catalogue import experiment
+from ncscope.lab.catalogue import find_experiment
 from ncscope.lab.experiment import Scale
 
 WITHOUT_GPU = "no CUDA device on this machine: nothing was measured"
@@ -67,7 +67,7 @@ def steps(runs: Path) -> list[Step]:
     """Return the steps in the order in which they run, the shortest first.
 
     Args:
-        runs: Folder of the recipes' runs.
+        runs: Folder of the experiments' runs.
     """
     python = sys.executable
     tests = [python, "-m", "pytest", "-m", "gpu", "-n", "0", "-ra"]
@@ -82,8 +82,8 @@ def steps(runs: Path) -> list[Step]:
     return [
         Step("tests marked gpu", tests, limit=300),
         *of_benchmarks,
-        _recipe("pfc/training", "paper", runs, limit=900, changed=_brief_training()),
-        _recipe("info/grokking", "paper", runs, limit=1200, changed=["seeds=[0]"]),
+        _run_experiment("pfc/training", "paper", runs, limit=900, changed=_brief_training()),
+        _run_experiment("info/grokking", "paper", runs, limit=1200, changed=["seeds=[0]"]),
     ]
 
 
@@ -95,7 +95,7 @@ def _brief_training() -> list[str]:
     other data sets train for one epoch.
     """
     changed = []
-    for name, run in experiment("pfc/training").scales["paper"].runs.items():
+    for name, run in find_experiment("pfc/training").scales["paper"].runs.items():
         cifar = run.data in ("cifar10", "cifar100")
         fields = {
             "data": "patterns-32-100" if run.data == "cifar100" else "patterns-32",
@@ -108,9 +108,11 @@ def _brief_training() -> list[str]:
     return changed
 
 
-def _recipe(name: str, scale: Scale, runs: Path, limit: float, changed: Sequence[str] = ()) -> Step:
+def _run_experiment(
+    name: str, scale: Scale, runs: Path, limit: float, changed: Sequence[str] = ()
+) -> Step:
     out = str(runs / f"{name.replace('/', '-')}-{scale}")
-    program = [sys.executable, "-c", "from ncscope.cli import main; main()", "train", name]
+    program = [sys.executable, "-c", "from ncscope.cli import main; main()", "run", name]
     options = ["--scale", scale, "--accelerator", "cuda", "--out", out]
     options += [word for change in changed for word in ("--set", change)]
     return Step(f"{name} at the {scale} scale", [*program, *options], limit)

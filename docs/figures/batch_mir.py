@@ -1,4 +1,4 @@
-"""Study of the batch estimate of MIR against the batch size, its figure and its page.
+"""Curves of the batch estimate of MIR against the batch size, its figure and its page.
 
 Cost: about two minutes on two cores. Command: ``python docs/figures/batch_mir.py`` writes
 ``docs/batch-estimate.md`` and ``docs/images/batch-estimate.svg``.
@@ -148,7 +148,7 @@ This page, its figure and its numbers are written by `python docs/figures/batch_
 
 
 def main(docs: Path = DOCS) -> None:
-    """Run the study and write the page and the figure."""
+    """Compute the curves, and write the page and the figure."""
     curves = [curve(f) for f in (gaussian_features(), digits_features(1), digits_features(100))]
     figure(curves).savefig(docs / "images" / "batch-estimate.svg", metadata={"Date": None})
     (docs / "batch-estimate.md").write_text(page(curves), encoding="utf-8")

@@ -9,22 +9,27 @@ import json
 import sys
 from pathlib import Path
 
-from ncscope.lab.runs.running import rendered
-from ncscope.lab.transfer_zoo import Zoo
-from ncscope.lab.zoo.cells import A_FEW, ALL
-from ncscope.lab.zoo.design import networks as trained
-from ncscope.lab.zoo.figures import drawings_of
-from ncscope.lab.zoo.judgement import ByTarget, mean_quality, over_targets
-from ncscope.lab.zoo.tables import (
+from ncscope.lab.experiments.transfer.cells import A_FEW, ALL
+from ncscope.lab.experiments.transfer.design import list_networks
+from ncscope.lab.experiments.transfer.judgement import (
+    PUBLISHED,
+    ByTarget,
+    Verdicts,
+    mean_quality,
+    quality_interval,
+)
+from ncscope.lab.experiments.transfer.tables import (
     architectures_table,
-    by_condition,
     conditions_table,
     cost_table,
+    draw_figures,
     ingredients_table,
+    judge_by_condition,
     quality_table,
     tuned_table,
 )
-from ncscope.lab.zoo.verdicts import PUBLISHED, Verdicts
+from ncscope.lab.report.drawing import render
+from ncscope.lab.transfer_zoo import Zoo
 from ncscope.report.tables import Summary
 from ncscope.transfer.records import BASELINES, OWN_SCORES
 
@@ -83,13 +88,13 @@ def evidence(zoo: Zoo) -> str:
     wanted = {*PUBLISHED, *OWN_SCORES, *BASELINES}
     found = {
         condition: {key: _numbers(by_target) for key, by_target in scores.items() if key in wanted}
-        for condition, scores in by_condition(zoo.verdicts()).items()
+        for condition, scores in judge_by_condition(zoo.verdicts()).items()
     }
     return json.dumps({"source": "transfer/zoo, report half", "weighted_tau": found}, indent=1)
 
 
 def _numbers(found: ByTarget) -> list[float | None]:
-    interval = over_targets(found)
+    interval = quality_interval(found)
     mean = round(mean_quality(found), 4)
     if interval is None:
         return [mean, None, None]
@@ -104,14 +109,14 @@ def main(runs: list[str]) -> None:
         COSTS.write_text(json.dumps(whole.costs(), indent=1) + "\n")
     zoo = Zoo.read(CELLS)
     networks = len({cell.network for cell in zoo.cells})
-    if networks < len(trained(zoo.config)):
+    if networks < len(list_networks(zoo.config)):
         message = f"a whole zoo is needed: {networks} networks found"
         raise SystemExit(message)
     costs = json.loads(COSTS.read_text())
     (DOCS / "figures" / "zoo-tables.md").write_text(written(zoo, costs))
     EVIDENCE.write_text(evidence(zoo) + "\n")
-    for drawing in drawings_of(zoo.verdicts()):
-        (DOCS / "images" / f"zoo-{drawing.name}.svg").write_bytes(rendered(drawing, "svg"))
+    for drawing in draw_figures(zoo.verdicts()):
+        (DOCS / "images" / f"zoo-{drawing.name}.svg").write_bytes(render(drawing, "svg"))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from results import (
     Runs,
     count_verdicts,
     describe_settings,
-    experiment,
+    find_experiment,
     page_of_experiment,
     write_measured,
 )
@@ -209,7 +209,7 @@ def _write_grade(checked: Mapping[str, str]) -> str:
 def _write_run(name: str, runs: Runs) -> str:
     """Return data, networks, seeds and cost of an experiment in one line."""
     scale, _ = _largest(name, runs)
-    found = experiment(name)
+    found = find_experiment(name)
     settings = describe_settings(found.scales[scale])
     known = [settings[key][0] for key in ("network", "data") if key in settings]
     if known and ": " in known[0]:  # networks are listed by data set

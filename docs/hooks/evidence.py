@@ -22,8 +22,8 @@ from results import (
     DOCS,
     FIGURES,
     ILLUSTRATES,
-    ILLUSTRATIONS,
     NEVER,
+    REPRODUCTIONS,
     Runs,
     page_of_experiment,
     read_runs,
@@ -166,7 +166,7 @@ def _verdict(name: str, checked: Mapping[str, str] | None) -> str:
 
 def _tallies(item: Item, experiment: str, runs: Runs) -> str:
     """Return the counts of claims on an item at each scale; if none names it, of the paper's."""
-    if experiment in ILLUSTRATIONS:
+    if experiment not in REPRODUCTIONS:
         return ILLUSTRATES
     told = []
     for scale, experiments in runs.items():

@@ -8,7 +8,7 @@ A page never holds a measured number of its own. It marks where they go:
   is named by a part of its text that no other claim of the experiment has, and the group, if the
   claim has several, by its name.
 * ``<!-- verdict: info/training | MIR rises -->``: one verdict.
-* ``<!-- experiments -->``: all experiments, with the number of claims that are held.
+* ``<!-- experiments -->``: the papers' experiments, with the number of claims that are held.
 
 Settings are those of the experiments; verdicts are those of docs/figures/verdicts-SCALE.json.
 """
@@ -27,7 +27,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.pages import Page
 from pydantic import BaseModel
 
-from ncscope.lab.catalogue import EXPERIMENTS, ILLUSTRATIONS, experiment
+from ncscope.lab.catalogue import EXPERIMENTS, REPRODUCTIONS, find_experiment
 from ncscope.lab.findings import Finding, tally
 from ncscope.lab.intervals import Interval
 
@@ -39,7 +39,7 @@ FIGURES = DOCS / "figures"
 SCALES = ("paper", "small")
 NEVER = "not run since the claims have intervals"
 ILLUSTRATES = "illustrates, and is not counted"
-COMMAND = "ncscope reproduce"
+COMMAND = "ncscope run"
 
 _MARK = re.compile(r"<!-- (protocol|claims|number|verdict): (.+?) -->")
 _EXPERIMENTS = "<!-- experiments -->"
@@ -98,7 +98,7 @@ def read_runs(folder: Path) -> Runs:
             runs[scale] = {
                 name: None if one["failure"] else [_read_claim(each) for each in one["claims"]]
                 for name, one in record["experiments"].items()
-                if name not in ILLUSTRATIONS
+                if name in REPRODUCTIONS
             }
     return runs
 
@@ -272,7 +272,7 @@ LABELS = {
 
 def tabulate_protocol(name: str) -> str:
     """Return a table of the settings of an experiment, with a column for each scale."""
-    found = experiment(name)
+    found = find_experiment(name)
     scales = [scale for scale in SCALES if scale in found.scales]
     columns = [describe_settings(found.scales[scale]) for scale in scales]
     shown = [
@@ -380,15 +380,15 @@ def _write(value: Any) -> str:
 
 
 def tabulate_experiments(runs: Runs, uri: str) -> str:
-    """Return a table of all experiments: what they show, and how many claims are held."""
+    """Return a table of the papers' experiments: what they show, and how many claims are held."""
     scales = [scale for scale in SCALES if scale in runs]
     heads = ["experiment", "shows", *(f"claims held, {scale} scale" for scale in scales)]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for name, shows in EXPERIMENTS.items():
+    for name in (*REPRODUCTIONS, "pfc/demo"):
         link = posixpath.relpath(page_of_experiment(name), posixpath.dirname(uri) or ".")
-        cells = [f"[`{name}`]({link})", shows]
+        cells = [f"[`{name}`]({link})", EXPERIMENTS[name]]
         for scale in scales:
-            if name in ILLUSTRATIONS:
+            if name not in REPRODUCTIONS:
                 cells.append(ILLUSTRATES)
             elif name not in runs[scale]:
                 cells.append(NEVER)

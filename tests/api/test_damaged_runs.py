@@ -11,30 +11,31 @@ import yaml
 
 from ncscope.api.comparison import read_sources
 from ncscope.errors import InputError
-from ncscope.lab import studies
+from ncscope.lab import execution
+from ncscope.lab.execution import load_run, page_sections
 from ncscope.lab.experiment import Part
 from ncscope.lab.observations import Heartbeat
-from ncscope.lab.studies import load_run, page_sections, reproduce
-from ncscope.lab.sweeps import sweep
+from ncscope.lab.sweeps.sweep import sweep
 from tests.lab.papers import halving, tiny_linear
+from tests.lab.papers.halving import list_alone
 
 FILES = ("config.yaml", "metrics.jsonl", "finished.json", "claims.json", "report.html")
-PLAIN = replace(halving.RECIPE, drawings=lambda config, rows: [])
+PLAIN = halving.PLAIN
 
 
 @pytest.fixture(autouse=True)
 def catalogue_of_one(monkeypatch):
     """The tests' own experiment stands in the catalogue, without its figures: they take long."""
-    monkeypatch.setattr(studies, "experiment", lambda name: PLAIN)
+    list_alone(monkeypatch, PLAIN)
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """The folder of a run that nothing befell."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(studies, "experiment", lambda name: PLAIN)
+        list_alone(patch, PLAIN)
         folder = tmp_path_factory.mktemp("whole") / "run"
-        reproduce("halving", out=folder)
+        execution.run("halving", out=folder)
     return folder
 
 
@@ -78,7 +79,7 @@ def test_rows_that_are_not_those_of_a_finished_part_are_made_again(name, folder,
     )
     with pytest.raises(InputError, match=said):
         load_run(folder)
-    reproduce("halving", out=folder, resume=True)
+    execution.run("halving", out=folder, resume=True)
     assert_same_files(folder, whole)
 
 
@@ -115,7 +116,7 @@ def test_rows_of_whole_parts_in_another_order_are_shown_in_order(folder, whole):
     change_lines(folder / "metrics.jsonl", lambda lines: [*lines[4:], *lines[:4]])
     assert load_run(folder).claims == load_run(whole).claims
     assert repr(list(load_run(folder).rows)) == repr(list(load_run(whole).rows))
-    reproduce("halving", out=folder, resume=True)
+    execution.run("halving", out=folder, resume=True)
     assert_same_files(folder, whole)
 
 
@@ -127,14 +128,14 @@ def test_a_part_that_is_run_again_leaves_the_rows_of_the_others(folder, whole, m
     file.write_text(json.dumps(finished))
     with pytest.raises(InputError, match=r"'upper' among the finished parts.* with --resume"):
         load_run(folder)
-    monkeypatch.setattr("ncscope.lab.runs.running._SECONDS_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr("ncscope.lab.execution._SECONDS_BETWEEN_SAVES", 0.0)
 
     def stop(part, done, total):
         if part == "upper" and done == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        reproduce("halving", out=folder, resume=True, on_row=stop)
+        execution.run("halving", out=folder, resume=True, on_row=stop)
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [row["part"] for row in rows] == ["upper"] * 2 + ["lower"] * 4
     found = load_run(folder)
@@ -148,8 +149,8 @@ def test_a_part_that_is_run_again_leaves_the_rows_of_the_others(folder, whole, m
         first, second = halving.parts(config)
         return [first, Part(second.name, second.yields, run)]
 
-    monkeypatch.setattr(studies, "experiment", lambda name: replace(PLAIN, parts=refuse))
-    reproduce("halving", out=folder, resume=True)
+    list_alone(monkeypatch, replace(PLAIN, parts=refuse))
+    execution.run("halving", out=folder, resume=True)
     assert_same_files(folder, whole)
 
 
@@ -163,9 +164,9 @@ def test_a_part_without_rows_is_finished_like_any_other(tmp_path, monkeypatch):
 
         return [Part("silent", 1, run), *halving.parts(config)]
 
-    monkeypatch.setattr(studies, "experiment", lambda name: replace(PLAIN, parts=empty))
+    list_alone(monkeypatch, replace(PLAIN, parts=empty))
     for resume in (False, True):
-        reproduce("halving", out=tmp_path, resume=resume)
+        execution.run("halving", out=tmp_path, resume=resume)
     assert made == [1]
     assert load_run(tmp_path).ended
 
@@ -180,32 +181,32 @@ def test_settings_that_were_changed_in_the_folder_are_seen(again, folder):
     with pytest.raises(InputError, match=said):
         load_run(folder)
     with pytest.raises(InputError, match=said):
-        reproduce("halving", out=folder, resume=True, overrides=again)
+        execution.run("halving", out=folder, resume=True, settings=again)
 
 
 def test_rows_without_their_settings_are_not_taken_for_those_of_others(folder):
     (folder / "config.yaml").unlink()
     with pytest.raises(InputError, match=r"config\.yaml beside .*finished\.json, found none; rest"):
-        reproduce("halving", out=folder, resume=True, overrides={"start": 2.0})
+        execution.run("halving", out=folder, resume=True, settings={"start": 2.0})
 
 
 def test_checkpoints_of_settings_that_were_changed_are_not_gone_on_with(tmp_path, monkeypatch):
     """The folder's settings were changed, and nothing but the checkpoints is left to show it."""
-    monkeypatch.setattr(studies, "experiment", lambda name: tiny_linear.RECIPE)
-    reproduce("tiny", out=tmp_path, overrides={"rates": [0.1]})
+    list_alone(monkeypatch, tiny_linear.EXPERIMENT)
+    execution.run("tiny", out=tmp_path, settings={"rates": [0.1]})
     config = yaml.safe_load((tmp_path / "config.yaml").read_text())
     config["settings"]["epochs"] = 9
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
     (tmp_path / "finished.json").unlink()
     with pytest.raises(InputError, match=r"found that of .* under other settings, in .*; remove"):
-        reproduce("tiny", out=tmp_path, overrides={"rates": [0.1], "epochs": 9}, resume=True)
+        execution.run("tiny", out=tmp_path, settings={"rates": [0.1], "epochs": 9}, resume=True)
 
 
 def test_a_run_without_a_list_of_finished_parts_is_made_again(folder, whole):
     (folder / "finished.json").unlink()
     with pytest.raises(InputError, match=r"finished\.json.*, found none; run .* with --resume"):
         load_run(folder)
-    reproduce("halving", out=folder, resume=True)
+    execution.run("halving", out=folder, resume=True)
     assert_same_files(folder, whole)
 
 
@@ -224,10 +225,10 @@ TEXTS = {
     "keys that are no text": b"{1: 2, null: 3, [a]: 4}",
     "a date that is none": b"{settings: 2001-99-99}",
     "a tag without a value": b"settings: !!int ''",
-    "another mapping": b'{"recipe": [], "settings": 3, "config": 1, "parts": [1]}',
-    "wrong types": b'{"recipe": "halving", "settings": {"steps": {"a": []}}}',
-    "unknown settings": b'{"recipe": "halving", "settings": {"1": 2}}',
-    "no recipe": b"settings: {}",
+    "another mapping": b'{"experiment": [], "scale": 1, "settings": 3, "config": 1, "parts": [1]}',
+    "wrong types": b'{"experiment": "a", "scale": "small", "settings": {"steps": {"a": []}}}',
+    "unknown settings": b'{"experiment": "a", "scale": "small", "settings": {"1": 2}}',
+    "no experiment": b"settings: {}",
 }
 
 
@@ -242,7 +243,7 @@ def test_a_file_of_any_content_is_one_sentence_or_made_again(name, text, folder,
             read_sources([folder], [page_sections])
         said = [str(shown.value)]
         try:
-            reproduce("halving", out=folder, resume=True)
+            execution.run("halving", out=folder, resume=True)
         except InputError as error:
             said.append(str(error))
         else:
@@ -257,7 +258,7 @@ NO_VALUES = ('{"part": "upper", "a": [1]}', '{"part": "upper", "a": {}}')
 @pytest.mark.parametrize("line", [*NO_ROWS, *NO_VALUES])
 def test_lines_that_are_no_rows_are_one_sentence(line, folder):
     (folder / "metrics.jsonl").write_text(f"{line}\n")
-    for act in (load_run, lambda path: reproduce("halving", out=path, resume=True)):
+    for act in (load_run, lambda path: execution.run("halving", out=path, resume=True)):
         with pytest.raises(InputError, match=r"found .*metrics\.jsonl, damaged; restore it"):
             act(folder)
 
@@ -292,6 +293,6 @@ def test_what_a_killed_save_left_is_removed(folder, whole):
     (folder / "figures").mkdir()
     for name in (*names, "mine.part"):
         (folder / name).write_text("half")
-    reproduce("halving", out=folder, resume=True)
+    execution.run("halving", out=folder, resume=True)
     assert not [name for name in names if (folder / name).exists()]
     assert (folder / "mine.part").exists()

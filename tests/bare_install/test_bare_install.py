@@ -96,8 +96,7 @@ def test_command_measures_a_file(tmp_path: Path) -> None:
     "words",
     [
         ("demo",),
-        ("reproduce", "xufm/ufm"),
-        ("simulate", "ufm"),
+        ("run", "ufm"),
         ("list",),
         ("sweep", "xufm/ufm", "--over", "seed=0,1"),
     ],

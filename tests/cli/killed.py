@@ -1,4 +1,4 @@
-"""A program that runs a recipe, kills it with SIGKILL at random moments, and resumes it.
+"""A program that runs an experiment, kills it with SIGKILL at random moments, and resumes it.
 
 Every attempt is a forked child, so that an attempt costs no start of Python.
 """
@@ -13,8 +13,7 @@ from shutil import rmtree
 
 import torch
 
-from ncscope.lab import studies
-from ncscope.lab.runs import running
+from ncscope.lab import execution
 from ncscope.lab.runs.resources import Resources
 from tests.lab.papers import tiny_linear
 
@@ -24,7 +23,7 @@ def fork_run(folder: Path) -> int:
     child = os.fork()
     if child == 0:
         try:
-            studies.reproduce(
+            execution.run(
                 "tiny", out=folder, resume=True, resources=Resources(checkpoint_interval=0.0)
             )
         except BaseException as error:
@@ -47,10 +46,10 @@ def newest_file(folder: Path) -> str:
 
 def main(folder: Path, kills: int) -> None:
     torch.set_num_threads(1)
-    studies.experiment = lambda name: tiny_linear.RECIPE
-    running._SECONDS_BETWEEN_SAVES = 0.0
+    execution.find_experiment = lambda name: tiny_linear.EXPERIMENT
+    execution._SECONDS_BETWEEN_SAVES = 0.0
     assert wait_for(fork_run(folder / "first")) == 0  # imports what is imported late
-    studies.reproduce("tiny", out=folder / "whole", resources=Resources(checkpoint_interval=0.0))
+    execution.run("tiny", out=folder / "whole", resources=Resources(checkpoint_interval=0.0))
     start = time.monotonic()
     assert wait_for(fork_run(folder / "timed")) == 0
     length, moments = time.monotonic() - start, random.Random(0)

@@ -9,8 +9,9 @@ import pytest
 
 from ncscope.api.comparison import read_sources
 from ncscope.cli import main
-from ncscope.lab import studies
+from ncscope.lab import execution
 from tests.lab.papers import tiny_linear
+from tests.lab.papers.halving import list_alone
 
 pytestmark = pytest.mark.slow
 
@@ -80,7 +81,7 @@ def files_of(folder: Path) -> list[Path]:
 
 @pytest.fixture(autouse=True)
 def catalogue_of_one(monkeypatch):
-    monkeypatch.setattr(studies, "experiment", lambda name: tiny_linear.RECIPE)
+    list_alone(monkeypatch, tiny_linear.EXPERIMENT)
 
 
 @pytest.fixture(scope="module")
@@ -88,9 +89,9 @@ def whole(tmp_path_factory):
     """The folder of a run that nothing befell, and the page of its report."""
     folder = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(studies, "experiment", lambda name: tiny_linear.RECIPE)
-        studies.reproduce("tiny", out=folder / "run")
-        read_sources([folder / "run"], [studies.page_sections]).save(folder / "page.html")
+        list_alone(patch, tiny_linear.EXPERIMENT)
+        execution.run("tiny", out=folder / "run")
+        read_sources([folder / "run"], [execution.page_sections]).save(folder / "page.html")
     return folder
 
 
@@ -124,7 +125,7 @@ def test_a_finished_run_is_mended_or_refused(pattern, whole, tmp_path, capsys):
         shutil.copytree(pristine, folder)
         shown = run_command(capsys, "report", folder, "--save", page)
         assert not shown or page.read_bytes() == (whole / "page.html").read_bytes(), name
-        if run_command(capsys, "reproduce", "tiny", "--out", folder, "--resume"):
+        if run_command(capsys, "run", "tiny", "--out", folder, "--resume"):
             assert_same(folder, whole / "run")
             mended += 1
             assert run_command(capsys, "report", folder, "--save", page), name
@@ -145,13 +146,13 @@ def test_a_run_that_was_stopped_is_mended_or_refused(pattern, whole, tmp_path, c
 
     pristine, mended = tmp_path / "damaged", 0
     with pytest.raises(KeyboardInterrupt):
-        studies.reproduce("tiny", out=pristine, on_row=stop)
+        execution.run("tiny", out=pristine, on_row=stop)
     for name in damage_files(pristine, pattern):
         folder, page = tmp_path / "run", tmp_path / "page.html"
         shutil.copytree(pristine, folder)
         if run_command(capsys, "report", folder, "--save", page):
             assert "This run has not ended" in page.read_text(), name
-        if run_command(capsys, "reproduce", "tiny", "--out", folder, "--resume"):
+        if run_command(capsys, "run", "tiny", "--out", folder, "--resume"):
             assert_same(folder, whole / "run")
             mended += 1
         shutil.rmtree(folder)

@@ -6,35 +6,28 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ncscope.cli import main
-from ncscope.lab import catalogue
-from ncscope.lab.runs.lock import only_writer
-from ncscope.lab.runs.recipe import Recipe
+from ncscope.lab.catalogue import find_experiment
+from ncscope.lab.runs.lock import lock_folder
 from tests.lab.papers import halving
+from tests.lab.papers.halving import list_alone
 
 NCSCOPE = Path(sys.executable).with_name("ncscope")
 COMMANDS = (
-    "reproduce xufm/ufm",
-    "train xufm/ufm --set start=2",
-    "simulate geodesic",
+    "run xufm/ufm",
+    "run geodesic --set start=2",
     "sweep xufm/ufm --over start=2,4",
     "demo --epochs 1",
 )
 
 
-def experiment(name: str) -> Recipe[Any]:
-    """The tests' own experiment under every name but the demo's."""
-    return catalogue.experiment(name) if name == "pfc/demo" else halving.RECIPE
-
-
 @pytest.fixture
 def with_halving(monkeypatch):
-    """The tests' own experiment stands in the catalogue."""
-    monkeypatch.setattr("ncscope.lab.studies.experiment", experiment)
+    """The tests' own experiment stands in the catalogue under every name but the demo's."""
+    list_alone(monkeypatch, halving.EXPERIMENT, find_experiment("pfc/demo"))
 
 
 def run_command(*arguments: object) -> int:
@@ -48,7 +41,7 @@ def test_a_folder_that_is_written_to_is_left_alone(words, with_halving, capsys, 
     folder = tmp_path / "run"
     folder.mkdir()
     again = [] if words.startswith("demo") else ["--resume"]
-    with only_writer(folder):
+    with lock_folder(folder):
         held = sorted(folder.iterdir())
         for given in ([], again):
             assert run_command(*words.split(), "--out", folder, *given) == 2
@@ -62,7 +55,7 @@ def test_a_run_of_a_sweep_that_is_written_to_fails_alone(with_halving, capsys, t
     taken = tmp_path / "start=2.0"
     taken.mkdir()
     words = ["sweep", "xufm/ufm", "--over", "start=2,4", "--out", tmp_path]
-    with only_writer(taken):
+    with lock_folder(taken):
         assert run_command(*words) == 1
     assert "start=2.0 failed: expected an output folder that no" in capsys.readouterr().out
     assert (tmp_path / "start=4.0" / "report.html").exists()
@@ -70,15 +63,15 @@ def test_a_run_of_a_sweep_that_is_written_to_fails_alone(with_halving, capsys, t
 
 
 def test_a_report_needs_no_lock(with_halving, capsys, tmp_path):
-    assert run_command("reproduce", "xufm/ufm", "--out", tmp_path / "run") == 0
-    with only_writer(tmp_path / "run"):
+    assert run_command("run", "xufm/ufm", "--out", tmp_path / "run") == 0
+    with lock_folder(tmp_path / "run"):
         assert run_command("report", tmp_path / "run", "--save", tmp_path / "page.html") == 0
 
 
 @pytest.mark.slow
 def test_the_second_of_two_commands_names_the_first(tmp_path):
     brief = ("settings=first", "first_steps=200", "starts=2", "bias_decays=[0.05]")
-    command = [NCSCOPE, "train", "xufm/ufm", "--out", tmp_path / "run"]
+    command = [NCSCOPE, "run", "xufm/ufm", "--out", tmp_path / "run"]
     command += [word for setting in brief for word in ("--set", setting)]
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     while not (tmp_path / "run" / ".locked-by").exists():

@@ -45,7 +45,7 @@ def commands() -> dict[str, object]:
 
 def test_every_command_says_what_it_does_and_shows_an_example(capsys) -> None:
     found = commands()
-    assert {"demo", "measure", "theory", "reproduce", "doctor", "simulate ufm"} <= set(found)
+    assert {"demo", "measure", "theory", "run", "list", "sweep", "zoo", "doctor"} <= set(found)
     for words in ["", *found]:
         assert run(*words.split(), "--help") == 0
         text = " ".join(capsys.readouterr().out.split())
@@ -71,10 +71,11 @@ def question_of_the_shell(*words: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("words", "known"),
     [
-        ("reproduce pfc/", ["pfc/mufm", "pfc/demo", "pfc/training"]),
-        ("train tran", ["transfer/zoo"]),
-        ("re", ["report", "reproduce"]),
-        ("simulate cen", ["central-path"]),
+        ("run pfc/", ["pfc/mufm", "pfc/training", "pfc/demo"]),
+        ("run a", ["all"]),
+        ("sweep tran", ["transfer/zoo"]),
+        ("list cen", ["central-path"]),
+        ("r", ["report", "run"]),
         ("measure-model --spl", ["--split"]),
     ],
 )
@@ -89,11 +90,11 @@ def test_the_shell_completes_experiments_commands_models_and_options(
 
 @pytest.mark.slow
 def test_the_installed_command_completes() -> None:
-    asked = question_of_the_shell("ncscope", "reproduce", "pfc/")
+    asked = question_of_the_shell("ncscope", "run", "pfc/")
     done = subprocess.run(
         [NCSCOPE], env=os.environ | asked, capture_output=True, text=True, check=True
     )
-    assert done.stdout.split() == ["pfc/mufm", "pfc/demo", "pfc/training"]
+    assert done.stdout.split() == ["pfc/mufm", "pfc/training", "pfc/demo"]
 
 
 def test_doctor_finds_what_is_there_and_says_how_to_get_the_rest(capsys, tmp_path) -> None:
@@ -180,18 +181,16 @@ def test_a_command_that_lacks_a_library_says_how_to_get_it(monkeypatch, capsys) 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("reproduce xufm/ufm --out a", "with --resume to go on with a"),
-        ("train xufm/ufm", f"with --resume to go on with {Path('runs', 'xufm-ufm-small')}"),
-        ("simulate ufm --out b", "with --resume to go on with b"),
-        ("simulate ufm", "error: interrupted\n"),
+        ("run xufm/ufm --out a", "with --resume to go on with a"),
+        ("run xufm/ufm", f"with --resume to go on with {Path('runs', 'xufm-ufm-small')}"),
+        ("run ufm --json", "error: interrupted\n"),
     ],
 )
 def test_an_interruption_says_how_to_go_on(words, said, monkeypatch, capsys) -> None:
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ncscope.lab.studies.reproduce", interrupt)
-    monkeypatch.setattr("ncscope.lab.studies.simulate", interrupt)
+    monkeypatch.setattr("ncscope.lab.execution.run", interrupt)
     assert run(*words.split()) == 130
     err = capsys.readouterr().err
     assert err.startswith("error: interrupted")
@@ -202,7 +201,7 @@ def test_an_interruption_says_how_to_go_on(words, said, monkeypatch, capsys) -> 
 @pytest.mark.slow
 def test_a_run_that_is_interrupted_goes_on_as_it_says(tmp_path) -> None:
     brief = ("settings=first", "first_steps=2000", "starts=2", "bias_decays=[0.05]")
-    command = [NCSCOPE, "train", "xufm/ufm", "--out", tmp_path / "run"]
+    command = [NCSCOPE, "run", "xufm/ufm", "--out", tmp_path / "run"]
     command += [word for setting in brief for word in ("--set", setting)]
     first = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heeds_control_c)
     while not (tmp_path / "run" / "metrics.jsonl").exists():
@@ -239,7 +238,7 @@ def test_usage_errors_name_the_command(capsys) -> None:
     assert run("measure", "--no-such") == 2
     err = capsys.readouterr().err
     assert err == "error: No such option: --no-such. See ncscope measure --help.\n"
-    assert run("reproduce", "mse/collapse", "--scale", "large") == 2
+    assert run("run", "mse/collapse", "--scale", "large") == 2
     err = capsys.readouterr().err
     assert err.startswith("error: Invalid value for '--scale': 'large' is not one of 'paper', ")
-    assert run("simulate") == 2
+    assert run("run") == 2

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from mkdocs.exceptions import PluginError
 
-from ncscope.lab.catalogue import EXPERIMENTS, ILLUSTRATIONS
+from ncscope.lab.catalogue import REPRODUCTIONS
 from ncscope.lab.findings import Finding
 from ncscope.lab.theory.table import STATEMENTS
 from tests.docs.pages import ROOT, load_hook
@@ -47,7 +47,7 @@ def test_links_lead_to_sections():
     anchors = errata.anchors()
     for name in [name for item in ALL for name in item.statements]:
         assert re.sub("[/.]", "-", name) in anchors
-    for name in EXPERIMENTS:
+    for name in (*REPRODUCTIONS, "pfc/demo"):
         page, _, anchor = evidence.page_of_experiment(name).partition("#")
         text = (ROOT / "docs" / page).read_text()
         assert f"{{ #{anchor} }}" in text or not anchor
@@ -57,7 +57,7 @@ def test_links_lead_to_sections():
 def test_without_runs_no_claim_is_counted():
     page = evidence.written(SOURCE, THEORY, {})
     assert page.count("not run since the claims have intervals") == sum(
-        len(set(item.experiments) - ILLUSTRATIONS) for item in ALL
+        len(set(item.experiments) & set(REPRODUCTIONS)) for item in ALL
     )
     assert "claims held," not in page
 

@@ -6,7 +6,7 @@ from itertools import chain
 
 import pytest
 
-from ncscope.lab.catalogue import EXPERIMENTS, experiment
+from ncscope.lab.catalogue import EXPERIMENTS, REPRODUCTIONS, find_experiment
 from ncscope.lab.report.verdicts import PAPERS
 from ncscope.lab.theory.table import STATEMENTS
 from ncscope.metrics.registry import METRICS
@@ -92,7 +92,7 @@ def test_contents_are_one_plain_sentence(paper: str):
 
 def test_statements_and_experiments_belong_to_items():
     assert set(THEIRS) <= {name for item in ALL for name in item.statements}
-    assert set(EXPERIMENTS) <= {name for item in ALL for name in item.experiments}
+    assert set(REPRODUCTIONS) <= {name for item in ALL for name in item.experiments}
 
 
 @each_paper
@@ -101,9 +101,9 @@ def test_metrics_that_a_paper_defines_are_its_items(paper: str):
     assert defined <= {key for item in ITEMS[paper] for key in item.metrics}
 
 
-def test_figures_and_tables_of_recipes_list_the_recipe():
-    for name in EXPERIMENTS:
-        source = experiment(name).source
+def test_figures_and_tables_of_experiments_list_the_experiment():
+    for name in REPRODUCTIONS:
+        source = find_experiment(name).source
         wanted = {label for label in labels_of(source) if label.startswith(("figure", "table"))}
         listed = {item.label for item in items_of(source) if name in item.experiments}
         assert wanted <= listed, name

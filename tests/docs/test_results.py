@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from mkdocs.exceptions import PluginError
 
-from ncscope.lab.catalogue import EXPERIMENTS, ILLUSTRATIONS, experiment
+from ncscope.lab.catalogue import REPRODUCTIONS, find_experiment
 from ncscope.lab.findings import Finding
 from ncscope.lab.intervals import Interval
 from tests.docs.pages import ROOT, load_hook
@@ -41,7 +41,7 @@ def test_every_mark_is_filled(page: Path):
 
 def test_every_experiment_has_one_protocol_and_one_table_of_claims():
     text = "".join(TEXTS.values())
-    for name in set(EXPERIMENTS) - ILLUSTRATIONS:
+    for name in REPRODUCTIONS:
         assert text.count(f"<!-- protocol: {name} -->") == 1, name
         assert text.count(f"<!-- claims: {name} -->") == 1, name
         page, _, anchor = results.page_of_experiment(name).partition("#")
@@ -73,7 +73,7 @@ def test_typed_results_are_seen():
 
 
 def test_the_protocol_is_that_of_the_settings():
-    small = experiment("info/semi-supervised").scales["small"].runs.values()
+    small = find_experiment("info/semi-supervised").scales["small"].runs.values()
     table = results.tabulate_protocol("info/semi-supervised")
     cell = {line.split(" | ")[0].removeprefix("| "): line for line in table.splitlines()}
     for field, label in (("method", "method"), ("labels", "labels")):
@@ -150,9 +150,9 @@ def test_infinite_ends_of_intervals_are_read(tmp_path: Path):
 
 def test_the_table_of_experiments_counts_the_committed_verdicts():
     table = results.tabulate_experiments(RUNS, "experiments/index.md")
-    for name in EXPERIMENTS:
+    for name in (*REPRODUCTIONS, "pfc/demo"):
         (line,) = re.findall(rf"^\| \[`{name}`\].*$", table, re.M)
-        if name in ILLUSTRATIONS:
+        if name not in REPRODUCTIONS:
             assert results.ILLUSTRATES in line
         else:
             claims = RUNS["small"][name]

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from ncscope.lab.catalogue import EXPERIMENTS, experiment
+from ncscope.lab.catalogue import REPRODUCTIONS, find_experiment
 from ncscope.lab.observations import Results
 from ncscope.lab.report.verdicts import PAPERS
 from tests.docs.pages import ROOT, load_hook
@@ -13,7 +13,7 @@ from tests.lab.observed import results_of
 
 items_of = load_hook("inventory").items_of
 SIMULATED = ("xufm/ufm", "xufm/extended", "pfc/mufm", "mse/central-path")
-"""Recipes whose claims need results, and whose small scale takes seconds."""
+"""Experiments whose claims need results, and whose small scale takes seconds."""
 FEW = {"steps": 200, "first_steps": 200, "second_steps": 200, "every": 100, "starts": 2}
 """Sizes of runs that are long enough to have every claim, whatever its verdict."""
 FILES = sorted((ROOT / "docs" / "figures").glob("verdicts-*.json"))
@@ -24,23 +24,23 @@ def nameless(sources: Iterable[str]) -> list[str]:
     return [one for one in sources if one not in PAPERS and not items_of(one)]
 
 
-@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name not in SIMULATED])
+@pytest.mark.parametrize("name", [name for name in REPRODUCTIONS if name not in SIMULATED])
 def test_claims_of_a_run_without_results_name_items(name: str):
-    recipe = experiment(name)
-    claims = recipe.judge(recipe.scales["small"], Results())
+    experiment = find_experiment(name)
+    claims = experiment.judge(experiment.scales["small"], Results())
     assert nameless(claim.source for claim in claims) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SIMULATED)
 @pytest.mark.usefixtures("unchecked_signatures")
-def test_claims_of_a_simulated_recipe_name_items(name: str):
-    recipe = experiment(name)
-    small = recipe.scales["small"]
+def test_claims_of_a_simulated_experiment_name_items(name: str):
+    experiment = find_experiment(name)
+    small = experiment.scales["small"]
     config = small.model_copy(
         update={key: few for key, few in FEW.items() if key in type(small).model_fields}
     )
-    claims = recipe.judge(config, results_of(*recipe.parts(config)))
+    claims = experiment.judge(config, results_of(*experiment.parts(config)))
     assert claims
     assert nameless(claim.source for claim in claims) == []
 
@@ -48,19 +48,19 @@ def test_claims_of_a_simulated_recipe_name_items(name: str):
 def test_committed_claims_name_items():
     for file in FILES:
         experiments = json.loads(file.read_text())["experiments"]
-        assert set(experiments) <= set(EXPERIMENTS)
+        assert set(experiments) <= set(REPRODUCTIONS)
         claims = [claim for one in experiments.values() for claim in one["claims"]]
         assert nameless(claim["source"] for claim in claims) == []
 
 
-@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name not in SIMULATED])
+@pytest.mark.parametrize("name", [name for name in REPRODUCTIONS if name not in SIMULATED])
 def test_committed_claims_are_those_of_today(name: str):
-    recipe = experiment(name)
+    experiment = find_experiment(name)
     for file in FILES:
         record = json.loads(file.read_text())
         committed = record["experiments"].get(name, {"claims": []})["claims"]
-        config = recipe.scales[record["scale"]]
-        today = [claim.text for claim in recipe.judge(config, Results())]
+        config = experiment.scales[record["scale"]]
+        today = [claim.text for claim in experiment.judge(config, Results())]
         if today:  # the demo has no claims without results
             assert [claim["claim"] for claim in committed] in ([], today)
 

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
+from ncscope.lab.experiments.transfer.design import list_networks, list_targets
 from ncscope.lab.transfer_zoo import Zoo
-from ncscope.lab.zoo.design import networks, targets_of
 from ncscope.transfer.advice import CONDITIONS, read_evidence
 from tests.docs.pages import ROOT
 
@@ -28,8 +28,8 @@ def test_the_committed_cells_are_a_whole_zoo(zoo):
     cells = {(cell.network, cell.target, cell.images) for cell in zoo.cells}
     wanted = {
         (name, target, images)
-        for name, training in networks(zoo.config).items()
-        for target in targets_of(training.data, zoo.config.targets)
+        for name, training in list_networks(zoo.config).items()
+        for target in list_targets(training.data, zoo.config.targets)
         for images in ("all", "few")
     }
     assert cells == wanted

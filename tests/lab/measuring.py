@@ -1,13 +1,13 @@
-"""A study of no paper whose parts yield measurements, as parts that train do."""
+"""An experiment of no paper whose parts yield measurements, as parts that train do."""
 
 import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ncscope.lab.claims import decide
+from ncscope.lab.claims import Claim, below
 from ncscope.lab.experiment import Part
-from ncscope.lab.findings import Finding
-from ncscope.lab.observations import Event, Heartbeat, Observation, Results
+from ncscope.lab.observations import Event, Heartbeat, Observation
+from ncscope.lab.quantities import Runs, last
 from ncscope.measurement.records import GeodesicRecord, LayerRecord, Measurement, ModelRecord
 from tests.lab.papers import halving
 from tests.lab.papers.halving import Halving
@@ -43,19 +43,25 @@ def probe(value: float) -> ModelRecord:
     return ModelRecord(layers, ("stem", "last"), (0.0, 1.0), line)
 
 
-def claims(config: Halving, results: Results) -> list[Finding]:
+def claims(config: Halving) -> list[Claim]:
     """A claim whose evidence is of observations and of measurements."""
-    last = float(results[-1]["value"])
-    total = sum(each.values["loss"] for each in results.measurements)
+    end = last("value", layer="whole")
+
+    def tell(runs: Runs) -> str:
+        measurements = [each for run in runs[0].experiment for each in run.measurements]
+        return f"{end(runs[0])}, {sum(each.values['loss'] for each in measurements)}"
+
     return [
-        decide("It ends below zero.", source="ours", held=last < 0, evidence=f"{last}, {total}")
+        Claim(
+            text="It ends below zero.",
+            source="ours",
+            where="lower",
+            quantity=end,
+            region=below(0),
+            rule="all",
+            tell=tell,
+        )
     ]
 
 
-RECIPE = replace(
-    halving.RECIPE,
-    parts=parts,
-    claims=claims,
-    drawings=lambda config, results: [],
-    columns=("nc1", "nc2", "value"),
-)
+EXPERIMENT = replace(halving.PLAIN, parts=parts, claims=claims, columns=("nc1", "nc2", "value"))

@@ -1,4 +1,4 @@
-"""Results of studies for tests: made from plain rows, or gathered from what parts yield."""
+"""Results of experiments for tests: made from plain rows, or gathered from what parts yield."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -8,9 +8,8 @@ from zlib import crc32
 
 from pydantic import BaseModel
 
-from ncscope.lab.experiment import Part
+from ncscope.lab.experiment import Experiment, Part
 from ncscope.lab.observations import Event, Heartbeat, Observation, Results
-from ncscope.lab.runs.recipe import Study
 from ncscope.lab.runs.resources import Resources
 from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
 
@@ -97,10 +96,10 @@ def measured(measurements: Iterable[Measurement]) -> Results:
     return results
 
 
-def study_results(study: Study[Any], config: BaseModel) -> Results:
-    """What a study's parts yield, as many events as each announces, as it is read from a file."""
+def experiment_results(experiment: Experiment[Any], config: BaseModel) -> Results:
+    """What parts yield, as many events as each announces, as if read from a file."""
     whole = Results()
-    for part in study.parts(config):
+    for part in experiment.parts(config):
         events = list(part.run(Resources()))
         assert len(events) == part.yields
         for event in events:

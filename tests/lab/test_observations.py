@@ -12,7 +12,7 @@ from ncscope.lab.observations import (
     Recorded,
     Results,
     event_of,
-    flattened,
+    flatten,
     observations_of,
     plain_event,
     together,
@@ -111,7 +111,7 @@ def test_without_iterations_the_step_is_that_of_the_measurement() -> None:
 
 
 def test_flattened_events_keep_their_order() -> None:
-    names = [each.layer for each in flattened([ONE, MEASURED, ONE])]
+    names = [each.layer for each in flatten([ONE, MEASURED, ONE])]
     assert names == ["last", "stem", "low", "last", "last"]
 
 

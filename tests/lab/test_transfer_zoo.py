@@ -20,20 +20,31 @@ from torch import Tensor
 import ncscope.lab.cli.zoo  # noqa: F401, adds the command, which old metadata may lack
 from ncscope.cli import main
 from ncscope.errors import InputError
+from ncscope.lab import execution
+from ncscope.lab.execution import ExperimentRun
+from ncscope.lab.experiments.transfer.cells import (
+    A_FEW,
+    ALL,
+    IMAGES,
+    SOURCE,
+    TUNED_ACCURACY,
+    Cell,
+    Tuning,
+    feature_file,
+)
+from ncscope.lab.experiments.transfer.design import (
+    TransferZoo,
+    is_tuned,
+    list_networks,
+    list_targets,
+)
+from ncscope.lab.experiments.transfer.judgement import PUBLISHED, bootstrap_gain, judge_claims
+from ncscope.lab.experiments.transfer.scores import FEW, VARIANTS, Sample, choose_few
+from ncscope.lab.experiments.transfer.tables import quality_table
 from ncscope.lab.observations import Event, Observation
 from ncscope.lab.runs.resources import Resources
-from ncscope.lab.runs.running import StudyRun
-from ncscope.lab.studies import reproduce, simulate
 from ncscope.lab.training.settings import Training
 from ncscope.lab.transfer_zoo import Zoo
-from ncscope.lab.zoo.cells import A_FEW, ALL, IMAGES, SOURCE, TUNED_ACCURACY, Tuning, feature_file
-from ncscope.lab.zoo.design import TransferZoo, is_tuned, networks, targets_of
-from ncscope.lab.zoo.ingredients import VARIANTS
-from ncscope.lab.zoo.judgement import bootstrap_gain
-from ncscope.lab.zoo.results import Cell
-from ncscope.lab.zoo.tables import quality_table
-from ncscope.lab.zoo.values import FEW, Sample, few_of
-from ncscope.lab.zoo.verdicts import PUBLISHED, claims_on
 from ncscope.transfer.samples import check_downstream
 from ncscope.transfer.scores.explained_entropy import explained_entropy
 
@@ -61,7 +72,7 @@ def few_resamples():
     """The bootstrap, which has tests of its own, draws twenty times in place of a thousand."""
     few = partial(bootstrap_gain, resamples=20)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ncscope.lab.zoo.verdicts.bootstrap_gain", few)
+        patch.setattr("ncscope.lab.experiments.transfer.judgement.bootstrap_gain", few)
         yield
 
 
@@ -71,9 +82,9 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def whole(folder) -> StudyRun:
+def whole(folder) -> ExperimentRun:
     """Four networks that were trained for an epoch, with features of all targets."""
-    return reproduce("transfer/zoo", out=folder, overrides=TINY)
+    return execution.run("transfer/zoo", out=folder, settings=TINY)
 
 
 @pytest.fixture
@@ -83,8 +94,8 @@ def zoo(whole, folder) -> Zoo:
 
 def targets_by_network() -> dict[str, list[str]]:
     return {
-        name: targets_of(training.data, CONFIG.targets)
-        for name, training in networks(CONFIG).items()
+        name: list_targets(training.data, CONFIG.targets)
+        for name, training in list_networks(CONFIG).items()
     }
 
 
@@ -143,7 +154,7 @@ def test_the_kept_features_are_those_that_were_scored(whole, folder):
         kept = load_file(feature_file(folder / "checkpoints" / row.part, row.split))
         assert {"train", "train_labels", "test", "test_labels", "probabilities"} <= set(kept)
         assert (TUNED_ACCURACY in kept) == ((row.part, row.split) in tuned_cells())
-        chosen = few_of(kept["train_labels"]) if row[IMAGES] == A_FEW else slice(None)
+        chosen = choose_few(kept["train_labels"]) if row[IMAGES] == A_FEW else slice(None)
         samples = check_downstream(kept["train"][chosen], kept["train_labels"][chosen])
         assert row["explained_entropy"] == pytest.approx(explained_entropy(samples).value)
         assert row["classes"] == len(kept["train_labels"].unique())
@@ -154,7 +165,7 @@ def test_the_kept_features_are_those_that_were_scored(whole, folder):
 def test_probabilities_are_those_at_the_temperature_of_the_training(
     whole, folder, network, temperature
 ):
-    assert networks(CONFIG)[network].temperature == temperature
+    assert list_networks(CONFIG)[network].temperature == temperature
     checkpoint = folder / "checkpoints" / network
     model = torch.load(checkpoint / "checkpoint.pt", weights_only=True)["learner"]["model"]
     for target in (SOURCE, "digits"):
@@ -177,10 +188,10 @@ def test_a_part_that_is_run_again_measures_the_same_from_the_kept_features(whole
     again = unfinished(folder, tmp_path / "again", "small-conv 1")
     before = {path: path.stat().st_mtime_ns for path in features_of(again)}
     parts = []
-    reproduce(
+    execution.run(
         "transfer/zoo",
         out=again,
-        overrides=TINY,
+        settings=TINY,
         resume=True,
         on_row=lambda part, done, total: parts.append(part),
     )
@@ -200,7 +211,7 @@ def test_lost_features_are_made_again_from_the_trained_network(whole, folder, tm
     again = unfinished(folder, tmp_path / "again", network)
     lost = feature_file(again / "checkpoints" / network, target)
     lost.unlink()
-    reproduce("transfer/zoo", out=again, overrides=TINY, resume=True)
+    execution.run("transfer/zoo", out=again, settings=TINY, resume=True)
     assert (again / "metrics.jsonl").read_bytes() == (folder / "metrics.jsonl").read_bytes()
     made, known = load_file(lost), load_file(folder / lost.relative_to(again))
     assert set(made) == set(known)
@@ -217,7 +228,7 @@ def test_features_of_other_settings_are_made_again(whole, folder, tmp_path):
     other = {key: text.replace('"epochs": 1', '"epochs": 2') for key, text in made_by.items()}
     assert other != made_by
     save_file({key: torch.zeros_like(value) for key, value in known.items()}, path, other)
-    reproduce("transfer/zoo", out=again, overrides=TINY, resume=True)
+    execution.run("transfer/zoo", out=again, settings=TINY, resume=True)
     assert metadata_of(path) == made_by
     assert all(torch.equal(value, known[key]) for key, value in load_file(path).items())
     assert (again / "metrics.jsonl").read_bytes() == (folder / "metrics.jsonl").read_bytes()
@@ -239,19 +250,19 @@ def replayed(whole, folder, monkeypatch):
         tuning: Tuning,
         resources: Resources,
     ) -> Iterator[Event]:
-        (part,) = (name for name, own in networks(CONFIG).items() if own == training)
+        (part,) = (name for name, own in list_networks(CONFIG).items() if own == training)
         assert resources.checkpoints is not None
         kept = folder / "checkpoints" / part / "features"
         shutil.copytree(kept, resources.checkpoints / "features")
         yield from (row for row in whole.rows if row.part == part)
 
-    monkeypatch.setattr("ncscope.lab.zoo.recipe.cell_events", events)
+    monkeypatch.setattr("ncscope.lab.experiments.transfer.zoo.cell_events", events)
 
 
 def shards_of(tmp_path: Path) -> list[Path]:
     for number in (0, 1):
-        overrides = {**TINY, "shard": number, "shards": 2}
-        reproduce("transfer/zoo", out=tmp_path / str(number), overrides=overrides)
+        settings = {**TINY, "shard": number, "shards": 2}
+        execution.run("transfer/zoo", out=tmp_path / str(number), settings=settings)
     return [tmp_path / "0", tmp_path / "1"]
 
 
@@ -269,7 +280,7 @@ def test_two_shards_read_together_are_the_whole_zoo(replayed, zoo, tmp_path):
         joined = Zoo.read(*places)
         assert joined.config == zoo.config == CONFIG
         assert values_of(joined.cells) == values_of(zoo.cells)
-        assert claims_on(joined.verdicts()) == claims_on(zoo.verdicts())
+        assert judge_claims(joined.verdicts()) == judge_claims(zoo.verdicts())
     folders = {cell.network: cell.folder for cell in joined.cells}
     assert folders["small-conv 1"] == second / "checkpoints" / "small-conv 1"
 
@@ -279,10 +290,10 @@ def nothing_measured(*given: object) -> Iterator[Event]:
 
 
 def test_shards_of_different_zoos_are_refused(monkeypatch, tmp_path):
-    monkeypatch.setattr("ncscope.lab.zoo.recipe.cell_events", nothing_measured)
+    monkeypatch.setattr("ncscope.lab.experiments.transfer.zoo.cell_events", nothing_measured)
     for epochs in (1, 2):
-        overrides = {**TINY, "tuning_epochs": epochs, "shard": epochs - 1, "shards": 2}
-        reproduce("transfer/zoo", out=tmp_path / str(epochs), overrides=overrides)
+        settings = {**TINY, "tuning_epochs": epochs, "shard": epochs - 1, "shards": 2}
+        execution.run("transfer/zoo", out=tmp_path / str(epochs), settings=settings)
     with pytest.raises(InputError, match=r"expected the same settings, found others in .*2; pass"):
         Zoo.read(tmp_path / "1", tmp_path / "2")
 
@@ -294,7 +305,8 @@ def test_a_folder_without_a_zoo_is_refused(tmp_path):
         Zoo.read(tmp_path / "nowhere")
     with pytest.raises(InputError, match=r"expected the folder of a run, found .* without one"):
         Zoo.read(tmp_path)
-    simulate("ufm", num_classes=3, dim=4, per_class=2, steps=1, out=tmp_path / "other")
+    sizes = {"num_classes": 3, "dim": 4, "per_class": 2, "steps": 1}
+    execution.run("ufm", settings=sizes, out=tmp_path / "other")
     refused = r"expected a run of transfer/zoo, found .*ufm in .*other; pass the folder"
     with pytest.raises(InputError, match=refused):
         Zoo.read(tmp_path / "other")
@@ -319,7 +331,7 @@ def test_a_users_score_is_computed_for_every_cell_and_stands_in_tables_and_page(
     assert calls == [(n + 1, len(zoo.cells)) for n in range(len(zoo.cells))]
     for cell in scored.cells:
         kept = load_file(feature_file(folder / "checkpoints" / cell.network, cell.target))
-        chosen = few_of(kept["train_labels"]) if cell.images == A_FEW else slice(None)
+        chosen = choose_few(kept["train_labels"]) if cell.images == A_FEW else slice(None)
         sample = Sample(
             kept["train"][chosen],
             kept["train_labels"][chosen],
@@ -442,7 +454,7 @@ def test_cells_in_a_file_are_judged_as_the_run_is(zoo, tmp_path):
     for cell, known in zip(read.cells, zoo.cells, strict=True):
         for key in known.values:
             assert cell.value(key) == pytest.approx(known.value(key), rel=1e-11, nan_ok=True)
-    assert claims_on(read.verdicts()) == claims_on(zoo.verdicts())
+    assert judge_claims(read.verdicts()) == judge_claims(zoo.verdicts())
     # Not the tables: an accuracy of 12 digits can round a regret of 3.75 the other way.
     for key, found in zoo.verdicts().qualities.items():
         other = read.verdicts().qualities[key]
@@ -507,7 +519,9 @@ def mine(tmp_path) -> Path:
 def test_the_command_writes_the_page_with_own_scores(
     zoo, folder, mine, tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr("ncscope.lab.transfer_zoo.timed", lambda sample, clock: {"probe": 0.25})
+    monkeypatch.setattr(
+        "ncscope.lab.transfer_zoo.time_scores", lambda sample, clock: {"probe": 0.25}
+    )
     out, cells = tmp_path / "page.html", tmp_path / "cells.json.gz"
     words = ["--score", f"{mine}:spread", "--score", f"{mine}:classes", "--seed", 1, "--costs"]
     assert ran("zoo", folder, *words, "--save", out, "--cells", cells) == 0

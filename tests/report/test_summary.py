@@ -1,11 +1,11 @@
-"""A study's table of what it came to, on the page and in the terminal."""
+"""An experiment's table of what it came to, on the page and in the terminal."""
 
 import io
 
 from rich.console import Console
 
 from ncscope.lab.observations import Results
-from ncscope.lab.report.study_page import RunView, study_page
+from ncscope.lab.report.run_page import RunView, build_run_page
 from ncscope.report.tables import Summary, build_summary_table
 
 TABLE = Summary("Errors, <mean>", ["10 labels", "40 labels"], {"plain": ["2.0 ± 0.1", "1.0"]})
@@ -13,10 +13,10 @@ TABLE = Summary("Errors, <mean>", ["10 labels", "40 labels"], {"plain": ["2.0 ±
 
 def test_the_page_shows_the_table_with_its_caption() -> None:
     run = RunView("", [], [], Results(), [], {}, tables=[TABLE])
-    page = study_page("Title", "Lead.", [], [run])
+    page = build_run_page("Title", "Lead.", [], [run])
     assert "<figcaption>Errors, &lt;mean&gt;</figcaption>" in page
     assert '<th scope="row">plain</th><td class="number">2.0 ± 0.1</td>' in page
-    without = study_page("Title", "Lead.", [], [RunView("", [], [], Results(), [], {})])
+    without = build_run_page("Title", "Lead.", [], [RunView("", [], [], Results(), [], {})])
     assert "<figcaption>Errors" not in without
 
 

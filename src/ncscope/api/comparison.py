@@ -141,7 +141,7 @@ class Comparison:
 
         Args:
             path: File to write; one that is there is replaced whole or not at all.
-            title: Heading of the page; by default the names of the sources, or of their study.
+            title: Heading of the page; by default the names of the sources, or of their experiment.
             metrics: Keys of the metrics of a figure (see `plot`), of the columns of a ``.csv`` or
                 of a ``.tex``, which then has a row for each report, run and split; by default all.
                 Pages hold all.
@@ -176,7 +176,7 @@ class Comparison:
         if path.suffix != ".html":
             return write_figure(path, self.plot("nc" if metrics is None else metrics))
         sections = dict(self.sections)
-        # The heading and lead that a study gives would claim to be about every source of the page.
+        # The heading and lead of an experiment would claim to be about every source of the page.
         if len(sections.get("runs", ())) < len(self.contents):
             for name in ("title", "lead", "facts"):
                 sections.pop(name, None)

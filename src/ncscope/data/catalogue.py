@@ -30,7 +30,7 @@ from ncscope.data.preprocessing import (
 from ncscope.errors import InputError
 
 _PHOTOGRAPH_SIZE = 224
-_LARGE = 32  # pixels per side of generated images at the `medium` scale
+_LARGE = 32  # pixels per side of generated images of the larger zoo
 
 Reader = Callable[[Path, bool, int], PictureSplit]
 Statistics = tuple[Sequence[float], Sequence[float]]

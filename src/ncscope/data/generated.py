@@ -1,4 +1,4 @@
-r"""Generated images, which replace the papers' data sets at the `small` and `medium` scales.
+r"""Generated images, which replace the papers' data sets at the `small` scale.
 
 There are three kinds, all of 8-bit pixels so that every augmentation works as on photographs.
 

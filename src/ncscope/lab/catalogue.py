@@ -3,20 +3,12 @@
 from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ncscope.errors import InputError
 
-SIMULATIONS: Mapping[str, str] = {
-    "ufm": "Unconstrained features under the MSE loss, with any kind of bias.",
-    "ufm-cross-entropy": "Unconstrained features under the cross-entropy loss.",
-    "extended": "Several layers of weights on unconstrained features, linear or ReLU.",
-    "perturbed": "The best classifier on collapsed features that noise has moved.",
-    "mufm": "Features tied to the data by the way they have come, layer by layer or reduced.",
-    "geodesic": "The straight line from data to collapsed features.",
-    "central-path": "Features under the best classifier, flowing down the MSE loss.",
-}
-"""Description of each surrogate model, by name."""
+if TYPE_CHECKING:
+    from ncscope.lab.experiment import Experiment
 
 EXPERIMENTS: Mapping[str, str] = {
     "xufm/ufm": "XUFM figures 1-2 and 6-7: collapse of unconstrained features.",
@@ -27,7 +19,6 @@ EXPERIMENTS: Mapping[str, str] = {
     "mse/decomposition": "MSE figure 2: the three parts of the loss while networks train.",
     "mse/loss-comparison": "MSE figures 10 and 12: NC1 under MSE and under cross-entropy.",
     "mse/robustness": "MSE figures 9 and 11: DeepFool margins at zero error and at the end.",
-    "pfc/demo": "Collapse of every layer of a small network on handwritten digits, in seconds.",
     "pfc/training": "PFC figures 2-3: collapse layer by layer while residual networks train.",
     "xufm/network": "XUFM figures 5 and 10: collapse by residual block, MSE and cross-entropy.",
     "info/training": "INFO figures 1-2: accuracy, MIR and HDR while networks train.",
@@ -40,47 +31,37 @@ EXPERIMENTS: Mapping[str, str] = {
     "vci/training": "VCI figures 1-3, 6 and 8: variability metrics while a network trains.",
     "vci/imagenet": "VCI figures 1, 2 and 4-6: the same on many classes, losses and a transformer.",
     "vci/transfer": "VCI figure 7 and tables 1-2: collapse in pretraining, and transfer.",
-}
-"""Description of each of the papers' experiments, by name."""
-
-BENCHMARKS: Mapping[str, str] = {
+    "pfc/demo": "Collapse of every layer of a small network on handwritten digits, in seconds.",
     "transfer/zoo": "Scores that predict transfer, compared on 128 networks and 13 targets.",
+    "ufm": "Unconstrained features under the MSE loss, with any kind of bias.",
+    "ufm-cross-entropy": "Unconstrained features under the cross-entropy loss.",
+    "extended": "Several layers of weights on unconstrained features, linear or ReLU.",
+    "perturbed": "The best classifier on collapsed features that noise has moved.",
+    "mufm": "Features tied to the data by the way they have come, layer by layer or reduced.",
+    "geodesic": "The straight line from data to collapsed features.",
+    "central-path": "Features under the best classifier, flowing down the MSE loss.",
 }
-"""Description of each benchmark of our own, by name; they belong to no paper."""
+"""Description of each experiment, by name. A name without a slash is that of a surrogate model."""
 
-_OF_BENCHMARKS = {"transfer/zoo": "ncscope.lab.zoo.recipe"}
+REPRODUCTIONS = tuple(
+    name for name in EXPERIMENTS if "/" in name and name not in ("pfc/demo", "transfer/zoo")
+)
+"""Experiments that repeat one of a paper: ``ncscope run all`` runs them, and their verdicts count.
 
-ILLUSTRATIONS = frozenset({"pfc/demo"})
-"""Experiments that are no evidence, and are counted nowhere: one run, with settings chosen for a
-visible effect."""
-
-
-def simulation(name: str) -> Any:
-    """Return the study of a surrogate model.
-
-    Raises:
-        InputError: If no surrogate model has this name.
-    """
-    found = _known(name, SIMULATIONS, "surrogate models").replace("-", "_")
-    return import_module(f"ncscope.lab.experiments.models.{found}").EXPERIMENT
+The demo is one run with settings chosen for a visible effect, and so no evidence; the zoo is ours.
+"""
 
 
-def experiment(name: str) -> Any:
-    """Return the recipe of a paper's experiment, or of a benchmark.
+def find_experiment(name: str) -> "Experiment[Any]":
+    """Return an experiment.
 
     Raises:
         InputError: If no experiment has this name.
     """
-    found = _known(name, {**EXPERIMENTS, **BENCHMARKS}, "experiments")
-    if found in _OF_BENCHMARKS:
-        return import_module(_OF_BENCHMARKS[found]).RECIPE
-    place = found.replace("-", "_").replace("/", ".")
-    return import_module(f"ncscope.lab.experiments.{place}").EXPERIMENT
-
-
-def _known(name: str, names: Mapping[str, str], kind: str) -> str:
-    if name not in names:
-        (nearest,) = get_close_matches(name.lower(), list(names), n=1, cutoff=0.0)
-        expected = f"one of the {kind} {', '.join(names)}"
+    if name not in EXPERIMENTS:
+        (nearest,) = get_close_matches(name.lower(), list(EXPERIMENTS), n=1, cutoff=0.0)
+        expected = f"one of the experiments {', '.join(EXPERIMENTS)}"
         raise InputError(expected=expected, found=repr(name), fix=f"the nearest is {nearest}")
-    return name
+    place = name if "/" in name else f"models/{name}"
+    module = place.replace("-", "_").replace("/", ".")
+    return import_module(f"ncscope.lab.experiments.{module}").EXPERIMENT

@@ -1,4 +1,4 @@
-"""An experiment: a question, the settings of each scale, a claim table and figures."""
+"""An experiment: a question, its parts, the settings of each scale, a claim table, figures."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,18 +7,20 @@ from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ncscope.errors import InputError
 from ncscope.lab.claims import Claim, judge
 from ncscope.lab.findings import Finding
 from ncscope.lab.observations import Event, Results
 from ncscope.lab.quantities import Runs
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.resources import Resources
+from ncscope.lab.runs.settings import change_settings
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import Extra, training_events
 from ncscope.report.tables import Summary
 
 Settings = TypeVar("Settings", bound=BaseModel)
-Scale = Literal["paper", "medium", "small"]
+Scale = Literal["paper", "small"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def train_runs(settings: Any, extra: Extra | None = None) -> list[Part]:
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment(Generic[Settings]):
-    """An experiment of a paper, or of a surrogate model.
+    """An experiment of a paper, of a surrogate model, or of our own.
 
     Attributes:
         id: Name, for example ``"info/training"``.
@@ -99,6 +101,22 @@ class Experiment(Generic[Settings]):
     def config(self) -> type[Settings]:
         """Class of the settings."""
         return type(next(iter(self.scales.values())))
+
+    def configure(self, scale: Scale = "small", changes: Mapping[str, Any] = {}) -> Settings:
+        """Return the settings of a scale with changes.
+
+        Args:
+            scale: Scale whose settings to start from.
+            changes: Values by dotted field.
+
+        Raises:
+            InputError: If the scale or a field does not exist, or a value is out of bounds.
+        """
+        if scale not in self.scales:
+            expected = f"a scale of {self.id}, which has {' and '.join(self.scales)} only"
+            fix = "choose one that it has; --set changes its settings"
+            raise InputError(expected=expected, found=repr(scale), fix=fix)
+        return change_settings(self.scales[scale], changes)
 
     def judge(self, settings: Settings, results: Results) -> list[Finding]:
         """Judge the claim table on results."""

@@ -1,4 +1,4 @@
-"""Events that the parts of a study yield: measurements, observations and heartbeats."""
+"""Events that the parts of an experiment yield: measurements, observations and heartbeats."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,17 +17,17 @@ ITERATION = "iteration"
 
 @dataclass(frozen=True)
 class Observation:
-    """A row of a study's table: numbers of one layer, network or setting at one step.
+    """A row of an experiment's table: numbers of one layer, network or setting at one step.
 
     ``observation["nc1"]`` returns a value. Keys also give access to the coordinates (step, epoch
     and so on), for figures that have a coordinate as an axis.
 
     Attributes:
         step: Completed optimiser steps, or points of a path.
-        epoch: Completed epochs; equal to the step in studies without epochs.
+        epoch: Completed epochs; equal to the step in experiments without epochs.
         split: Name of the samples.
         layer: Name of the layer.
-        part: Name of the part of the study; the run sets it.
+        part: Name of the part of the experiment; the run sets it.
         values: Numbers and labels, by key.
     """
 
@@ -91,7 +91,7 @@ Event = Recorded | Heartbeat
 
 
 class Results(Sequence[Observation]):
-    """Observations of a study in the order of its parts, with the underlying measurements.
+    """Observations of an experiment in the order of its parts, with the underlying measurements.
 
     Args:
         observations: Observations, in order.
@@ -178,7 +178,7 @@ def observations_of(measurement: Measurement) -> list[Observation]:
     ]
 
 
-def flattened(events: Iterable[Recorded]) -> Iterator[Observation]:
+def flatten(events: Iterable[Recorded]) -> Iterator[Observation]:
     """Yield the observations of all events, measurements split by layer, in order.
 
     Args:

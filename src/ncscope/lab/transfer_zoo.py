@@ -18,25 +18,31 @@ from pydantic import BaseModel, ConfigDict
 
 from ncscope.errors import InputError
 from ncscope.files import read_file, write_bytes, write_text
+from ncscope.lab.execution import load_run
+from ncscope.lab.experiments.transfer.cells import (
+    A_FEW,
+    ALL,
+    SOURCE,
+    Cell,
+    add_relative,
+    collect_cells,
+    feature_file,
+    make_sample,
+    read_features,
+)
+from ncscope.lab.experiments.transfer.design import TransferZoo, list_networks
+from ncscope.lab.experiments.transfer.judgement import Half, Verdicts, select_half
+from ncscope.lab.experiments.transfer.scores import Sample, time_scores
+from ncscope.lab.experiments.transfer.tables import draw_figures, make_tables
 from ncscope.lab.observations import Results
-from ncscope.lab.report.study_page import RunView, study_page
-from ncscope.lab.runs.running import rendered
-from ncscope.lab.studies import load_run
-from ncscope.lab.zoo.cells import A_FEW, ALL, SOURCE, feature_file, read_features, sample_of
-from ncscope.lab.zoo.design import TransferZoo, networks
-from ncscope.lab.zoo.figures import drawings_of
-from ncscope.lab.zoo.results import Cell, cells_of, with_relative
-from ncscope.lab.zoo.tables import tables_of
-from ncscope.lab.zoo.timing import timed
-from ncscope.lab.zoo.values import Sample
-from ncscope.lab.zoo.verdicts import Half, Verdicts, design_half, report_half
+from ncscope.lab.report.drawing import render
+from ncscope.lab.report.run_page import RunView, build_run_page
 from ncscope.transfer.records import Score
 
 ScoreFunction = Callable[[Sample], Any]
 """A score of one's own: a function of a `Sample` that returns a number, the greater the better."""
 
 _DIGITS = 12
-_HALVES = {"report": report_half, "design": design_half}
 _TITLE = "Transfer scores on a zoo of networks"
 _LEADS = {
     "report": "The report half: all networks on targets that no score was chosen on.",
@@ -74,36 +80,38 @@ class Zoo:
             InputError: If a place holds no such run, or the runs differ in more than the shard.
         """
         if len(places) == 1 and Path(places[0]).is_file():
-            return _of_file(Path(places[0]))
+            return _read_file(Path(places[0]))
         if not places:
             fix = "pass what --out was when it was run"
             raise InputError(expected="the folder of a zoo", found="none", fix=fix)
         whole = {"shard": 0, "shards": 1}
         config: TransferZoo | None = None
         cells: dict[tuple[str, str, str], Cell] = {}
-        for place in chain.from_iterable(_runs_in(Path(place)) for place in places):
+        for place in chain.from_iterable(_find_runs(Path(place)) for place in places):
             run = load_run(place)
             if not isinstance(run.config, TransferZoo):
-                fix = "pass the folder of ncscope reproduce transfer/zoo"
+                fix = "pass the folder of ncscope run transfer/zoo"
                 expected = "a run of transfer/zoo"
-                raise InputError(expected=expected, found=f"{run.study.id} in {place}", fix=fix)
+                raise InputError(
+                    expected=expected, found=f"{run.experiment.id} in {place}", fix=fix
+                )
             own = run.config.model_copy(update=whole)
             if config is not None and own != config:
                 fix = "pass the shards of one zoo"
                 found = f"others in {place}"
                 raise InputError(expected="the same settings", found=found, fix=fix)
             config = own
-            for cell in cells_of(own, run.rows, place / "checkpoints"):
+            for cell in collect_cells(own, run.rows, place / "checkpoints"):
                 cells.setdefault((cell.network, cell.target, cell.images), cell)
         assert config is not None
         if not cells:
-            fix = "train it again with ncscope reproduce transfer/zoo"
+            fix = "train it again with ncscope run transfer/zoo"
             expected = f"networks measured on targets in {places[0]}"
             raise InputError(expected=expected, found="none", fix=fix)
         # The bootstrap draws networks by their order, which must not depend on the shards.
-        order = {name: number for number, name in enumerate(networks(config))}
+        order = {name: number for number, name in enumerate(list_networks(config))}
         ordered = sorted(cells.values(), key=lambda cell: order[cell.network])
-        return cls(config, with_relative(ordered))
+        return cls(config, add_relative(ordered))
 
     def with_scores(
         self,
@@ -124,15 +132,18 @@ class Zoo:
         cells = []
         source: tuple[Path | None, Mapping[str, Any]] = (None, {})
         for number, cell in enumerate(self.cells):
-            folder = _features_of(cell)
+            folder = _find_features(cell)
             if source[0] != folder:
                 source = folder, read_features(folder, SOURCE)
-            sample = sample_of(read_features(folder, cell.target), source[1])
+            sample = make_sample(read_features(folder, cell.target), source[1])
             own = sample.few() if cell.images == A_FEW else sample
-            values = {_key(name): _number(name, score, own, cell) for name, score in scores.items()}
+            values = {
+                _user_key(name): _call_score(name, score, own, cell)
+                for name, score in scores.items()
+            }
             cells.append(cell.with_values(values))
             on_cell(number + 1, len(self.cells))
-        named = {_key(name): Score(name, 1) for name in scores}
+        named = {_user_key(name): Score(name, 1) for name in scores}
         return replace(self, cells=cells, user_scores={**self.user_scores, **named})
 
     def verdicts(self, half: Half = "report", seed: int = 0) -> Verdicts:
@@ -142,7 +153,7 @@ class Zoo:
             half: Half of the zoo to judge on.
             seed: Seed of the bootstrap.
         """
-        cells = _HALVES[half](self.config, self.cells)
+        cells = select_half(self.config, self.cells, half)
         return Verdicts(self.config, cells, self.user_scores, seed, half)
 
     def costs(self, cells: int = 12) -> dict[str, float]:
@@ -158,10 +169,10 @@ class Zoo:
         chosen = whole[:: max(1, len(whole) // cells)][:cells]
         found: dict[str, list[float]] = {}
         for cell in chosen:
-            folder = _features_of(cell)
+            folder = _find_features(cell)
             source = read_features(folder, SOURCE)
-            sample = sample_of(read_features(folder, cell.target), source)
-            for key, seconds in timed(sample, time.perf_counter).items():
+            sample = make_sample(read_features(folder, cell.target), source)
+            for key, seconds in time_scores(sample, time.perf_counter).items():
                 found.setdefault(key, []).append(seconds)
         return {key: median(values) for key, values in found.items()}
 
@@ -180,7 +191,7 @@ class Zoo:
             costs: Times of the scores, from `costs`.
         """
         verdicts = self.verdicts() if verdicts is None else verdicts
-        images = [(each, rendered(each, "svg")) for each in drawings_of(verdicts)]
+        images = [(each, render(each, "svg")) for each in draw_figures(verdicts)]
         view = RunView(
             name="",
             claims=verdicts.claims,
@@ -188,13 +199,13 @@ class Zoo:
             rows=Results(),
             columns=(),
             config=self.config.model_dump(mode="json"),
-            tables=tables_of(verdicts, costs),
+            tables=make_tables(verdicts, costs),
         )
         count = len({cell.network for cell in verdicts.cells})
-        whole = len(networks(self.config))
+        whole = len(list_networks(self.config))
         half = verdicts.half
         facts = [f"{count} of {whole} networks", f"{half} half", f"bootstrap seed {verdicts.seed}"]
-        return write_text(Path(path), study_page(_TITLE, _LEADS[half], facts, [view]))
+        return write_text(Path(path), build_run_page(_TITLE, _LEADS[half], facts, [view]))
 
     def save_cells(self, path: str | Path) -> Path:
         """Write the cells without features, so that they can be judged elsewhere.
@@ -205,7 +216,7 @@ class Zoo:
         keys = list(dict.fromkeys(key for cell in self.cells for key in cell.values))
         rows = [
             [cell.network, cell.architecture, cell.source, cell.target, cell.images]
-            + [_short(cell.value(key)) for key in keys]
+            + [_shorten(cell.value(key)) for key in keys]
             for cell in self.cells
         ]
         record = {"config": self.config.model_dump(mode="json"), "keys": keys, "cells": rows}
@@ -213,7 +224,7 @@ class Zoo:
         return write_bytes(Path(path), gzip.compress(text.encode(), mtime=0))
 
 
-def _runs_in(place: Path) -> list[Path]:
+def _find_runs(place: Path) -> list[Path]:
     """Return the folder of a run, or the folders of runs inside, such as those of a sweep."""
     inside = sorted(path.parent for path in place.glob("*/config.yaml"))
     return inside if inside and not (place / "config.yaml").exists() else [place]
@@ -231,7 +242,7 @@ _LARGEST = 2**28
 """Most bytes of unpacked cells: a small file could unpack to any number."""
 
 
-def _of_file(path: Path) -> Zoo:
+def _read_file(path: Path) -> Zoo:
     fix = "pass a file that Zoo.save_cells wrote, or the folders of runs"
     try:
         packed = read_file(path, expected=f"cells of a zoo in {path}", fix=fix)
@@ -241,7 +252,7 @@ def _of_file(path: Path) -> Zoo:
             msg = f"more than {_LARGEST:,} bytes in {len(packed):,}"
             raise ValueError(msg)
         record = _File.model_validate_json(text)
-        return Zoo(record.config, [_cell_of(row, record.keys) for row in record.cells])
+        return Zoo(record.config, [_read_cell(row, record.keys) for row in record.cells])
     except InputError:
         raise
     except (OSError, EOFError, zlib.error, ValueError) as error:
@@ -249,22 +260,22 @@ def _of_file(path: Path) -> Zoo:
         raise InputError(expected=f"cells of a zoo in {path}", found=found, fix=fix) from error
 
 
-def _cell_of(row: Sequence[str | float | None], keys: Sequence[str]) -> Cell:
+def _read_cell(row: Sequence[str | float | None], keys: Sequence[str]) -> Cell:
     network, architecture, source, target, images = map(str, row[:5])
     pairs = zip(keys, row[5:], strict=True)
     values = {key: float(value) for key, value in pairs if value is not None}
     return Cell(network, architecture, source, target, images, values)
 
 
-def _short(value: float) -> float | None:
+def _shorten(value: float) -> float | None:
     return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
 
 
-def _key(name: str) -> str:
+def _user_key(name: str) -> str:
     return f"own:{name}"
 
 
-def _features_of(cell: Cell) -> Path:
+def _find_features(cell: Cell) -> Path:
     folder = cell.folder
     if folder is None or not feature_file(folder, cell.target).exists():
         found = "a file of cells" if folder is None else f"none in {folder / 'features'}"
@@ -274,7 +285,7 @@ def _features_of(cell: Cell) -> Path:
     return folder
 
 
-def _number(name: str, score: ScoreFunction, sample: Sample, cell: Cell) -> float:
+def _call_score(name: str, score: ScoreFunction, sample: Sample, cell: Cell) -> float:
     found = score(sample)
     if not isinstance(found, str | bytes):  # float("0.5") is a number, but text is a mistake
         with suppress(TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Tables for the terminal: of measurements, of runs, and of whole studies."""
+"""Tables for the terminal: of measurements, of runs, and of whole experiments."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

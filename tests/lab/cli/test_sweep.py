@@ -1,7 +1,6 @@
 """The command sweep, from its options to what it says and leaves."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,6 @@ from ncscope.cli import main
 from ncscope.errors import InputError
 from ncscope.lab.runs.resources import Resources
 from tests.lab.papers import halving
-
-PLAIN = replace(halving.RECIPE, drawings=lambda config, rows: [])
 
 
 def ran(*arguments: object) -> int:
@@ -22,7 +19,7 @@ def ran(*arguments: object) -> int:
 
 @pytest.fixture
 def with_halving(monkeypatch):
-    monkeypatch.setattr("ncscope.lab.studies.experiment", lambda name: PLAIN)
+    halving.list_alone(monkeypatch, halving.PLAIN)
 
 
 def test_a_grid_runs_into_its_default_folder(with_halving, capsys, tmp_path, monkeypatch):
@@ -51,7 +48,7 @@ def test_a_run_that_fails_exits_1_and_is_named(with_halving, capsys, tmp_path, m
     def refuse(order, on_row) -> str:
         return "expected data, found none" if "2.0" in order.name else ""
 
-    monkeypatch.setattr("ncscope.lab.sweeps.run_request.carry_out", refuse)
+    monkeypatch.setattr("ncscope.lab.sweeps.requests.run_request", refuse)
     assert ran("sweep", "xufm/ufm", "--over", "start=2,4", "--out", tmp_path) == 1
     out, err = capsys.readouterr()
     assert err == ""
@@ -117,7 +114,7 @@ def test_every_option_reaches_the_sweep(monkeypatch, tmp_path):
         seen.update(given, runs=runs)
         raise InputError(expected="nothing", found="enough", fix="stop")
 
-    monkeypatch.setattr("ncscope.lab.sweeps.sweep", caught)
+    monkeypatch.setattr("ncscope.lab.sweeps.sweep.sweep", caught)
     words = "--data d --download --accelerator cpu --workers 4 --cluster auto --scale paper"
     more = "--over seed=0,1 --set every=1e-3 --resume --out o"
     assert ran("sweep", "pfc/training", *words.split(), *more.split()) == 2
@@ -126,7 +123,7 @@ def test_every_option_reaches_the_sweep(monkeypatch, tmp_path):
     )
     assert (seen["cluster"], seen["scale"], seen["resume"]) == ("auto", "paper", True)
     assert seen["runs"] == [{"seed": 0}, {"seed": 1}]
-    assert seen["overrides"] == {"every": "1e-3"}
+    assert seen["settings"] == {"every": "1e-3"}
     assert seen["out"] == Path("o")
 
 
@@ -134,7 +131,7 @@ def test_an_interruption_says_how_to_go_on(monkeypatch, capsys):
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ncscope.lab.sweeps.sweep", interrupted)
+    monkeypatch.setattr("ncscope.lab.sweeps.sweep.sweep", interrupted)
     assert ran("sweep", "xufm/ufm", "--over", "seed=1", "--out", "a") == 130
     assert capsys.readouterr().err.strip().endswith("with --resume to go on with a")
 

@@ -1,17 +1,16 @@
 """Settings of experiments: each is described by a sentence, and seeds are bounded."""
 
 import pytest
-from pydantic import BaseModel
 
-from ncscope.lab.catalogue import SIMULATIONS, experiment, simulation
+from ncscope.lab.catalogue import EXPERIMENTS, find_experiment
 
-CONFIGS: list[type[BaseModel]] = [simulation(name).config for name in SIMULATIONS]
-CONFIGS += [experiment(name).config for name in ("pfc/mufm", "xufm/extended", "xufm/ufm")]
+NAMES = [name for name in EXPERIMENTS if "/" not in name]
+NAMES += ["pfc/mufm", "xufm/extended", "xufm/ufm"]
 
 
-@pytest.mark.parametrize("config", CONFIGS)
-def test_settings_are_described_and_seeds_bounded(config: type[BaseModel]) -> None:
-    for name, field in config.model_fields.items():
+@pytest.mark.parametrize("experiment", NAMES)
+def test_settings_are_described_and_seeds_bounded(experiment: str) -> None:
+    for name, field in find_experiment(experiment).config.model_fields.items():
         said = field.description or ""
         assert said[:1].isupper(), name
         assert said.endswith("."), name

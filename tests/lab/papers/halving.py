@@ -1,18 +1,20 @@
-"""A study of no paper: halving, so that what runs studies can be seen to run them."""
+"""An experiment of no paper: halving, so that what runs experiments can be seen to run them."""
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import matplotlib as mpl
+import pytest
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
-from ncscope.lab.claims import decide
-from ncscope.lab.experiment import Part
-from ncscope.lab.findings import Finding
-from ncscope.lab.observations import Observation, Results
+from ncscope.lab.claims import Claim, above
+from ncscope.lab.experiment import Experiment, Part
+from ncscope.lab.observations import Observation
+from ncscope.lab.quantities import Runs, last
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Recipe
 from ncscope.report import panels
 
 
@@ -38,37 +40,62 @@ def parts(config: Halving) -> list[Part]:
     ]
 
 
-def claims(config: Halving, results: Results) -> list[Finding]:
-    last = float(results[config.steps]["value"])
+def claims(config: Halving) -> list[Claim]:
+    """One that holds, and one that does not."""
+    end = last("value")
+
+    def tell(runs: Runs) -> str:
+        return f"{end(runs[0])}"
+
     return [
-        decide(
-            "It halves.",
+        Claim(
+            text=text,
             source="ours",
-            held=last == config.start / 2**config.steps,
-            evidence=f"{last}",
-        ),
-        decide("It reaches zero.", source="ours", held=last == 0, evidence=f"{last}"),
+            where="upper",
+            quantity=lambda run, wanted=wanted: float(end(run) == wanted),
+            region=above(0.5),
+            rule="all",
+            tell=tell,
+        )
+        for text, wanted in {
+            "It halves.": config.start / 2**config.steps,
+            "It reaches zero.": 0.0,
+        }.items()
     ]
 
 
-def drawings(config: Halving, results: Results) -> list[Drawing]:
+def figures(config: Halving, runs: Runs) -> list[Drawing]:
+    rows = [row for run in runs for row in run.rows]
     with mpl.rc_context(panels.STYLE):
         figure = Figure(figsize=(4, 3), layout="constrained")
         axes = figure.subplots()
-        axes.plot([row.step for row in results], [float(row["value"]) for row in results], "o")
+        axes.plot([row.step for row in rows], [float(row["value"]) for row in rows], "o")
     return [Drawing("halves", f"From {config.start}, halved.", figure)]
 
 
-RECIPE = Recipe(
+EXPERIMENT = Experiment(
     id="test/halving",
     title="Halving",
-    lead="A number is halved.",
+    question="A number is halved.",
     source="Zeno",
-    config=Halving,
     parts=parts,
     claims=claims,
-    drawings=drawings,
+    figures=figures,
     columns=("step", "value", "log"),
     scales={"paper": Halving(steps=5), "small": Halving()},
     cost={"paper": "nothing", "small": "nothing"},
 )
+
+PLAIN = replace(EXPERIMENT, figures=lambda config, runs: [])
+"""The same without its figure, which takes long to draw."""
+
+
+def list_alone(patch: pytest.MonkeyPatch, *experiments: Experiment[Any]) -> None:
+    """Let the catalogue hold these experiments only; an unknown name is that of the first."""
+    known = {each.id: each for each in experiments}
+
+    def find(name: str) -> Experiment[Any]:
+        return known.get(name, experiments[0])
+
+    for module in ("execution", "sweeps.sweep", "sweeps.requests", "sweeps.all_experiments"):
+        patch.setattr(f"ncscope.lab.{module}.find_experiment", find)

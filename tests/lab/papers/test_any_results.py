@@ -8,17 +8,16 @@ from typing import Any
 
 import pytest
 
-from ncscope.lab.catalogue import EXPERIMENTS, experiment
+from ncscope.lab.catalogue import REPRODUCTIONS, find_experiment
 from ncscope.lab.observations import ITERATION, Heartbeat, Observation, Recorded, Results
+from ncscope.lab.report.drawing import render
 from ncscope.lab.runs.resources import Resources
-from ncscope.lab.runs.running import rendered
 from ncscope.measurement.records import GeodesicRecord, LayerRecord, Measurement, ModelRecord
 
-PAPERS = ("info/", "mse/", "pfc/", "vci/", "xufm/")
-RECIPES = {
-    name: experiment(name)
-    for name in EXPERIMENTS
-    if name.startswith(PAPERS) and "runs" in experiment(name).config.model_fields
+EXPERIMENTS = {
+    name: find_experiment(name)
+    for name in REPRODUCTIONS
+    if "runs" in find_experiment(name).config.model_fields
 }
 pytestmark = [
     pytest.mark.usefixtures("unchecked_signatures"),  # most of the time, otherwise
@@ -39,14 +38,14 @@ def with_runs(config: Any, **update: Any) -> Any:
 
 @cache
 def recordings(name: str) -> tuple[tuple[str, Recorded], ...]:
-    """Events of an epoch of the recipe's first run, as if of all its runs; and of its models."""
-    small = RECIPES[name].scales["small"]
+    """Events of an epoch of the first run, as if of all runs; and of the models."""
+    small = EXPERIMENTS[name].scales["small"]
     first = next(iter(small.runs.values()))
     brief = {"epochs": 1, "warmup_epochs": 0, "batch_size": 64}
     short = first.optimisation.model_copy(update=brief)
     config = with_runs(small, optimisation=short, balanced=200)
     few = {"steps": 20, "images": 10, "downstream": ("warped-digits-5-9",), "weights": ()}
-    run, *others = RECIPES[name].parts(config.model_copy(update=few))
+    run, *others = EXPERIMENTS[name].parts(config.model_copy(update=few))
     events = [event for event in run.run(Resources()) if not isinstance(event, Heartbeat)]
     models = [part for part in others if part.name not in config.runs]
     return (
@@ -194,56 +193,56 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", EXPERIMENTS)
 def test_claims_of_any_numbers(name: str) -> None:
-    recipe, pairs = RECIPES[name], list(recordings(name))
-    config = recipe.scales["small"]
-    texts = [claim.text for claim in recipe.judge(config, results_of(pairs))]
+    experiment, pairs = EXPERIMENTS[name], list(recordings(name))
+    config = experiment.scales["small"]
+    texts = [claim.text for claim in experiment.judge(config, results_of(pairs))]
     assert texts
     for label, change in CHANGES.items():
-        found = recipe.judge(config, results_of(change(pairs)))
+        found = experiment.judge(config, results_of(change(pairs)))
         assert all(claim.evidence for claim in found), label
         assert label == "the last layer alone" or [one.text for one in found] == texts, label
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", EXPERIMENTS)
 def test_claims_of_what_was_not_measured_do_not_hold(name: str) -> None:
-    recipe, pairs = RECIPES[name], list(recordings(name))
-    config = recipe.scales["small"]
+    experiment, pairs = EXPERIMENTS[name], list(recordings(name))
+    config = experiment.scales["small"]
     unknown = results_of(at(math.nan)(pairs))
-    assert not any(claim.held for claim in recipe.judge(config, unknown))
+    assert not any(claim.held for claim in experiment.judge(config, unknown))
     for key in set().union(*(numbers(event) for _, event in pairs)):
         for change in (at(0.0, key), at(math.nan, key), without(key)):
             for own in (change, past_zero_error(change)):
-                told = recipe.judge(config, results_of(own(pairs)))
+                told = experiment.judge(config, results_of(own(pairs)))
                 assert not [c for c in told if c.held and "nan" in c.evidence], key
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", EXPERIMENTS)
 @pytest.mark.parametrize("label", SETTINGS)
 def test_claims_of_other_settings(name: str, label: str) -> None:
-    config = with_runs(RECIPES[name].scales["small"], **SETTINGS[label])
-    assert RECIPES[name].judge(config, results_of(list(recordings(name))))
+    config = with_runs(EXPERIMENTS[name].scales["small"], **SETTINGS[label])
+    assert EXPERIMENTS[name].judge(config, results_of(list(recordings(name))))
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", EXPERIMENTS)
 def test_figures_of_zeros_and_of_what_was_not_measured(name: str) -> None:
-    recipe, pairs = RECIPES[name], list(recordings(name))
-    config = recipe.scales["small"]
+    experiment, pairs = EXPERIMENTS[name], list(recordings(name))
+    config = experiment.scales["small"]
     first = next(iter(config.runs))
     mixed = [pair for pair in at(0.0)(pairs) if pair[0] == first]
     mixed += [pair for pair in at(math.nan)(pairs) if pair[0] != first]
-    expected = [drawing.name for drawing in recipe.draw(config, results_of(pairs))]
-    assert [drawing.name for drawing in recipe.draw(config, results_of(mixed))] == expected
+    expected = [drawing.name for drawing in experiment.draw(config, results_of(pairs))]
+    assert [drawing.name for drawing in experiment.draw(config, results_of(mixed))] == expected
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", EXPERIMENTS)
 @pytest.mark.parametrize("label", [*CHANGES, "not measured", *SETTINGS])
 def test_every_figure_can_be_written(name: str, label: str) -> None:
     change = {**CHANGES, "not measured": at(math.nan)}.get(label, list)
-    config = with_runs(RECIPES[name].scales["small"], **SETTINGS.get(label, {}))
-    drawings = RECIPES[name].draw(config, results_of(change(list(recordings(name)))))
+    config = with_runs(EXPERIMENTS[name].scales["small"], **SETTINGS.get(label, {}))
+    drawings = EXPERIMENTS[name].draw(config, results_of(change(list(recordings(name)))))
     assert drawings
     for drawing in drawings:
-        assert len(rendered(drawing, "svg")) > 1000
+        assert len(render(drawing, "svg")) > 1000

@@ -1,4 +1,4 @@
-"""Networks of the paper's and the medium scale take one real step on files in real formats."""
+"""Networks of the paper's scale take one real step on files in real formats."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ncscope.data.draws import Draw
-from ncscope.lab.catalogue import EXPERIMENTS, experiment
+from ncscope.lab.catalogue import EXPERIMENTS, find_experiment
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.objectives import objective
 from ncscope.lab.training.settings import Training
@@ -20,16 +20,15 @@ SMALLEST = ("pfc-mnist", "pfc-fashion-mnist", "vgg11", "resnet18", "densenet40")
 def trainings() -> Iterator[tuple[str, Training]]:
     """Every distinct pair of data set and network, with a name."""
     seen = set()
-    scales = [(name, scale) for scale in ("paper", "medium") for name in EXPERIMENTS]
-    for recipe, scale in scales:
-        config = experiment(recipe).scales.get(scale)
+    for experiment in EXPERIMENTS:
+        config = find_experiment(experiment).scales.get("paper")
         for run, training in getattr(config, "runs", {}).items():
             if not isinstance(training, Training):
                 continue  # the transformer of modular addition, whose data are sums
             kind = (training.data, training.network)
             if kind not in seen:
                 seen.add(kind)
-                yield f"{recipe}-{run}", training
+                yield f"{experiment}-{run}", training
 
 
 CASES = dict(trainings())

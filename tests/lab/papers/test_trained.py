@@ -1,18 +1,16 @@
-"""Training in a study: the bar counts epochs, from where a run is taken up too."""
+"""Training in a run: the bar counts epochs, from where a run is taken up too."""
 
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ncscope.lab import execution
 from ncscope.lab.experiment import Trainings, train_runs
-from ncscope.lab.runs.resources import Resources
-from ncscope.lab.runs.run_folder import RunFolder
-from ncscope.lab.runs.running import _keep, _results
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
-from ncscope.measurement.provenance import Provenance
-from tests.lab.papers.tiny_training import RECIPE
+from tests.lab.papers.halving import list_alone
+from tests.lab.papers.tiny_training import EXPERIMENT
 
 EPOCHS = 3
 RUN = Training(
@@ -35,16 +33,16 @@ def seen(folder: Path, stop: int | None = None) -> list[tuple[str, int, int]]:
         if done == stop:
             raise KeyboardInterrupt
 
-    parts = train_runs(Trainings(runs={"one": RUN, "two": RUN.model_copy(update={"seed": 1})}))
-    run = RunFolder(folder)
-    run.save_config({"settings": RUN.model_dump(mode="json")})
-    results = _results(
-        parts, run, Resources(), on_event, True, partial(_keep, RECIPE, Provenance())
-    )
+    runs = Trainings(runs={"one": RUN, "two": RUN.model_copy(update={"seed": 1})})
+    experiment = replace(EXPERIMENT, parts=train_runs, scales={"small": runs})
+    with pytest.MonkeyPatch.context() as patch:
+        list_alone(patch, experiment)
+        resume = (folder / "config.yaml").exists()
+        results = execution.run("tiny", out=folder, resume=resume, on_row=on_event).rows
     measured = [(row.part, row.epoch, row.split) for row in results]
     assert measured == [
-        (part.name, epoch, split)
-        for part in parts
+        (part, epoch, split)
+        for part in runs.runs
         for epoch in (0, 2, 3)
         for split in ("train", "test")
     ]

@@ -1,6 +1,6 @@
-"""A recipe of two linear classifiers that train in milliseconds, with claims and a figure."""
+"""An experiment of two linear classifiers that train in milliseconds, with claims and a figure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from functools import partial
 
 import matplotlib as mpl
@@ -9,12 +9,11 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
-from ncscope.lab.claims import decide
-from ncscope.lab.experiment import Part
-from ncscope.lab.findings import Finding
-from ncscope.lab.observations import Event, Observation, Results
+from ncscope.lab.claims import Claim, above, below
+from ncscope.lab.experiment import Experiment, Part
+from ncscope.lab.observations import Event, Observation
+from ncscope.lab.quantities import Run, Runs
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Recipe
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.loop import EpochEnd, supervised, train
 from ncscope.lab.training.optimisation import Optimisation, learner
@@ -62,34 +61,54 @@ def _events(epochs: int, rate: float, resources: Resources) -> Iterator[Event]:
     return resumable_events(learns, ends, measured, epochs, resources)
 
 
-def claims(config: Linear, results: Results) -> list[Finding]:
+def claims(config: Linear) -> list[Claim]:
     """Claims whose evidence shows every observation, its rank, and the settings."""
-    total = sum(index * float(row["norm"]) for index, row in enumerate(results))
-    ends = [float(row["norm"]) for row in results if row.epoch == config.epochs]
+
+    def norms(run: Run, epochs: Container[int]) -> list[float]:
+        rows = [row for each in run.experiment for row in each.rows]
+        return [float(row["norm"]) for row in rows if row.epoch in epochs]
+
+    def total(run: Run) -> float:
+        known = norms(run, range(config.epochs + 1))
+        return sum(index * norm for index, norm in enumerate(known))
+
+    def ends(run: Run) -> list[float]:
+        return norms(run, [config.epochs])
+
+    of_first = partial(Claim, source="ours", rule="all", where=f"rate {config.rates[0]}")
     return [
-        decide("The results have a sum.", source="ours", held=total > 0, evidence=f"{total!r}"),
-        decide("The weights end small.", source="ours", held=max(ends) < 1, evidence=f"{ends}"),
+        of_first(
+            text="The results have a sum.",
+            quantity=total,
+            region=above(0),
+            tell=lambda runs: f"{total(runs[0])!r}",
+        ),
+        of_first(
+            text="The weights end small.",
+            quantity=lambda run: max(ends(run)),
+            region=below(1),
+            tell=lambda runs: f"{ends(runs[0])}",
+        ),
     ]
 
 
-def drawings(config: Linear, results: Results) -> list[Drawing]:
+def figures(config: Linear, runs: Runs) -> list[Drawing]:
     with mpl.rc_context(panels.STYLE):
         figure = Figure(figsize=(2, 1))
         axes = figure.subplots()
-        axes.plot([float(row["norm"]) for row in results])
+        axes.plot([float(row["norm"]) for run in runs for row in run.rows])
         axes.set_axis_off()
     return [Drawing("norms", f"Norms at rates {config.rates}.", figure)]
 
 
-RECIPE = Recipe(
+EXPERIMENT = Experiment(
     id="tiny/linear",
     title="Two linear classifiers",
-    lead="They train.",
+    question="They train.",
     source="None",
-    config=Linear,
     parts=parts,
     claims=claims,
-    drawings=drawings,
+    figures=figures,
     columns=("epoch", "norm"),
     scales={"paper": Linear(), "small": Linear()},
     cost={"paper": "milliseconds", "small": "milliseconds"},

@@ -1,4 +1,4 @@
-"""A recipe of two short training runs, for tests of what stops and goes on."""
+"""An experiment of two short training runs, for tests of what stops and goes on."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -6,9 +6,8 @@ from functools import partial
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ncscope.lab.experiment import Part, Trainings, train_runs
+from ncscope.lab.experiment import Experiment, Part, Trainings, train_runs
 from ncscope.lab.observations import Event
-from ncscope.lab.runs.recipe import Recipe
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
@@ -57,18 +56,17 @@ def heavy(config: Tiny) -> list[Part]:
     return train_runs(Trainings(runs={"heavy": training}))
 
 
-RECIPE = Recipe(
+EXPERIMENT = Experiment(
     id="tiny/training",
     title="Two short runs",
-    lead="They train.",
+    question="They train.",
     source="None",
-    config=Tiny,
     parts=parts,
-    claims=lambda config, results: [],
-    drawings=lambda config, results: [],
+    claims=(),
+    figures=lambda config, runs: [],
     columns=("epoch", "nc1", "accuracy"),
     scales={"paper": Tiny(), "small": Tiny()},
     cost={"paper": "seconds", "small": "seconds"},
 )
 
-HEAVY = replace(RECIPE, parts=heavy, scales={"small": Tiny(epochs=2)})
+HEAVY = replace(EXPERIMENT, parts=heavy, scales={"small": Tiny(epochs=2)})

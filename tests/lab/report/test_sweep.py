@@ -7,8 +7,8 @@ from rich.console import Console
 
 from ncscope.lab.claims import decide
 from ncscope.lab.observations import Observation, Results
-from ncscope.lab.report.study_page import RunView, study_page
-from ncscope.lab.report.sweep import SweptRun, printed_sweep, sweep_csv, sweep_table
+from ncscope.lab.report.run_page import RunView, build_run_page
+from ncscope.lab.report.sweep import SweepRow, build_sweep_table, sweep_csv, sweep_table
 
 COLUMNS = ("nc1", "accuracy")
 CLAIMS = [
@@ -20,14 +20,14 @@ ROWS = [
     Observation(0, 0, layer="last", part="a", values={"nc1": 0.5, "accuracy": 0.9}),
     Observation(0, 0, "unlabelled", "last", part="a", values={"nc1": 7.0}),
 ]
-ONE = SweptRun("seed=1,rate=0.1", {"seed": 1, "rate": 0.1}, CLAIMS, ROWS)
-TWO_PARTS = SweptRun(
+ONE = SweepRow("seed=1,rate=0.1", {"seed": 1, "rate": 0.1}, CLAIMS, ROWS)
+TWO_PARTS = SweepRow(
     "seed=2",
     {"seed": 2},
     CLAIMS,
     [*ROWS, Observation(0, 0, layer="x", part="b", values={"nc1": 1e-9})],
 )
-FAILED = SweptRun("seed=3", {"seed": 3}, error="expected data, found <none>")
+FAILED = SweepRow("seed=3", {"seed": 3}, error="expected data, found <none>")
 
 
 def test_a_line_is_the_last_place_where_all_was_measured() -> None:
@@ -51,7 +51,9 @@ def test_a_run_of_several_parts_has_a_line_for_each() -> None:
 
 def test_the_terminal_names_runs_whole_and_says_which_failed() -> None:
     out = io.StringIO()
-    Console(file=out, width=60).print(printed_sweep(sweep_table([ONE, TWO_PARTS, FAILED], COLUMNS)))
+    Console(file=out, width=60).print(
+        build_sweep_table(sweep_table([ONE, TWO_PARTS, FAILED], COLUMNS))
+    )
     text = " ".join(out.getvalue().split())
     assert "held 2/4, 1 undecided" in text
     assert "seed=1, rate=0.1" in text
@@ -59,24 +61,24 @@ def test_the_terminal_names_runs_whole_and_says_which_failed() -> None:
 
 
 def test_the_page_begins_with_the_table_and_says_why_a_run_failed() -> None:
-    page = study_page("Title", "Lead.", [], [], sweep_table([ONE, FAILED], COLUMNS))
+    page = build_run_page("Title", "Lead.", [], [], sweep_table([ONE, FAILED], COLUMNS))
     assert '<td class="number">2/4, 1 undecided</td><td class="number">0.5</td>' in page
     assert "expected data, found &lt;none&gt;" in page
     assert "Findings" not in page  # of no run
-    assert "✕ failed" not in study_page("Title", "Lead.", [], [], sweep_table([ONE], COLUMNS))
+    assert "✕ failed" not in build_run_page("Title", "Lead.", [], [], sweep_table([ONE], COLUMNS))
 
 
 def test_runs_that_differ_in_the_seed_have_a_mean_and_a_spread() -> None:
-    def run(seed: int, rate: float, value: float) -> SweptRun:
+    def run(seed: int, rate: float, value: float) -> SweepRow:
         rows = [Observation(0, 0, layer="last", part="a", values={"nc1": value, "accuracy": 0.5})]
         settings = {"optimiser.seed": seed, "rate": rate}
-        return SweptRun(f"{seed}, {rate}", settings, CLAIMS, rows)
+        return SweepRow(f"{seed}, {rate}", settings, CLAIMS, rows)
 
     runs = [run(0, 0.1, 1.0), run(1, 0.1, 2.0), run(0, 0.2, 5.0)]
     spread = sweep_table(runs, COLUMNS).spread
     assert spread is not None
     assert spread.lines == {"rate=0.1": ["2", "1.5 ± 0.71", "0.5 ± 0"]}
-    page = study_page("Title", "Lead.", [], [], sweep_table(runs, COLUMNS))
+    page = build_run_page("Title", "Lead.", [], [], sweep_table(runs, COLUMNS))
     assert page.index("Mean and spread over seeds") < page.index("Every run")
     assert sweep_table(runs[1:], COLUMNS).spread is None
     runs[0] = run(0, 0.1, float("nan"))
@@ -94,7 +96,7 @@ def test_claims_of_several_runs_are_one_matrix() -> None:
         return RunView(name, claims, [], Results([], []), (), {}, ended=ended)
 
     runs = [view("one", True, False), view("two", True), view("three", ended=False)]
-    page = study_page("Title", "Lead.", [], runs)
+    page = build_run_page("Title", "Lead.", [], runs)
     assert page.count("Claim 0.") == page.count("Claim 1.") == 1
     assert (page.count("✓ held"), page.count("✕ not")) == (2, 1)
     assert '<td class="number">2/2</td>' in page

@@ -12,11 +12,12 @@ import pytest
 
 from ncscope import History
 from ncscope.errors import InputError
-from ncscope.lab import studies
+from ncscope.lab import execution
+from ncscope.lab.execution import load_run
+from ncscope.lab.experiment import Experiment
 from ncscope.lab.observations import Results
-from ncscope.lab.runs.recipe import Recipe
-from ncscope.lab.studies import load_run, reproduce
 from tests.lab import measuring
+from tests.lab.papers.halving import list_alone
 from tests.pace import others_slow
 
 FILES = ("config.yaml", "metrics.jsonl", "history.json", "finished.json", "claims.json",
@@ -26,16 +27,16 @@ EVENTS = 24
 
 @pytest.fixture(autouse=True)
 def listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(studies, "experiment", lambda name: measuring.RECIPE)
+    list_alone(monkeypatch, measuring.EXPERIMENT)
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run that nothing befell."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(studies, "experiment", lambda name: measuring.RECIPE)
+        list_alone(patch, measuring.EXPERIMENT)
         folder = tmp_path_factory.mktemp("whole") / "run"
-        reproduce("measuring", out=folder)
+        execution.run("measuring", out=folder)
     return folder
 
 
@@ -69,7 +70,7 @@ def test_the_history_is_that_of_the_run_and_its_page_shows_it(whole: Path) -> No
 def test_a_run_stopped_anywhere_resumes_to_the_same_history(
     event: int, saves: float, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ncscope.lab.runs.running._SECONDS_BETWEEN_SAVES", saves)
+    monkeypatch.setattr("ncscope.lab.execution._SECONDS_BETWEEN_SAVES", saves)
 
     def stop(part: str, done: int, total: int) -> None:
         assert total == EVENTS
@@ -78,15 +79,15 @@ def test_a_run_stopped_anywhere_resumes_to_the_same_history(
 
     if event < EVENTS:
         with pytest.raises(KeyboardInterrupt):
-            reproduce("measuring", out=tmp_path, on_row=stop)
+            execution.run("measuring", out=tmp_path, on_row=stop)
         found = load_run(tmp_path)
         # The second part's measurements are kept when it has ended.
         assert {each.run for each in found.history} == (
             {"upper"} if event >= EVENTS // 2 else set()
         )
     else:
-        reproduce("measuring", out=tmp_path)
-    reproduce("measuring", out=tmp_path, resume=True)
+        execution.run("measuring", out=tmp_path)
+    execution.run("measuring", out=tmp_path, resume=True)
     assert_same_files(tmp_path, whole)
 
 
@@ -123,7 +124,7 @@ def test_measurements_that_were_lost_or_changed_are_made_again(
     with pytest.raises(InputError, match=said) as shown:
         load_run(folder)
     assert "\n" not in str(shown.value)
-    reproduce("measuring", out=folder, resume=True)
+    execution.run("measuring", out=folder, resume=True)
     assert_same_files(folder, whole)
 
 
@@ -183,13 +184,13 @@ def test_a_damaged_history_is_one_sentence_and_made_again_once_removed(
 ) -> None:
     file = folder / "history.json"
     file.write_bytes(DAMAGES[name](file.read_bytes()))
-    for act in (load_run, lambda path: reproduce("measuring", out=path, resume=True)):
+    for act in (load_run, lambda path: execution.run("measuring", out=path, resume=True)):
         said = r"found .*history\.json, damaged; restore it, or remove it and run .* with --resume"
         with pytest.raises(InputError, match=said) as shown:
             act(folder)
         assert "\n" not in str(shown.value)
     file.unlink()
-    reproduce("measuring", out=folder, resume=True)
+    execution.run("measuring", out=folder, resume=True)
     assert_same_files(folder, whole)
 
 
@@ -201,7 +202,7 @@ def test_a_run_made_anew_leaves_no_measurement_of_before(folder: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        reproduce("measuring", out=folder, resume=True, on_row=stop)
+        execution.run("measuring", out=folder, resume=True, on_row=stop)
     found = load_run(folder)
     assert (found.ended, len(found.history), list(found.rows)) == (False, 0, [])
 
@@ -226,13 +227,13 @@ def content_of(results: Results) -> list[str]:
     return [repr(sorted(each.as_line().items())) for each in results]
 
 
-def refusing(recipe: Recipe[Any]) -> Recipe[Any]:
-    """The recipe, with parts that must not be run."""
+def refusing(experiment: Experiment[Any]) -> Experiment[Any]:
+    """The experiment, with parts that must not be run."""
 
     def parts(config: Any) -> list[Any]:
-        return [replace(part, run=refuse) for part in recipe.parts(config)]
+        return [replace(part, run=refuse) for part in experiment.parts(config)]
 
-    return replace(recipe, parts=parts)
+    return replace(experiment, parts=parts)
 
 
 def test_a_folder_of_before_opens_and_is_gone_on_with(
@@ -243,8 +244,8 @@ def test_a_folder_of_before_opens_and_is_gone_on_with(
     found = load_run(folder)
     assert (found.ended, len(found.history)) == (True, 0)
     assert content_of(found.rows) == expected
-    monkeypatch.setattr(studies, "experiment", lambda name: refusing(measuring.RECIPE))
-    again = reproduce("measuring", out=folder, resume=True)
+    list_alone(monkeypatch, refusing(measuring.EXPERIMENT))
+    again = execution.run("measuring", out=folder, resume=True)
     assert content_of(again.rows) == expected
     assert not (folder / "history.json").exists()
     assert content_of(load_run(folder).rows) == expected
@@ -260,7 +261,7 @@ def test_a_folder_of_before_that_was_stopped_is_gone_on_with(
     (folder / "finished.json").write_text(json.dumps(finished))
     (folder / "claims.json").unlink()
     assert not load_run(folder).ended
-    again = reproduce("measuring", out=folder, resume=True)
+    again = execution.run("measuring", out=folder, resume=True)
     assert [each.run for each in again.history] == ["lower"] * 4
     assert [each.run for each in History.load(folder)] == ["lower"] * 4
     assert content_of(load_run(folder).rows) == content_of(load_run(whole).rows)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ncscope.errors import InputError
-from ncscope.lab.runs.lock import only_writer
+from ncscope.lab.runs.lock import lock_folder
 
 
 def in_a_child(act) -> int:
@@ -33,8 +33,8 @@ def wait_for(file: Path) -> None:
 
 
 def test_the_second_writer_is_told_who_writes_and_since_when(tmp_path):
-    with only_writer(tmp_path):
-        with pytest.raises(InputError) as shown, only_writer(tmp_path):
+    with lock_folder(tmp_path):
+        with pytest.raises(InputError) as shown, lock_folder(tmp_path):
             pass
         said = (
             rf"expected an output folder that no other process writes to, found {tmp_path}, where "
@@ -42,13 +42,13 @@ def test_the_second_writer_is_told_who_writes_and_since_when(tmp_path):
             r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d writes; wait until it has ended, or pass"
         )
         assert re.match(said, str(shown.value))
-    with only_writer(tmp_path):
+    with lock_folder(tmp_path):
         pass
 
 
 def test_nothing_is_left_also_after_an_error(tmp_path):
     def fail() -> None:
-        with only_writer(tmp_path):
+        with lock_folder(tmp_path):
             assert sorted(file.name for file in tmp_path.iterdir()) == [".lock", ".locked-by"]
             raise ZeroDivisionError
 
@@ -63,7 +63,7 @@ def test_a_killed_writer_frees_the_folder_though_its_own_children_live_on(tmp_pa
     folder.mkdir()
 
     def write() -> None:
-        with only_writer(folder):
+        with lock_folder(folder):
             worker = in_a_child(lambda: time.sleep(60))
             begun.with_suffix(".part").write_text(str(worker))
             begun.with_suffix(".part").rename(begun)
@@ -72,12 +72,12 @@ def test_a_killed_writer_frees_the_folder_though_its_own_children_live_on(tmp_pa
     child = in_a_child(write)
     wait_for(begun)
     try:
-        with pytest.raises(InputError, match=f"where process {child} on "), only_writer(folder):
+        with pytest.raises(InputError, match=f"where process {child} on "), lock_folder(folder):
             pass
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         assert (folder / ".locked-by").exists()
-        with only_writer(folder):
+        with lock_folder(folder):
             assert f"process {os.getpid()} " in (folder / ".locked-by").read_text()
     finally:
         os.kill(int(begun.read_text()), signal.SIGKILL)
@@ -85,9 +85,9 @@ def test_a_killed_writer_frees_the_folder_though_its_own_children_live_on(tmp_pa
 
 
 def test_a_writer_that_is_just_ending_has_no_name(tmp_path):
-    with only_writer(tmp_path):
+    with lock_folder(tmp_path):
         (tmp_path / ".locked-by").unlink()
-        with pytest.raises(InputError, match="where another process writes"), only_writer(tmp_path):
+        with pytest.raises(InputError, match="where another process writes"), lock_folder(tmp_path):
             pass
 
 
@@ -100,7 +100,7 @@ def test_many_processes_are_never_inside_at_once(tmp_path):
         entered, deadline = 0, time.monotonic() + 20
         while entered < 25 and time.monotonic() < deadline:
             try:
-                with only_writer(folder):
+                with lock_folder(folder):
                     inside.touch(exist_ok=False)
                     time.sleep(0.001)
                     inside.unlink()
@@ -118,6 +118,6 @@ def test_a_folder_that_cannot_be_locked_is_one_sentence(tmp_path):
     (tmp_path / ".lock").mkdir()
     with (
         pytest.raises(InputError, match=r"expected to write .*\.lock, found"),
-        only_writer(tmp_path),
+        lock_folder(tmp_path),
     ):
         pass

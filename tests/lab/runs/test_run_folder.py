@@ -13,7 +13,7 @@ import yaml
 from ncscope import History
 from ncscope.errors import InputError
 from ncscope.lab.findings import Finding
-from ncscope.lab.observations import ITERATION, flattened
+from ncscope.lab.observations import ITERATION, flatten
 from ncscope.lab.runs import run_folder
 from ncscope.lab.runs.run_folder import RunFolder
 from ncscope.measurement.provenance import Provenance
@@ -32,7 +32,7 @@ MEASUREMENTS = [
     Measurement(PROBE, 0, "train", "part"),
     Measurement(PROBE, 1, "test", "part", {ITERATION: 23}),
 ]
-OBSERVATIONS = [replace(each, part="part") for each in flattened(MEASUREMENTS)]
+OBSERVATIONS = [replace(each, part="part") for each in flatten(MEASUREMENTS)]
 
 
 def strict(text: str) -> Any:

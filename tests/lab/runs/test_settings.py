@@ -2,16 +2,17 @@
 
 import pytest
 
-from ncscope.lab.catalogue import EXPERIMENTS, experiment
-from ncscope.lab.runs.settings import by_dotted_name, overridden
+from ncscope.lab.catalogue import EXPERIMENTS, find_experiment
+from ncscope.lab.runs.settings import change_settings, list_settings
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_setting_is_set_by_its_name(name: str) -> None:
-    for config in experiment(name).scales.values():
-        known = by_dotted_name(config)
-        assert overridden(config, known) == config
-        seed = next(field for field in known if field.endswith(("seed", "seeds")))
+    for config in find_experiment(name).scales.values():
+        known = list_settings(config)
+        assert change_settings(config, known) == config
+        seeds = (field for field in known if field.endswith(("seed", "seeds")))
+        seed = next(seeds, "networks")  # of the zoo
         other = known[seed] + (1 if isinstance(known[seed], int) else [7])
-        changed = by_dotted_name(overridden(config, {seed: other}))
+        changed = list_settings(change_settings(config, {seed: other}))
         assert {field for field in known if changed[field] != known[field]} == {seed}

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ncscope.lab.observations import flattened
+from ncscope.lab.observations import flatten
 from ncscope.lab.surrogates.descent import gradient_descent
 from ncscope.lab.surrogates.problem import Point
 from ncscope.lab.surrogates.trajectory import measured_point, trajectory
@@ -28,7 +28,7 @@ def begin() -> Point:
 
 def test_measurements_are_the_metrics_of_the_descent() -> None:
     measurements = list(trajectory(MODEL, begin(), 0.1, [0, 10, 40]))
-    rows = list(flattened(measurements))
+    rows = list(flatten(measurements))
     points = list(gradient_descent(MODEL, begin(), 0.1, [0, 10, 40]))
     assert [(row.step, row.epoch) for row in rows] == [(0, 0), (10, 10), (40, 40)]
     assert [each.step for each in measurements] == [0, 10, 40]
@@ -47,7 +47,7 @@ def test_the_classifier_is_measured_at_the_last_level_only() -> None:
     measurement = measured_point(TwoLevels(3, 5, 4, 0.05, 0.05), begin(), 7)
     first, last = measurement.model_record.layers
     assert (first.layer, last.layer, measurement.step) == ("first", "last", 7)
-    shallow, deep = flattened([measurement])
+    shallow, deep = flatten([measurement])
     assert shallow["objective"] == deep["objective"] == measurement.values["objective"]
     assert first.metrics["nc1"] == pytest.approx(last.metrics["nc1"])
     assert "nc3_alignment" not in first.metrics

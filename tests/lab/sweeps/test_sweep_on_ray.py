@@ -14,16 +14,16 @@ import pytest
 
 import ncscope
 from ncscope.errors import InputError
+from ncscope.lab import execution
 from ncscope.lab.runs.resources import Resources
-from ncscope.lab.studies import reproduce
-from ncscope.lab.sweeps import grid, sweep
+from ncscope.lab.sweeps.sweep import grid, sweep
 from tests.interrupting import heeds_control_c
 from tests.processes import descendants, of_ray
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
 
-RECIPE = "info/grokking"
+EXPERIMENT = "info/grokking"
 POINTS = grid({"training.learning_rate": [0.01, 0.02], "training.weight_decay": [0.5, 1.0]})
 NAMES = [
     f"learning_rate={point['training.learning_rate']},weight_decay={point['training.weight_decay']}"
@@ -48,7 +48,7 @@ def alone(folder: Path) -> dict[str, bytes]:
     """The rows of every run by itself."""
     rows = {}
     for name, point in zip(NAMES, POINTS, strict=True):
-        reproduce(RECIPE, out=folder / name, overrides=FIXED | point)
+        execution.run(EXPERIMENT, out=folder / name, settings=FIXED | point)
         rows[name] = (folder / name / "metrics.jsonl").read_bytes()
     return rows
 
@@ -75,7 +75,7 @@ def test_runs_on_a_cluster_are_the_same_one_by_one_also_where_workers_are_killed
     left = out / ".shared-of-another"
     left.touch()
     with pytest.raises(InputError, match=r"a Ray cluster at 127\.0\.0\.1:1"):
-        sweep(RECIPE, POINTS, overrides=FIXED, out=out, cluster="127.0.0.1:1")
+        sweep(EXPERIMENT, POINTS, settings=FIXED, out=out, cluster="127.0.0.1:1")
     assert left.exists()  # nothing has begun
 
     def strike(positions) -> None:
@@ -88,9 +88,9 @@ def test_runs_on_a_cluster_are_the_same_one_by_one_also_where_workers_are_killed
                 os.kill(worker_of(name), signal.SIGKILL)
 
     found = sweep(
-        RECIPE,
+        EXPERIMENT,
         POINTS,
-        overrides=FIXED,
+        settings=FIXED,
         out=out,
         cluster="local",
         resources=OFTEN,
@@ -165,7 +165,7 @@ def test_every_machine_is_asked_what_it_has_also_where_two_go_by_one_name(tmp_pa
         for name in ("one", "two"):
             (tmp_path / name).touch()
             with pytest.raises(InputError, match=rf"every machine, found 0\.0 of {name} on "):
-                sweep(RECIPE, POINTS, overrides=FIXED, out=tmp_path / "out", cluster=said[1])
+                sweep(EXPERIMENT, POINTS, settings=FIXED, out=tmp_path / "out", cluster=said[1])
             (tmp_path / name).unlink()
 
 
@@ -188,7 +188,7 @@ def test_a_cluster_is_joined_interrupted_and_taken_up_again(cluster, tmp_path):
     assert done.stderr == ""
     assert "Report: file://" in done.stdout
     for seed in range(3):
-        reproduce("xufm/ufm", out=tmp_path / f"{seed}", overrides=fixed | {"seed": seed})
+        execution.run("xufm/ufm", out=tmp_path / f"{seed}", settings=fixed | {"seed": seed})
         own = (tmp_path / f"{seed}" / "metrics.jsonl").read_bytes()
         assert (tmp_path / "sweep" / f"seed={seed}" / "metrics.jsonl").read_bytes() == own
     with pytest.raises(InputError, match=r"a machine with 4 cores and 0 GPUs.* found at most 2"):
@@ -199,6 +199,23 @@ def test_a_cluster_is_joined_interrupted_and_taken_up_again(cluster, tmp_path):
             cluster=cluster,
             resources=Resources(workers=3),
         )
+
+
+def test_one_experiment_on_a_cluster_is_the_same_as_here(tmp_path):
+    words = [word for key, one in TINY.items() for word in ("--set", f"{key}={one}")]
+    command = [Path(sys.executable).with_name("ncscope"), "run", "xufm/ufm", *words]
+    command += ["--out", tmp_path / "there", "--cluster", "local"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert f"Report: {(tmp_path / 'there' / 'report.html').as_uri()}" in done.stdout
+    execution.run("xufm/ufm", out=tmp_path / "here", settings=TINY)
+    for file in ("config.yaml", "metrics.jsonl", "claims.json", "report.html"):
+        there = (tmp_path / "there" / file).read_bytes()
+        assert there == (tmp_path / "here" / file).read_bytes(), file
+    assert list((tmp_path / "there").glob(".shared*")) == []
+    again = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (again.returncode, again.stdout) == (2, "")
+    assert "pass --resume" in again.stderr
 
 
 def alive(process: int) -> bool:

@@ -10,23 +10,23 @@ import yaml
 from pydantic import BaseModel, Field
 
 from ncscope.errors import InputError
-from ncscope.lab import studies
+from ncscope.lab import execution
+from ncscope.lab.execution import load_run
 from ncscope.lab.experiment import Part
 from ncscope.lab.runs.resources import Resources
-from ncscope.lab.studies import load_run, reproduce
-from ncscope.lab.sweeps import grid, sweep
-from ncscope.lab.sweeps.plan import planned
+from ncscope.lab.sweeps.sweep import _plan_runs, grid, sweep
 from tests.lab.papers import halving
+from tests.lab.papers.halving import list_alone
 
 FILES = ("config.yaml", "metrics.jsonl", "claims.json", "report.html")
 SIX = grid({"start": [1, 2.5], "steps": [1, 2, 3]})
-PLAIN = replace(halving.RECIPE, drawings=lambda config, rows: [])
+PLAIN = halving.PLAIN
 
 
 @pytest.fixture(autouse=True)
 def listed(monkeypatch):
     """The tests' own experiment stands in the catalogue, without its figures: they take long."""
-    monkeypatch.setattr(studies, "experiment", lambda name: PLAIN)
+    list_alone(monkeypatch, PLAIN)
 
 
 def table_of(folder: Path) -> list[dict[str, str]]:
@@ -40,7 +40,7 @@ def test_a_grid_of_six_runs_is_the_same_runs_one_by_one(tmp_path):
     names = [f"start={start},steps={steps}" for start in ("1.0", "2.5") for steps in (1, 2, 3)]
     assert list(found.runs) == names
     for name, point in zip(names, SIX, strict=True):
-        reproduce("halving", out=tmp_path / name, overrides=point)
+        execution.run("halving", out=tmp_path / name, settings=point)
         for file in FILES:
             assert (tmp_path / "all" / name / file).read_bytes() == (
                 tmp_path / name / file
@@ -52,8 +52,8 @@ def test_a_grid_of_six_runs_is_the_same_runs_one_by_one(tmp_path):
 
 
 def test_the_table_has_a_line_for_every_run_and_part(tmp_path, monkeypatch):
-    monkeypatch.setattr(studies, "experiment", lambda name: halving.RECIPE)
-    sweep("halving", [{"start": 2}, {"start": 4}], overrides={"steps": 1}, out=tmp_path)
+    list_alone(monkeypatch, halving.EXPERIMENT)
+    sweep("halving", [{"start": 2}, {"start": 4}], settings={"steps": 1}, out=tmp_path)
     lines = table_of(tmp_path)
     assert [(line["run"], line["part"], line["value"]) for line in lines] == [
         ("start=2.0", "upper", "1.0"),
@@ -77,12 +77,12 @@ def test_a_run_of_a_sweep_is_a_run_like_any_other(tmp_path):
     place = tmp_path / "start=2.5,steps=3"
     assert load_run(place).config == halving.Halving(start=2.5, steps=3)
     before = (place / "metrics.jsonl").read_bytes()
-    reproduce("halving", out=place, overrides={"start": 2.5, "steps": 3}, resume=True)
+    execution.run("halving", out=place, settings={"start": 2.5, "steps": 3}, resume=True)
     assert (place / "metrics.jsonl").read_bytes() == before
 
 
 def parts_that_stop(where: float, error: BaseException):
-    """The recipe's parts; in runs from one start the second stops."""
+    """The experiment's parts; in runs from one start the second stops."""
 
     def stopping(part: Part):
         def run(resources):
@@ -100,7 +100,7 @@ def parts_that_stop(where: float, error: BaseException):
 
 def test_a_run_that_fails_is_said_to_and_the_others_go_on(tmp_path, monkeypatch):
     broken = parts_that_stop(2.0, ZeroDivisionError("by\nzero"))
-    monkeypatch.setattr(studies, "experiment", lambda name: broken)
+    list_alone(monkeypatch, broken)
     found = sweep("halving", grid({"start": [1, 2, 4]}), out=tmp_path)
     assert found.failures == {"start=2.0": "ZeroDivisionError: by zero"}
     assert [run.ended for run in found.runs.values()] == [True, False, True]
@@ -111,7 +111,7 @@ def test_a_run_that_fails_is_said_to_and_the_others_go_on(tmp_path, monkeypatch)
     page = (tmp_path / "report.html").read_text()
     assert "✕ failed" in page
     assert "ZeroDivisionError: by zero" in page
-    monkeypatch.setattr(studies, "experiment", lambda name: PLAIN)
+    list_alone(monkeypatch, PLAIN)
     again = sweep("halving", grid({"start": [1, 2, 4]}), out=tmp_path, resume=True)
     assert again.failures == {}
     assert all(run.ended for run in again.runs.values())
@@ -120,14 +120,14 @@ def test_a_run_that_fails_is_said_to_and_the_others_go_on(tmp_path, monkeypatch)
 
 def test_a_sweep_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
     stopped = parts_that_stop(2.5, KeyboardInterrupt())
-    monkeypatch.setattr(studies, "experiment", lambda name: stopped)
+    list_alone(monkeypatch, stopped)
     with pytest.raises(KeyboardInterrupt):
         sweep("halving", SIX, out=tmp_path / "broken")
     first = tmp_path / "broken" / "start=1.0,steps=1" / "report.html"
     before = first.stat().st_mtime_ns
     finished = json.loads((tmp_path / "broken/start=2.5,steps=1/finished.json").read_text())
     assert list(finished["parts"]) == ["upper"]
-    monkeypatch.setattr(studies, "experiment", lambda name: PLAIN)
+    list_alone(monkeypatch, PLAIN)
     sweep("halving", SIX, out=tmp_path / "broken", resume=True)
     assert first.stat().st_mtime_ns == before  # what had ended was not run again
     sweep("halving", SIX, out=tmp_path / "whole")
@@ -140,7 +140,7 @@ def test_a_sweep_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
 def test_the_folder_holds_one_sweep(tmp_path):
     sweep("halving", SIX, out=tmp_path)
     asked = yaml.safe_load((tmp_path / "sweep.yaml").read_text())
-    assert (asked["recipe"], asked["scale"], asked["set"]) == ("halving", "small", {})
+    assert (asked["experiment"], asked["scale"], asked["set"]) == ("test/halving", "small", {})
     assert asked["runs"]["start=2.5,steps=3"] == {"start": 2.5, "steps": 3}
     with pytest.raises(InputError, match="without runs, found one with a sweep in it"):
         sweep("halving", SIX, out=tmp_path)
@@ -154,7 +154,7 @@ def test_the_folder_holds_one_sweep(tmp_path):
 
 
 def test_the_folder_of_a_single_run_is_left_as_it_is(tmp_path):
-    reproduce("halving", out=tmp_path, overrides={"start": 1})
+    execution.run("halving", out=tmp_path, settings={"start": 1})
     before = (tmp_path / "report.html").read_bytes()
     for resume in (False, True):
         with pytest.raises(InputError, match="the folder of a sweep, found one of a single run"):
@@ -163,7 +163,7 @@ def test_the_folder_of_a_single_run_is_left_as_it_is(tmp_path):
 
 
 def test_a_run_in_the_way_is_not_taken_for_one_of_the_sweep(tmp_path):
-    reproduce("halving", out=tmp_path / "start=1.0", overrides={"steps": 9})
+    execution.run("halving", out=tmp_path / "start=1.0", settings={"steps": 9})
     with pytest.raises(InputError, match=r"found one with start=1\.0 in it"):
         sweep("halving", [{"start": 1}], out=tmp_path)
     with pytest.raises(InputError, match=r"the run start=1\.0, found another in "):
@@ -187,7 +187,9 @@ def test_what_cannot_be_run_is_found_before_anything_runs(runs, said, tmp_path):
 
 
 def test_several_processes_a_run_are_refused(tmp_path):
-    with pytest.raises(InputError, match=r"one device for each run .* found devices 2, nodes 1"):
+    with pytest.raises(
+        InputError, match=r"one device for each of several runs, found devices 2, nodes 1"
+    ):
         sweep("halving", SIX, out=tmp_path, resources=Resources(devices=2))
 
 
@@ -211,12 +213,12 @@ class Nested(BaseModel):
 
 
 def names(*points: dict[str, object]) -> list[str]:
-    return [run.name for run in planned("nested", "small", {}, points, Path("out")).runs]
+    nested = replace(PLAIN, scales={"small": Nested()})
+    plans, _ = _plan_runs(nested, "small", {}, points)
+    return [plan.name for plan in plans]
 
 
-def test_names_are_short_distinct_and_safe(monkeypatch):
-    recipe = replace(PLAIN, config=Nested, scales={"small": Nested()})
-    monkeypatch.setattr(studies, "experiment", lambda name: recipe)
+def test_names_are_short_distinct_and_safe():
     assert names({"parts.a.rate": "1e-5", "bias": False}) == ["rate=1e-05,bias=false"]
     assert names({"parts.a.rate": 1}, {"parts.b.rate": None}) == [
         "a.rate=1.0,b.rate=0.1",
@@ -235,8 +237,8 @@ def test_names_are_short_distinct_and_safe(monkeypatch):
 
 def test_the_last_words_of_a_driver_that_dies_are_told(tmp_path, monkeypatch):
     """Also where it dies with a request unread that is longer than a pipe holds."""
-    monkeypatch.setattr("ncscope.lab.sweeps.cluster.find_spec", lambda name: True)
-    monkeypatch.setattr("ncscope.lab.sweeps.cluster._PROGRAM", "import no_such_library")
+    monkeypatch.setattr("ncscope.lab.sweeps.requests.find_spec", lambda name: True)
+    monkeypatch.setattr("ncscope.lab.sweeps.requests._PROGRAM", "import no_such_library")
     for runs in (SIX[:1], grid({"steps": range(1, 401)})):
         with pytest.raises(RuntimeError, match=r"exit status 1.*No module named 'no_such_library'"):
             sweep("halving", runs, out=tmp_path / str(len(runs)), cluster="local")
@@ -250,6 +252,6 @@ def test_a_cluster_without_ray_or_without_a_cluster_is_one_sentence(tmp_path, mo
     ):
         sweep("halving", SIX, out=tmp_path / "a", cluster="127.0.0.1:9")
     # Nothing was run, so the folder is as good as new.
-    monkeypatch.setattr("ncscope.lab.sweeps.cluster.find_spec", lambda name: None)
+    monkeypatch.setattr("ncscope.lab.sweeps.requests.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r'pip install "\.\[ray\]"'):
         sweep("halving", SIX[:3], out=tmp_path / "a", cluster="local")

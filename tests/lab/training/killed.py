@@ -14,21 +14,21 @@ from pathlib import Path
 
 import torch
 
-from ncscope.lab import studies
+from ncscope.lab import execution
 from ncscope.lab.runs.resources import Resources
 from tests.lab.experiments.info import tiny_grokking
 from tests.lab.papers import tiny_training
 
-RECIPES = {
-    "random": tiny_training.RECIPE,
+EXPERIMENTS = {
+    "random": tiny_training.EXPERIMENT,
     "writing": tiny_training.HEAVY,
-    "grokking": tiny_grokking.RECIPE,
+    "grokking": tiny_grokking.TINY_EXPERIMENT,
 }
 
 
 def attempt(folder: Path) -> None:
     """Run, or go on, saving the place after every step."""
-    studies.reproduce(
+    execution.run(
         "tiny/training", out=folder, resume=True, resources=Resources(checkpoint_interval=0.0)
     )
 
@@ -77,7 +77,7 @@ def in_a_save(child: int, folder: Path, saves: int) -> int:
 
 def main(folder: Path, how: str, kills: int, seed: int) -> None:
     torch.set_num_threads(1)
-    studies.experiment = lambda name: RECIPES[how]
+    execution.find_experiment = lambda name: EXPERIMENTS[how]
     start = time.monotonic()
     assert ended(forked(folder / "whole")) == 0
     moments, length = random.Random(seed), time.monotonic() - start

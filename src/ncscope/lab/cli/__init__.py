@@ -1,1 +1,1 @@
-"""Commands of the laboratory: demo, theory, reproduce, train, list, sweep, simulate, zoo."""
+"""Commands of the laboratory: demo, theory, run, list, sweep, zoo."""

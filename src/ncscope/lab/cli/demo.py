@@ -24,16 +24,16 @@ def demo(
 
     Example: ncscope demo --out my-run
     """
+    from ncscope.lab.execution import run
     from ncscope.lab.report.rows import claims_table
-    from ncscope.lab.studies import reproduce
     from ncscope.report.tables import build_run_table
 
-    given = {"seed": seed} if epochs is None else {"seed": seed, "epochs": epochs}
+    settings = {"seed": seed} if epochs is None else {"seed": seed, "epochs": epochs}
     with row_bar() as on_row:
-        run = reproduce("pfc/demo", out=out, resume=resume, overrides=given, on_row=on_row)
+        found = run("pfc/demo", out=out, resume=resume, settings=settings, on_row=on_row)
     console = Terminal()
-    if run.rows.measurements:
-        console.print(build_run_table(run.rows.measurements))
-    console.print(claims_table(run.claims))
-    assert run.page is not None
-    console.print(f"Report: {run.page.resolve().as_uri()}", soft_wrap=True)
+    if found.rows.measurements:
+        console.print(build_run_table(found.rows.measurements))
+    console.print(claims_table(found.claims))
+    assert found.page is not None
+    console.print(f"Report: {found.page.resolve().as_uri()}", soft_wrap=True)

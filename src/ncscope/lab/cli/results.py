@@ -1,4 +1,4 @@
-"""Messages that end a run of a study: tables, or how to resume."""
+"""Progress of runs, and messages that end one: tables, or how to resume."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,24 +18,20 @@ from ncscope.cli.terminal import Terminal
 from ncscope.errors import printable
 
 if TYPE_CHECKING:
-    from ncscope.lab.runs.running import StudyRun
-    from ncscope.lab.sweeps import OnChange, RunProgress
+    from ncscope.lab.execution import ExperimentRun
+    from ncscope.lab.sweeps.requests import OnChange, RunProgress
 
 _MOST_SHOWN = 12
 """Number of running runs shown at a time, so that the progress bars fit a terminal."""
 
 
-def show(run: "StudyRun") -> None:
-    """Print a run's rows, its claims and the path of its report, on the first process only."""
-    from ncscope.lab.runs.resources import first_process
-
-    if not first_process():
-        return
+def show(run: "ExperimentRun") -> None:
+    """Print a run's rows, its claims and the path of its report."""
     from ncscope.lab.report.rows import claims_table, rows_table
     from ncscope.report.tables import build_summary_table
 
     console = Terminal()
-    console.print(rows_table(run.rows, run.study.columns))
+    console.print(rows_table(run.rows, run.experiment.columns))
     for summary in run.tables():
         console.print(build_summary_table(summary))
     if run.claims:

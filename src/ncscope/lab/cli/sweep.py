@@ -1,43 +1,47 @@
 """The command `ncscope sweep`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from ncscope.cli.app import app
+from ncscope.cli.options import Workers
 from ncscope.cli.terminal import Terminal
 from ncscope.errors import InputError
 from ncscope.lab.cli.options import (
+    Accelerator,
     Assignments,
     Cluster,
-    Experiment,
+    Data,
+    Download,
     Scale,
-    as_yaml,
-    assignments,
-    on_one_device,
-    with_resources,
+    complete_name,
+    parse_assignments,
+    parse_settings,
+    parse_value,
 )
 from ncscope.lab.cli.results import print_failures, resumable, run_bars
-
-if TYPE_CHECKING:
-    from ncscope.lab.runs.resources import Resources
+from ncscope.lab.runs.resources import Resources
 
 
 @app.command()
-@with_resources(on_one_device)
 def sweep(
-    experiment: Experiment,
-    resources: "Resources",
+    experiment: Annotated[
+        str,
+        typer.Argument(
+            help="For example pfc/training; see ncscope list.", autocompletion=complete_name
+        ),
+    ],
     over: Annotated[
         list[str] | None,
         typer.Option(help="FIELD=VALUE,VALUE,...; several options make a grid."),
     ] = None,
-    listed: Annotated[
+    file: Annotated[
         Path | None,
         typer.Option("--list", help="YAML file with the settings of each run, by field."),
     ] = None,
-    override: Assignments = None,
+    changes: Assignments = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder of the sweep; default runs/EXPERIMENT-SCALE-sweep."),
@@ -47,6 +51,10 @@ def sweep(
         bool, typer.Option("--resume", help="Resume the sweep in the folder --out.")
     ] = False,
     cluster: Cluster = None,
+    data: Data = Path("data"),
+    download: Download = False,
+    accelerator: Accelerator = "auto",
+    workers: Workers = 0,
 ) -> None:
     """Run an experiment over a grid or a list of settings.
 
@@ -54,27 +62,29 @@ def sweep(
 
     Example: ncscope sweep mse/collapse --list settings.yaml --cluster local
     """
-    from ncscope.lab.sweeps import sweep as run_sweep
+    from ncscope.lab.sweeps import sweep as sweeps
 
-    fixed = assignments(override, "--set", "seed=1")
+    settings = parse_settings(changes)
     folder = out or Path("runs") / f"{experiment.replace('/', '-')}-{scale}-sweep"
     with resumable(folder), run_bars() as on_change:
-        found = run_sweep(
+        found = sweeps.sweep(
             experiment,
-            _points(over, listed),
+            _list_points(over, file),
             out=folder,
             scale=scale,
+            settings=settings,
             resume=resume,
-            overrides={name: as_yaml(value) for name, value in fixed.items()},
             cluster=cluster,
-            resources=resources,
+            resources=Resources(
+                data=data, download=download, accelerator=accelerator, workers=workers
+            ),
             on_change=on_change,
         )
-    from ncscope.lab.report.sweep import printed_sweep
+    from ncscope.lab.report.sweep import build_sweep_table
     from ncscope.report.tables import build_summary_table
 
     console = Terminal()
-    console.print(printed_sweep(found.table))
+    console.print(build_sweep_table(found.table))
     if found.table.spread is not None:
         console.print(build_summary_table(found.table.spread))
     print_failures(found.failures)
@@ -83,34 +93,34 @@ def sweep(
         raise typer.Exit(1)
 
 
-def _points(over: list[str] | None, listed: Path | None) -> list[dict[str, Any]]:
+def _list_points(over: list[str] | None, file: Path | None) -> list[dict[str, Any]]:
     """Return the settings of each run: each entry of the list, with each point of the grid."""
-    from ncscope.lab.sweeps import grid
+    from ncscope.lab.sweeps.sweep import grid
 
-    given = assignments(over, "--over", "seed=0,1,2")
-    points = grid({name: _values(value) for name, value in given.items()})
-    entries = _entries(listed)
-    for name in given:
+    values = parse_assignments(over, "--over", "seed=0,1,2")
+    points = grid({name: _parse_values(text) for name, text in values.items()})
+    entries = _read_entries(file)
+    for name in values:
         if any(name in entry for entry in entries):
-            expected, found = f"{name} after --over or in {listed}", "both"
+            expected, found = f"{name} after --over or in {file}", "both"
             raise InputError(expected=expected, found=found, fix="leave one of them out")
     return [entry | point for entry in entries for point in points]
 
 
-def _values(text: str) -> list[Any]:
+def _parse_values(text: str) -> list[Any]:
     """Parse values separated by commas: a YAML list whose brackets may be left out.
 
     Example:
-        >>> _values("0,1"), _values("[0, 1]"), _values("[a, b], [c]")
+        >>> _parse_values("0,1"), _parse_values("[0, 1]"), _parse_values("[a, b], [c]")
         ([0, 1], [0, 1], [['a', 'b'], ['c']])
     """
-    values = as_yaml(f"[{text}]")
+    values = parse_value(f"[{text}]")
     if len(values) == 1 and isinstance(values[0], list):
         return list(values[0])
     return list(values)
 
 
-def _entries(file: Path | None) -> list[dict[str, Any]]:
+def _read_entries(file: Path | None) -> list[dict[str, Any]]:
     """Read the entries of a list of settings; without a list, return one empty entry."""
     if file is None:
         return [{}]

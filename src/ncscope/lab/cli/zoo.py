@@ -49,19 +49,19 @@ def zoo(
 ) -> None:
     """Judge transfer scores, and your own, on a zoo of networks.
 
-    Train the zoo with ncscope reproduce transfer/zoo. Its features are kept, so that a new score
+    Train the zoo with ncscope run transfer/zoo. Its features are kept, so that a new score
     takes a minute.
 
     Example: ncscope zoo runs/transfer-zoo-small --score mine.py:spread --save mine.html
 
     Example: ncscope zoo runs/transfer-zoo-small --seed 1
     """
+    from ncscope.lab.experiments.transfer.tables import brief_table
     from ncscope.lab.report.rows import claims_table
     from ncscope.lab.transfer_zoo import Zoo
-    from ncscope.lab.zoo.tables import brief_table
     from ncscope.report.tables import build_summary_table
 
-    functions = dict(map(_function, score or []))
+    functions = dict(map(_load_function, score or []))
     if len(functions) < len(score or []):
         fix = "give each function a name of its own"
         raise InputError(
@@ -88,7 +88,7 @@ def zoo(
     console.print(f"Page: {page.resolve().as_uri()}", soft_wrap=True)
 
 
-def _function(given: str) -> "tuple[str, ScoreFunction]":
+def _load_function(given: str) -> "tuple[str, ScoreFunction]":
     """Return the name of a score and its function, from FILE.py:NAME."""
     file, _, name = given.rpartition(":")
     path = Path(file)

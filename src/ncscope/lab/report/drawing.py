@@ -1,10 +1,11 @@
 """A figure for a report and for a separate file."""
 
+import io
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Literal
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+import matplotlib as mpl
+from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -19,4 +20,18 @@ class Drawing:
 
     name: str
     caption: str
-    figure: "Figure"
+    figure: Figure
+
+
+def render(drawing: Drawing, suffix: Literal["svg", "pdf"]) -> bytes:
+    """Render a figure to a file's bytes, which are the same for the same figure.
+
+    Args:
+        drawing: Figure to render.
+        suffix: Format of the file.
+    """
+    buffer = io.BytesIO()
+    date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}[suffix]
+    with mpl.rc_context({"svg.hashsalt": drawing.name}):
+        drawing.figure.savefig(buffer, format=suffix, metadata=date)
+    return buffer.getvalue()

@@ -1,8 +1,10 @@
 """Observations and claims of an experiment: chosen, and as tables."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pydantic import BaseModel
 from rich import box
 from rich.table import Table
 from rich.text import Text
@@ -50,7 +52,7 @@ def rows_table(rows: Sequence[Observation], columns: Sequence[str]) -> Table:
     """Build a table of the last measurement of every part.
 
     Args:
-        rows: Rows of a study.
+        rows: Rows of a run.
         columns: Keys to show; empty where a row lacks one.
 
     Returns:
@@ -71,20 +73,18 @@ def rows_table(rows: Sequence[Observation], columns: Sequence[str]) -> Table:
         table.add_row(Text(printable(part), style="bold"))
         for row in layers:
             table.add_row(
-                Text(f"  {printable(place_of(row))}"), *(Text(shown(row, key)) for key in columns)
+                Text(f"  {printable(place_of(row))}"),
+                *(Text(format_value(row, key)) for key in columns),
             )
     return table
 
 
-def recipes_table(
-    recipes: Sequence[tuple[str, str, Mapping[Any, str]]], title: str, kind: str
-) -> Table:
-    """Build a table of experiments, or of benchmarks.
+def costs_table(experiments: Sequence[tuple[str, str, Mapping[Any, str]]], title: str) -> Table:
+    """Build a table of experiments.
 
     Args:
-        recipes: Name, description and cost by scale of each recipe.
+        experiments: Name, description and cost by scale of each.
         title: Title of the table.
-        kind: Heading of the names.
     """
     table = Table(
         box=box.SIMPLE_HEAD,
@@ -93,15 +93,42 @@ def recipes_table(
         title=title,
         title_justify="left",
     )
-    table.add_column(kind, no_wrap=True)
+    table.add_column("experiment", no_wrap=True)
     table.add_column("shows, and what it takes")
-    for name, shows, cost in recipes:
+    for name, shows, cost in experiments:
         takes = "; ".join(f"{scale}: {what}" for scale, what in cost.items())
         table.add_row(Text(name, style="bold"), Text(f"{shows}\n").append(takes, style="dim"))
     return table
 
 
-def shown(row: Observation, key: str) -> str:
+def settings_table(scales: Mapping[Any, BaseModel]) -> Table:
+    """Build a table of an experiment's settings: description, and value at each scale.
+
+    Args:
+        scales: Settings of each scale.
+    """
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 1, 0))
+    table.add_column("setting", no_wrap=True)
+    table.add_column("meaning, and value at each scale")
+    (kind,) = {type(settings) for settings in scales.values()}
+    for name, field in kind.model_fields.items():
+        values = {scale: getattr(settings, name) for scale, settings in scales.items()}
+        told = [f"{scale}: {_write_setting(value)}" for scale, value in values.items()]
+        text = Text(f"{field.description}\n").append("\n".join(told), style="dim")
+        table.add_row(Text(name, style="bold"), text)
+    return table
+
+
+def _write_setting(value: Any) -> str:
+    """Write a value as ``--set`` takes it; of settings by name, only the names."""
+    if isinstance(value, Mapping):
+        return f"{len(value)}: {'; '.join(value)}"
+    if isinstance(value, BaseModel):
+        return ", ".join(f"{name}={inner}" for name, inner in value.model_dump(mode="json").items())
+    return json.dumps(list(value) if isinstance(value, tuple) else value, default=str)
+
+
+def format_value(row: Observation, key: str) -> str:
     """Return a value of a row as text; an empty string if the row lacks the value."""
     value = row.get(key)
     if isinstance(value, float):

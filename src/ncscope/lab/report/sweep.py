@@ -15,7 +15,7 @@ from rich.text import Text
 from ncscope.errors import printable
 from ncscope.lab.findings import Finding, tally
 from ncscope.lab.observations import Observation
-from ncscope.lab.report.rows import last_rows, shown
+from ncscope.lab.report.rows import format_value, last_rows
 from ncscope.report.tables import Summary
 from ncscope.report.wording import format_plain
 
@@ -23,7 +23,7 @@ FAILED = "failed"
 
 
 @dataclass(frozen=True)
-class SweptRun:
+class SweepRow:
     """Content of the table about one run.
 
     Attributes:
@@ -99,7 +99,7 @@ CAPTION = (
 )
 
 
-def sweep_table(runs: Sequence[SweptRun], columns: Sequence[str]) -> SweepTable:
+def sweep_table(runs: Sequence[SweepRow], columns: Sequence[str]) -> SweepTable:
     """Build the table of a sweep.
 
     Args:
@@ -111,7 +111,7 @@ def sweep_table(runs: Sequence[SweptRun], columns: Sequence[str]) -> SweepTable:
     return SweepTable(CAPTION, columns, lines, failures, _spread(runs, columns))
 
 
-def _spread(runs: Sequence[SweptRun], columns: Sequence[str]) -> Summary | None:
+def _spread(runs: Sequence[SweepRow], columns: Sequence[str]) -> Summary | None:
     """Return mean and standard deviation over the runs that differ in the seed alone, by part."""
     groups: dict[tuple[str, str], list[Observation]] = {}
     for run in runs:
@@ -142,8 +142,10 @@ def _mean_and_deviation(rows: Sequence[Observation], key: str) -> str:
     return f"{format_plain(fmean(values))} ± {format_plain(stdev(values), 2)}"
 
 
-def _lines(run: SweptRun, columns: Sequence[str]) -> list[Line]:
-    cells = {part: [shown(row, key) for key in columns] for part, row in run.ends(columns).items()}
+def _lines(run: SweepRow, columns: Sequence[str]) -> list[Line]:
+    cells = {
+        part: [format_value(row, key) for key in columns] for part, row in run.ends(columns).items()
+    }
     if len(cells) == 1:
         (only,) = cells.values()
         return [Line(run.name, only, run.held)]
@@ -151,7 +153,7 @@ def _lines(run: SweptRun, columns: Sequence[str]) -> list[Line]:
     return [Line(run.name, [""] * len(columns), run.held), *parts]
 
 
-def printed_sweep(sweep: SweepTable) -> Table:
+def build_sweep_table(sweep: SweepTable) -> Table:
     """Build the table for the terminal.
 
     Args:
@@ -183,7 +185,7 @@ def _printed_name(line: Line) -> Text:
     return name.append(f"\n{said}", style="not bold dim")
 
 
-def sweep_csv(runs: Sequence[SweptRun], columns: Sequence[str]) -> str:
+def sweep_csv(runs: Sequence[SweepRow], columns: Sequence[str]) -> str:
     """Write the table as CSV: numbers in full precision, and one column for every setting.
 
     Args:

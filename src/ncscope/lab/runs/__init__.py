@@ -1,1 +1,1 @@
-"""Runs of experiments: recipe, settings, resources, seeds and the run folder."""
+"""Folder, lock, settings, resources and seeds of a run."""

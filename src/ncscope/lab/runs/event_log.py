@@ -8,8 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ncscope.lab.observations import Observation, Recorded, flattened
-from ncscope.lab.runs.lock import writing
+from ncscope.lab.observations import Observation, Recorded, flatten
+from ncscope.lab.runs.lock import name_write_errors
 
 
 class EventLog:
@@ -29,7 +29,7 @@ class EventLog:
             return
         shutil.rmtree(folder, ignore_errors=True)
         self._file = folder / f"events.out.tfevents.{time.time_ns()}"
-        with writing(folder):
+        with name_write_errors(folder):
             folder.mkdir(parents=True)
         self._append([{"file_version": "brain.Event:2"}])
 
@@ -39,7 +39,7 @@ class EventLog:
         Raises:
             InputError: If the events cannot be written.
         """
-        self._append(logged for each in flattened(events) for logged in _of(each))
+        self._append(event for each in flatten(events) for event in _scalars(each))
 
     def _append(self, events: Iterable[dict[str, Any]]) -> None:
         if self._file is None:
@@ -47,13 +47,13 @@ class EventLog:
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.summary.writer.record_writer import RecordWriter
 
-        with writing(self._file), self._file.open("ab") as file:
+        with name_write_errors(self._file), self._file.open("ab") as file:
             records = RecordWriter(file)
             for event in events:
                 records.write(Event(wall_time=time.time(), **event).SerializeToString())
 
 
-def _of(observation: Observation) -> Iterator[dict[str, Any]]:
+def _scalars(observation: Observation) -> Iterator[dict[str, Any]]:
     """Yield an event for each finite number; numbers that are not finite are left out."""
     prefix = "/".join(filter(None, (observation.split, observation.layer)))
     for key, value in observation.values.items():

@@ -15,7 +15,7 @@ from ncscope.files import read_file
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def name_write_errors(path: Path) -> Iterator[None]:
     """Re-raise an OSError, for example from a full disk, as InputError.
 
     Args:
@@ -35,7 +35,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def only_writer(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Lock a folder against writes by other processes and by other runs of this process.
 
     The operating system holds the lock, and releases it when the process is killed.
@@ -49,17 +49,17 @@ def only_writer(folder: Path) -> Iterator[None]:
     """
     file, holder = folder / ".lock", folder / ".locked-by"
     lock = FileLock(file)
-    with writing(file):
+    with name_write_errors(file):
         try:
             lock.acquire(timeout=0)
         except Timeout as error:
-            found = f"{folder}, where {_described(holder)} writes"
+            found = f"{folder}, where {_describe_holder(holder)} writes"
             fix = "wait until it has ended, or pass another --out"
             expected = "an output folder that no other process writes to"
             raise InputError(expected=expected, found=found, fix=fix) from error
     try:
         since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
-        with writing(holder):
+        with name_write_errors(holder):
             holder.write_text(f"process {os.getpid()} on {socket.gethostname()} since {since}")
         yield
     finally:
@@ -71,7 +71,7 @@ def only_writer(folder: Path) -> Iterator[None]:
         lock.release()
 
 
-def _described(holder: Path) -> str:
+def _describe_holder(holder: Path) -> str:
     """Describe the process that holds a lock.
 
     While a process is taking or releasing the lock, there is no description of it.

@@ -48,7 +48,7 @@ class Resources:
     @property
     def fabric(self) -> "Fabric":
         """Fabric that connects the run's processes; the first access launches them."""
-        return _launched(self.accelerator, self.devices, self.nodes)
+        return _launch(self.accelerator, self.devices, self.nodes)
 
 
 def first_process() -> bool:
@@ -64,7 +64,7 @@ _NUMBERS = ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_
 
 
 @cache
-def _launched(accelerator: str, devices: int, nodes: int) -> "Fabric":
+def _launch(accelerator: str, devices: int, nodes: int) -> "Fabric":
     import torch
     from lightning.fabric import Fabric
 

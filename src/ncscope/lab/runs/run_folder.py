@@ -1,29 +1,32 @@
-"""Files of a run (config, metrics, history, claims), each written atomically."""
+"""Files of a run (config, metrics, history, claims): written atomically, read, and checked.
+
+A record of finished parts counts and hashes their results, which reveals damage.
+"""
 
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import yaml
+from pydantic import BaseModel, ConfigDict
 
 from ncscope.errors import InputError
 from ncscope.files import parse_yaml, read_file, write_bytes, write_text
 from ncscope.lab.findings import Finding
-from ncscope.lab.observations import Observation
-from ncscope.lab.runs.finished import (
-    FinishedParts,
-    KeptResults,
-    PartMark,
-    checked_results,
-    observation_line,
+from ncscope.lab.observations import Observation, Results
+from ncscope.lab.runs.lock import lock_folder, name_write_errors
+from ncscope.measurement.history_file import (
+    format_history,
+    measurement_line,
+    parse_history,
+    parse_object,
 )
-from ncscope.lab.runs.lock import only_writer, writing
-from ncscope.measurement.history_file import format_history, parse_history, parse_object
 from ncscope.measurement.provenance import Provenance
 from ncscope.measurement.records import Measurement
 
@@ -32,6 +35,110 @@ _MADE_AGAIN = ("metrics.jsonl", "history.json", "finished.json")
 """Files whose content a resumed run can write again."""
 _IN_RUNS = (*_MADE_AGAIN, "config.yaml", "claims.json", "report.html")
 _IN_SWEEPS = ("sweep.yaml", "table.csv")
+
+
+class PartMark(BaseModel):
+    """Count and hashes of the results of a finished part.
+
+    Attributes:
+        rows: Number of observations.
+        sha256: Hash of the part's lines in metrics.jsonl.
+        history: Hash of the part's lines in history.json; empty if the part has no such line.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    rows: int
+    sha256: str
+    history: str = ""
+
+
+class FinishedParts(BaseModel):
+    """Content of finished.json.
+
+    Attributes:
+        config: Hash of config.yaml, which holds the settings of the parts.
+        parts: Mark of every finished part, by name.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    config: str
+    parts: dict[str, PartMark]
+
+
+@dataclass(frozen=True)
+class StoredResults:
+    """Results that a run folder holds, checked against the record of finished parts.
+
+    Attributes:
+        whole: All results in the folder, including those of unfinished parts.
+        parts: Results of each finished part whose files are as the run wrote them.
+        damaged: Description of the damage, for each finished part whose files were changed.
+    """
+
+    whole: Results
+    parts: Mapping[str, Results]
+    damaged: Mapping[str, str]
+
+
+def check_results(
+    lines: Sequence[tuple[str, Observation]],
+    measurements: Sequence[Measurement],
+    finished: Mapping[str, PartMark],
+) -> StoredResults:
+    """Group results by part, and separate undamaged from damaged finished parts.
+
+    Args:
+        lines: Every line of metrics.jsonl with the observation that was read from it.
+        measurements: Every measurement of history.json, as read.
+        finished: Marks of the finished parts.
+    """
+    parts, damaged = dict[str, Results](), dict[str, str]()
+    for name, mark in finished.items():
+        of_part = [(line, each) for line, each in lines if each.part == name]
+        measured = [each for each in measurements if each.run == name]
+        # Hash the text of the file, not the parsed observations written again: another version of
+        # the program could write them differently, and the hash would no longer match.
+        present = _mark_lines([line for line, _ in of_part], measured)
+        if present == mark:
+            parts[name] = Results([each for _, each in of_part], measured)
+        elif present.rows != mark.rows:
+            damaged[name] = f"{present.rows} rows in place of {mark.rows} in metrics.jsonl"
+        elif present.sha256 != mark.sha256:
+            damaged[name] = "that metrics.jsonl was changed"
+        else:
+            damaged[name] = "that history.json was changed or lost"
+    everything = Results([each for _, each in lines], measurements)
+    return StoredResults(everything, parts, damaged)
+
+
+def mark_part(results: Results) -> PartMark:
+    """Count and hash the results of a part.
+
+    Args:
+        results: Results of the part, in order. In observations NaN replaces every number that is
+            not finite.
+    """
+    return _mark_lines(list(map(observation_line, results)), results.measurements)
+
+
+def _mark_lines(lines: Sequence[str], measurements: Iterable[Measurement]) -> PartMark:
+    history = "\n".join(map(measurement_line, measurements))
+    return PartMark(
+        rows=len(lines),
+        sha256=sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest(),
+        history=sha256(history.encode()).hexdigest() if history else "",
+    )
+
+
+def observation_line(observation: Observation) -> str:
+    """Write an observation as a line of JSON, NaN and infinities as null."""
+    row = {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in observation.as_line().items()
+    }
+    return json.dumps(row, allow_nan=False)
 
 
 class RunFolder:
@@ -63,7 +170,7 @@ class RunFolder:
             raise InputError(expected="a writable output folder", found=found, fix=fix) from error
 
     @contextmanager
-    def writing_alone(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Lock the folder, and remove partial files of killed saves from it.
 
         Raises:
@@ -72,11 +179,18 @@ class RunFolder:
         if not self.writing:
             yield
             return
-        with only_writer(self.path):
+        with lock_folder(self.path):
             for pattern in (*_IN_RUNS, *_IN_SWEEPS, ".writable", "figures/"):
                 for stale in self.path.glob(f"{pattern}*.part"):
                     stale.unlink()
             yield
+
+    def refuse_run(self) -> None:
+        """Raise an InputError if the folder holds a run."""
+        if RunFolder.read_config(self.path) is not None:
+            found = f"one with a run in it, {self.path}"
+            fix = "pass --resume to go on with it, or another --out"
+            raise InputError(expected="an output folder without a run", found=found, fix=fix)
 
     def save_config(self, config: Mapping[str, Any]) -> None:
         """Write config.yaml."""
@@ -85,7 +199,7 @@ class RunFolder:
         self._config = sha256(text.encode()).hexdigest()
 
     @staticmethod
-    def config_of(path: Path) -> dict[str, Any] | None:
+    def read_config(path: Path) -> dict[str, Any] | None:
         """Read config.yaml of a folder; None if there is none.
 
         Raises:
@@ -94,7 +208,7 @@ class RunFolder:
         return read_yaml(path / "config.yaml")
 
     @staticmethod
-    def finished_of(path: Path) -> FinishedParts | None:
+    def read_finished(path: Path) -> FinishedParts | None:
         """Read the record of finished parts of a folder; None if there is none.
 
         Raises:
@@ -102,7 +216,7 @@ class RunFolder:
                 under which the finished parts were run.
         """
         file, config = path / "finished.json", path / "config.yaml"
-        finished: FinishedParts | None = _parsed(file, FinishedParts.model_validate_json)
+        finished: FinishedParts | None = _parse_file(file, FinishedParts.model_validate_json)
         if finished is None:
             return None
         fix = "restore it, or pass another folder"
@@ -119,22 +233,22 @@ class RunFolder:
         return finished
 
     @staticmethod
-    def kept_of(path: Path) -> KeptResults | None:
+    def read_results(path: Path) -> StoredResults | None:
         """Read the results of a folder and check its finished parts; None without their record.
 
         Raises:
             InputError: If metrics.jsonl, history.json or finished.json is damaged, or config.yaml
                 was changed.
         """
-        finished = RunFolder.finished_of(path)
+        finished = RunFolder.read_finished(path)
         if finished is None:
             return None
         # Read the results after the record: a run writes them before it records them as finished,
         # so results that the record names are complete even while the run goes on.
-        lines = _parsed(path / "metrics.jsonl", _lines) or []
-        history = _parsed(path / "history.json", parse_history)
+        lines = _parse_file(path / "metrics.jsonl", _parse_lines) or []
+        history = _parse_file(path / "history.json", parse_history)
         measurements = [] if history is None else history[0]
-        return checked_results(lines, measurements, finished.parts)
+        return check_results(lines, measurements, finished.parts)
 
     def save_observations(self, observations: Iterable[Observation]) -> None:
         """Write metrics.jsonl: one observation per line, NaN and infinities as null."""
@@ -172,7 +286,7 @@ class RunFolder:
         file = self.path / "figures" / f"{name}.{suffix}"
         if not self.writing:
             return file
-        with writing(file):
+        with name_write_errors(file):
             file.parent.mkdir(exist_ok=True)
             return write_bytes(file, content)
 
@@ -188,7 +302,7 @@ class RunFolder:
     def _save(self, name: str, text: str) -> Path:
         file = self.path / name
         if self.writing:
-            with writing(file):
+            with name_write_errors(file):
                 write_text(file, text)
         return file
 
@@ -202,10 +316,10 @@ def read_yaml(file: Path) -> dict[str, Any] | None:
     Raises:
         InputError: If the file holds no mapping.
     """
-    return _parsed(file, lambda content: _mapping(parse_yaml(content.decode())))
+    return _parse_file(file, lambda content: _parse_mapping(parse_yaml(content.decode())))
 
 
-def _parsed(file: Path, parse: Callable[[bytes], Any]) -> Any:
+def _parse_file(file: Path, parse: Callable[[bytes], Any]) -> Any:
     """Read and parse a file of a run; None if there is none."""
     if not file.exists():
         return None
@@ -219,19 +333,21 @@ def _parsed(file: Path, parse: Callable[[bytes], Any]) -> Any:
         raise InputError(expected=expected, found=f"{file}, damaged", fix=fix) from error
 
 
-def _mapping(parsed: Any) -> dict[str, Any]:
+def _parse_mapping(parsed: Any) -> dict[str, Any]:
     if not isinstance(parsed, dict):
         message = "no mapping"
         raise ValueError(message)
     return parsed
 
 
-def _lines(content: bytes) -> list[tuple[str, Observation]]:
+def _parse_lines(content: bytes) -> list[tuple[str, Observation]]:
     """Parse metrics.jsonl, null as NaN; return each line with its observation."""
-    return [(line, _observation(parse_object(line))) for line in content.decode().splitlines()]
+    return [
+        (line, _parse_observation(parse_object(line))) for line in content.decode().splitlines()
+    ]
 
 
-def _observation(line: Mapping[str, Any]) -> Observation:
+def _parse_observation(line: Mapping[str, Any]) -> Observation:
     row = {k: math.nan if v is None else v for k, v in line.items()}
     if isinstance(row.get("part"), str) and all(isinstance(v, _SCALARS) for v in row.values()):
         for value in row.values():

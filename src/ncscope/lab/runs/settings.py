@@ -1,4 +1,4 @@
-"""Settings given by name, checked against the settings class of a study."""
+"""Settings by name, checked against the settings class of an experiment."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -11,49 +11,49 @@ from ncscope.errors import InputError
 Config = TypeVar("Config", bound=BaseModel)
 
 
-def settings(config: type[Config], given: Mapping[str, Any]) -> Config:
-    """Return a study's settings, with the default for every field that is not given.
+def check_settings(kind: type[Config], values: Mapping[str, Any]) -> Config:
+    """Return an experiment's settings, with the default for every field without a value.
 
     Args:
-        config: Class of the study's settings.
-        given: Values by field.
+        kind: Class of the experiment's settings.
+        values: Values by field.
 
     Raises:
         InputError: If a field is unknown (the message names the nearest field), or a value is
             out of bounds.
     """
-    for name in given:
-        if name not in config.model_fields:
-            raise _unknown(name, list(config.model_fields))
+    for name in values:
+        if name not in kind.model_fields:
+            raise _unknown_field(name, list(kind.model_fields))
     try:
-        return config.model_validate(dict(given))
+        return kind.model_validate(dict(values))
     except ValidationError as error:
-        raise _explained(config, error) from error
+        raise _bad_value(kind, error) from error
 
 
-def overridden(config: Config, overrides: Mapping[str, Any]) -> Config:
+def change_settings(config: Config, changes: Mapping[str, Any]) -> Config:
     """Replace some fields of settings.
 
     Args:
         config: Settings to start from.
-        overrides: Values by dotted name, for example ``runs.digits.optimisation.epochs``: each
+        changes: Values by dotted name, for example ``runs.digits.optimisation.epochs``: each
             part of a name is a field of settings or a key of a dictionary.
 
     Raises:
-        InputError: As for `settings`.
+        InputError: As for `check_settings`.
     """
     whole = config.model_dump()
     places = {name: (holder, key) for name, holder, key in _leaves(whole)}
-    for name, value in overrides.items():
+    for name, value in changes.items():
         if name not in places:
-            raise _unknown(name, list(places))
+            raise _unknown_field(name, list(places))
         holder, key = places[name]
         holder[key] = value
-    return settings(type(config), whole)
+    return check_settings(type(config), whole)
 
 
-def by_dotted_name(config: BaseModel) -> dict[str, Any]:
-    """Return every setting in types of JSON, by the dotted name that `overridden` takes.
+def list_settings(config: BaseModel) -> dict[str, Any]:
+    """Return every setting in types of JSON, by the dotted name that `change_settings` takes.
 
     Args:
         config: Settings; they may contain further settings and dictionaries.
@@ -70,33 +70,27 @@ def _leaves(whole: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, dict
             yield f"{prefix}{key}", whole, key
 
 
-def _unknown(name: str, known: Sequence[str]) -> InputError:
-    (nearest,) = get_close_matches(name, known, n=1, cutoff=0.0)
-    listed = (
-        f"the settings {', '.join(known)}"
-        if len(known) <= _MOST_LISTED
-        else f"{len(known)} settings"
-    )
-    found, fix = repr(name), f"the nearest is {nearest}"
-    return InputError(expected=f"one of {listed}", found=found, fix=fix)
-
-
 _MOST_LISTED = 20
 
 
-def _explained(config: type[BaseModel], error: ValidationError) -> InputError:
+def _unknown_field(name: str, known: Sequence[str]) -> InputError:
+    (nearest,) = get_close_matches(name, known, n=1, cutoff=0.0)
+    names = f" {', '.join(known)}" if len(known) <= _MOST_LISTED else ""
+    expected = f"one of the settings{names}" if names else f"one of {len(known)} settings"
+    return InputError(expected=expected, found=repr(name), fix=f"the nearest is {nearest}")
+
+
+def _bad_value(kind: type[BaseModel], error: ValidationError) -> InputError:
     """Explain the first error in one sentence."""
     first = error.errors(include_url=False)[0]
     name = str(first["loc"][0]) if first["loc"] else ""
     if not name:  # a validator of several fields together
         reason = str(first.get("ctx", {}).get("error", first["msg"]))
-        return InputError(expected=reason, found=_said(first["input"]), fix="change one of them")
-    meaning = config.model_fields[name].description or "see --help"
+        given = first["input"]
+        pairs = given.items() if isinstance(given, Mapping) else []
+        found = ", ".join(f"{name}={value}" for name, value in pairs) or "the defaults"
+        return InputError(expected=reason, found=found, fix="change one of them")
+    meaning = kind.model_fields[name].description or "see ncscope list NAME"
     need = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
     fix = f"it is: {meaning}"
     return InputError(expected=f"{name}: {need}", found=repr(first["input"]), fix=fix)
-
-
-def _said(given: Any) -> str:
-    pairs = given.items() if isinstance(given, Mapping) else []
-    return ", ".join(f"{name}={value}" for name, value in pairs) or "the defaults"

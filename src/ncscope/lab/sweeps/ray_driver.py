@@ -1,4 +1,4 @@
-"""The program that carries out the runs of a sweep with Ray.
+"""The program that carries out runs with Ray.
 
 It reads one request from standard input, as JSON, and reports the progress of the runs on standard
 output, one line of JSON per report. The output of Ray goes to standard error.
@@ -20,7 +20,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 import ncscope
 from ncscope.cluster import join_cluster
 from ncscope.errors import InputError
-from ncscope.lab.sweeps.run_request import RunRequest, carry_out, one_line
+from ncscope.lab.sweeps.requests import RunRequest, one_line, run_request
 
 _RETRIES = 5
 """Number of times that a run is resumed after its process or its machine has died."""
@@ -45,7 +45,7 @@ def main() -> None:
     requests = [RunRequest.from_json(request) for request in message["requests"]]
     try:
         join_cluster(message["address"], _OBJECT_STORE)
-        _carry_out_all(requests, message["token"], say)
+        _run_requests(requests, message["token"], say)
     except InputError as error:
         fields = {"expected": error.expected, "found": error.found, "fix": error.fix}
         say({"refused": fields})
@@ -55,9 +55,9 @@ def main() -> None:
         Path(message["token"]).unlink(missing_ok=True)
 
 
-def _carry_out_all(requests: Sequence[RunRequest], token: str, say: Say) -> None:
+def _run_requests(requests: Sequence[RunRequest], token: str, say: Say) -> None:
     """Submit all requests to the cluster, and report their progress."""
-    required = _required(requests[0])
+    required = _find_resources(requests[0])
     _check_machines(required, token)
     accelerator = "cuda" if required["num_gpus"] else "cpu"
     progress = (
@@ -67,7 +67,7 @@ def _carry_out_all(requests: Sequence[RunRequest], token: str, say: Say) -> None
     )
     pending = {}
     for request in requests:
-        task = ray.remote(_carry_out).options(**required, max_retries=_RETRIES, name=request.name)
+        task = ray.remote(_run_request).options(**required, max_retries=_RETRIES, name=request.name)
         pending[task.remote(request.with_accelerator(accelerator).as_json(), token, progress)] = (
             request.name
         )
@@ -88,7 +88,7 @@ def _failure(task: Any) -> str:
         return f"{one_line(error)[:300]} (taken up again {_RETRIES} times)"
 
 
-def _required(request: RunRequest) -> dict[str, int]:
+def _find_resources(request: RunRequest) -> dict[str, int]:
     """Return the resources of a run: cores, and a GPU if the run trains on one.
 
     Raises:
@@ -128,7 +128,7 @@ def _check_machines(required: Mapping[str, float], token: str) -> None:
     for node in _machines():
         if _fits(required, node["Resources"]):
             there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            task = ray.remote(_version_and_view).options(num_cpus=0, scheduling_strategy=there)
+            task = ray.remote(_check_machine).options(num_cpus=0, scheduling_strategy=there)
             # The address distinguishes containers, several of which may share one host name.
             host = f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
             asked.append((host, task.remote(token)))
@@ -142,10 +142,10 @@ def _check_machines(required: Mapping[str, float], token: str) -> None:
             fix = "install it there"
             raise InputError(expected=expected, found=f"{version} on {host}", fix=fix)
         if not sees:
-            raise _unseen(token, host)
+            raise _folder_error(token, host)
 
 
-def _unseen(token: str, host: str) -> InputError:
+def _folder_error(token: str, host: str) -> InputError:
     return InputError(
         expected="an output folder that every machine sees",
         found=f"{Path(token).parent}, which {host} does not",
@@ -153,15 +153,15 @@ def _unseen(token: str, host: str) -> InputError:
     )
 
 
-def _version_and_view(token: str) -> tuple[str, bool]:
+def _check_machine(token: str) -> tuple[str, bool]:
     """Return a machine's version of ncscope, and whether it sees the sweep's folder."""
     return ncscope.__version__, Path(token).exists()
 
 
-def _carry_out(request: dict[str, Any], token: str, progress: Any) -> str:
+def _run_request(request: dict[str, Any], token: str, progress: Any) -> str:
     """Carry out a request on a machine of the cluster, and report its progress at intervals."""
     if not Path(token).exists():  # a machine that joined after the check
-        return str(_unseen(token, os.uname().nodename))
+        return str(_folder_error(token, os.uname().nodename))
     known = RunRequest.from_json(request)
     said = -_SECONDS
 
@@ -171,7 +171,7 @@ def _carry_out(request: dict[str, Any], token: str, progress: Any) -> str:
             progress.put.remote(known.name, part, done, total)
             said = time.monotonic()
 
-    return carry_out(known, on_row)
+    return run_request(known, on_row)
 
 
 class _ProgressActor:

@@ -10,7 +10,7 @@ import torch
 
 from ncscope.errors import InputError
 from ncscope.files import write_bytes
-from ncscope.lab.runs.lock import writing
+from ncscope.lab.runs.lock import name_write_errors
 from ncscope.tensor_files import TensorFile, load_tensors
 
 
@@ -38,7 +38,7 @@ class Checkpoints:
             InputError: If the file cannot be written, for example on a full disk; the older
                 checkpoint then remains.
         """
-        with writing(self.path):
+        with name_write_errors(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_bytes(self.path, _packed(state))
         self._saved = time.monotonic()
@@ -91,7 +91,7 @@ class Checkpoints:
             InputError: If the space does not suffice. The message states the free bytes, and the
                 bytes needed beyond an existing checkpoint.
         """
-        with writing(self.path.parent):
+        with name_write_errors(self.path.parent):
             self.path.parent.mkdir(parents=True, exist_ok=True)
         present = self.path.stat().st_size if self.path.exists() else 0
         needed = 11 * (len(_packed(state)) + to_come) // 5 - present

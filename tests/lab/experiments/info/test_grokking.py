@@ -1,4 +1,4 @@
-"""The recipe of INFO figure 7: it runs, and every claim is seen held and seen not held."""
+"""The experiment of INFO figure 7: it runs, and every claim is seen held and seen not held."""
 
 from collections.abc import Callable
 

@@ -19,7 +19,7 @@ from ncscope.lab.experiments.info.modular_addition import (
 )
 from ncscope.lab.observations import Heartbeat, Recorded
 from ncscope.lab.runs.resources import Resources
-from ncscope.lab.runs.settings import settings
+from ncscope.lab.runs.settings import check_settings
 from ncscope.metrics.information import pair_entropies
 from tests.lab.observed import gathered
 from tests.lab.training.test_killed import assert_as_never_killed, killed
@@ -215,4 +215,4 @@ def test_a_run_killed_ten_times_resumes_to_the_same_bytes(tmp_path: Path) -> Non
 )
 def test_sizes_that_do_not_fit_are_refused(given: dict[str, int], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        settings(Grokking, given)
+        check_settings(Grokking, given)

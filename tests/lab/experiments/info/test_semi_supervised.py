@@ -1,4 +1,4 @@
-"""The recipe of INFO table 1: its claims, table and figures, and the paper's settings."""
+"""The experiment of INFO table 1: its claims, table and figures, and the paper's settings."""
 
 import math
 from itertools import pairwise, permutations

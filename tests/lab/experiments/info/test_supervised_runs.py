@@ -1,4 +1,4 @@
-"""The recipes that train and no more: INFO figures 1, 2 and 5 and table 2, on made-up results."""
+"""Experiments that train and no more: INFO figures 1, 2 and 5, table 2, on made-up results."""
 
 from collections.abc import Callable
 from typing import Any

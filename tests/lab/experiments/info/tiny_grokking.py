@@ -19,4 +19,4 @@ TINY = InfoGrokking(
     ),
     seeds=(0, 1),
 )
-RECIPE = replace(EXPERIMENT, scales={"paper": TINY, "small": TINY})
+TINY_EXPERIMENT = replace(EXPERIMENT, scales={"paper": TINY, "small": TINY})

@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from ncscope.lab.catalogue import experiment
+from ncscope.lab.catalogue import find_experiment
 from ncscope.lab.experiments.models.central_path import EXPERIMENT, CentralPath
 from ncscope.lab.observations import Results
 from ncscope.lab.runs.resources import Resources
-from tests.lab.observed import changed, gathered, reread, results_of, study_results
+from tests.lab.observed import changed, experiment_results, gathered, reread, results_of
 
 TINY = CentralPath(dim=4, per_class=2, points=9, descent_steps=(16, 64))
 
 
 @pytest.fixture(scope="module")
 def rows() -> Results:
-    return study_results(EXPERIMENT, TINY)
+    return experiment_results(EXPERIMENT, TINY)
 
 
 def test_all_claims_hold(rows: Results) -> None:
@@ -101,7 +101,7 @@ def test_each_claim_can_fail(rows: Results, claim: str, part: str, key: str, cha
 @pytest.mark.usefixtures("unchecked_signatures")
 @pytest.mark.parametrize("scale", ["small", "paper"])
 def test_all_claims_hold_at_the_scales_of_the_paper(scale: str) -> None:
-    config = experiment("mse/central-path").scales[scale]  # type: ignore[index]
+    config = find_experiment("mse/central-path").scales[scale]  # type: ignore[index]
     found = EXPERIMENT.judge(config, results_of(*EXPERIMENT.parts(config)))
     assert [claim.text for claim in found if not claim.held] == []
     assert len(found) == 15
@@ -123,7 +123,7 @@ def test_two_classes_have_one_singular_value() -> None:
     config = CentralPath(
         num_classes=2, dim=2, per_class=2, points=9, last=1e5, descent_steps=(8, 16)
     )
-    two = study_results(EXPERIMENT, config)
+    two = experiment_results(EXPERIMENT, config)
     claims = EXPERIMENT.judge(config, two)
     assert len(claims) == 13
     assert [claim.text for claim in claims if "ratio" in claim.text] == []

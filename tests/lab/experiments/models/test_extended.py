@@ -1,4 +1,4 @@
-"""The study of the extended model: rows, claims that can fail, figures."""
+"""The experiment on the extended model: rows, claims that can fail, figures."""
 
 import math
 from typing import Any
@@ -13,8 +13,8 @@ from ncscope.lab.experiments.models.extended import (
 )
 from ncscope.lab.observations import Results
 from ncscope.lab.quantities import Runs
-from ncscope.lab.runs.settings import settings
-from tests.lab.observed import changed, study_results
+from ncscope.lab.runs.settings import check_settings
+from tests.lab.observed import changed, experiment_results
 
 SMALL: dict[str, Any] = {
     "num_classes": 3,
@@ -31,7 +31,7 @@ SMALL: dict[str, Any] = {
 
 def run(**given: Any) -> tuple[ExtendedConfig, Results]:
     config = ExtendedConfig(**SMALL | given)
-    return config, study_results(EXPERIMENT, config)
+    return config, experiment_results(EXPERIMENT, config)
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def test_one_sample_a_class_is_at_its_mean_from_the_start():
 )
 def test_settings_out_of_bounds_are_named(wrong: dict[str, Any]):
     with pytest.raises(InputError, match=next(iter(wrong))):
-        settings(ExtendedConfig, wrong)
+        check_settings(ExtendedConfig, wrong)
 
 
 def test_figures_are_drawn(whole: tuple[ExtendedConfig, Results]):

@@ -8,8 +8,8 @@ from pydantic import ValidationError
 from ncscope.errors import InputError
 from ncscope.lab.experiments.models.geodesic import EXPERIMENT, GeodesicConfig
 from ncscope.lab.observations import Results
-from ncscope.lab.runs.settings import settings
-from tests.lab.observed import changed, study_results
+from ncscope.lab.runs.settings import check_settings
+from tests.lab.observed import changed, experiment_results
 
 SMALL = {"num_classes": 4, "dim": 6, "per_class": 10, "points": 21}
 
@@ -17,7 +17,7 @@ SMALL = {"num_classes": 4, "dim": 6, "per_class": 10, "points": 21}
 def run(**settings: object) -> tuple[GeodesicConfig, Results]:
     config = GeodesicConfig(**(SMALL | settings))
     assert len(EXPERIMENT.parts(config)) == 1
-    return config, study_results(EXPERIMENT, config)
+    return config, experiment_results(EXPERIMENT, config)
 
 
 @pytest.mark.parametrize("orientation", ["nearest", "random", "opposite"])
@@ -69,7 +69,7 @@ def test_claims_fail_where_the_rows_say_otherwise():
 )
 def test_settings_out_of_bounds_are_named(wrong: dict[str, float]):
     with pytest.raises(InputError, match=next(iter(wrong))):
-        settings(GeodesicConfig, wrong)
+        check_settings(GeodesicConfig, wrong)
 
 
 def test_the_largest_settings_can_be_run():

@@ -6,14 +6,14 @@ import pytest
 
 from ncscope.lab.experiments.models.mufm import EXPERIMENT, MUFMConfig
 from ncscope.lab.observations import Results
-from tests.lab.observed import changed, study_results
+from tests.lab.observed import changed, experiment_results
 
 SMALL = {"num_classes": 3, "dim": 5, "per_class": 8, "steps": 400, "every": 100}
 
 
 def run(**settings: object) -> tuple[MUFMConfig, Results]:
     config = MUFMConfig(**(SMALL | settings))
-    return config, study_results(EXPERIMENT, config)
+    return config, experiment_results(EXPERIMENT, config)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The study of perturbed features: rows, claims that can fail, figures."""
+"""The experiment on perturbed features: rows, claims that can fail, figures."""
 
 import math
 from typing import Any
@@ -14,9 +14,9 @@ from ncscope.lab.experiments.models.perturbed import (
     first_correction,
 )
 from ncscope.lab.observations import Results
-from ncscope.lab.runs.settings import settings
+from ncscope.lab.runs.settings import check_settings
 from ncscope.lab.surrogates.perturbed import PerturbedUFM
-from tests.lab.observed import changed, study_results
+from tests.lab.observed import changed, experiment_results
 
 CONFIG = PerturbedConfig(num_classes=3, dim=4, per_class=(100, 400, 1600), seeds=12)
 
@@ -25,7 +25,7 @@ CONFIG = PerturbedConfig(num_classes=3, dim=4, per_class=(100, 400, 1600), seeds
 def rows() -> Results:
     (part,) = EXPERIMENT.parts(CONFIG)
     assert part.yields == 36
-    return study_results(EXPERIMENT, CONFIG)
+    return experiment_results(EXPERIMENT, CONFIG)
 
 
 def held(rows: Results) -> list[bool]:
@@ -79,7 +79,7 @@ def test_first_correction_is_the_mean_of_what_the_first_order_leaves():
 )
 def test_settings_out_of_bounds_are_named(wrong: dict[str, Any], needed: str):
     with pytest.raises(InputError, match=needed):
-        settings(PerturbedConfig, wrong)
+        check_settings(PerturbedConfig, wrong)
 
 
 def test_claims_can_fail(rows: Results):
@@ -89,7 +89,7 @@ def test_claims_can_fail(rows: Results):
 
 def test_no_noise_leaves_no_deviation():
     config = CONFIG.model_copy(update={"noise": 0.0})
-    rows = study_results(EXPERIMENT, config)
+    rows = experiment_results(EXPERIMENT, config)
     assert {row.part for row in rows} == {PART}
     assert [claim.held for claim in EXPERIMENT.judge(config, rows)] == [True, True]
     (drawing,) = EXPERIMENT.draw(config, rows)

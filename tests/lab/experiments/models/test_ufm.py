@@ -1,4 +1,4 @@
-"""The studies of the unconstrained features model: rows, claims that can fail, figures."""
+"""The experiments on the unconstrained features model: rows, claims that can fail, figures."""
 
 import math
 from typing import Any
@@ -11,8 +11,8 @@ from ncscope.lab.experiment import Experiment
 from ncscope.lab.experiments.models import ufm, ufm_cross_entropy
 from ncscope.lab.experiments.models.descents import recorded_steps
 from ncscope.lab.observations import Results
-from ncscope.lab.runs.settings import settings
-from tests.lab.observed import changed, study_results
+from ncscope.lab.runs.settings import check_settings
+from tests.lab.observed import changed, experiment_results
 
 SMALL: dict[str, Any] = {
     "num_classes": 3,
@@ -26,13 +26,13 @@ SMALL: dict[str, Any] = {
 }
 
 
-def run(study: Experiment[Any], **given: Any) -> tuple[Any, Results]:
-    config = study.config(**SMALL | given)
-    return config, study_results(study, config)
+def run(experiment: Experiment[Any], **given: Any) -> tuple[Any, Results]:
+    config = experiment.config(**SMALL | given)
+    return config, experiment_results(experiment, config)
 
 
-def held(study: Experiment[Any], config: Any, rows: Results) -> dict[str, bool]:
-    return {claim.text: claim.held for claim in study.judge(config, rows)}
+def held(experiment: Experiment[Any], config: Any, rows: Results) -> dict[str, bool]:
+    return {claim.text: claim.held for claim in experiment.judge(config, rows)}
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def whole() -> tuple[Any, Results]:
     return run(ufm.EXPERIMENT)
 
 
-STUDIES = [
+EXPERIMENTS = [
     (ufm.EXPERIMENT, {"bias": "none"}, 5),
     pytest.param(ufm.EXPERIMENT, {"bias": "none", "dim": 2}, 4, marks=pytest.mark.slow),
     (ufm.EXPERIMENT, {"bias": "free"}, 6),
@@ -58,18 +58,20 @@ STUDIES = [
 ]
 
 
-@pytest.mark.parametrize(("study", "given", "count"), STUDIES)
-def test_what_the_closed_form_says_holds(study: Experiment[Any], given: Any, count: int) -> None:
-    config, rows = run(study, **given)
-    found = held(study, config, rows)
+@pytest.mark.parametrize(("experiment", "given", "count"), EXPERIMENTS)
+def test_what_the_closed_form_says_holds(
+    experiment: Experiment[Any], given: Any, count: int
+) -> None:
+    config, rows = run(experiment, **given)
+    found = held(experiment, config, rows)
     assert list(found.values()) == [True] * count, found
-    (drawing,) = study.draw(config, rows)
+    (drawing,) = experiment.draw(config, rows)
     titles = [axes.get_title("left") for axes in drawing.figure.axes]
     frame = "OF" if given.get("bias") == "none" or given.get("weight_decay") == 0.4 else "ETF"
-    assert study is ufm_cross_entropy.EXPERIMENT or titles[2] == f"NC2: distance to {frame}"
+    assert experiment is ufm_cross_entropy.EXPERIMENT or titles[2] == f"NC2: distance to {frame}"
     assert len(titles) == 4
     assert {"step", "objective", "layer"} <= rows[0].as_line().keys()
-    assert set(study.columns) <= rows[-1].as_line().keys()
+    assert set(experiment.columns) <= rows[-1].as_line().keys()
 
 
 def test_a_run_too_short_is_seen() -> None:
@@ -109,7 +111,7 @@ def test_undefined_metrics_do_not_hold(whole: tuple[Any, Results]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("study", "given", "left_out", "claims"),
+    ("experiment", "given", "left_out", "claims"),
     [
         (ufm.EXPERIMENT, {"per_class": 1, "rate": 0.3}, "nc1", 4),
         pytest.param(ufm.EXPERIMENT, {"num_classes": 2}, "nc2_etf", 5, marks=pytest.mark.slow),
@@ -126,13 +128,13 @@ def test_undefined_metrics_do_not_hold(whole: tuple[Any, Results]) -> None:
     ],
 )
 def test_what_is_zero_at_the_start_is_not_claimed(
-    study: Experiment[Any], given: Any, left_out: str, claims: int
+    experiment: Experiment[Any], given: Any, left_out: str, claims: int
 ) -> None:
-    config, rows = run(study, **given)
-    found = study.judge(config, rows)
+    config, rows = run(experiment, **given)
+    found = experiment.judge(config, rows)
     assert len(found) == claims
     assert [claim.evidence for claim in found if claim.evidence.startswith(left_out)] == []
-    (drawing,) = study.draw(config, rows)
+    (drawing,) = experiment.draw(config, rows)
     drawing.figure.canvas.draw()
 
 
@@ -150,11 +152,11 @@ def test_steps_recorded() -> None:
     assert recorded_steps(2, 10) == [0, 1, 2]
 
 
-@pytest.mark.parametrize("study", [ufm.EXPERIMENT, ufm_cross_entropy.EXPERIMENT])
-def test_settings_are_bounded(study: Experiment[Any]) -> None:
+@pytest.mark.parametrize("experiment", [ufm.EXPERIMENT, ufm_cross_entropy.EXPERIMENT])
+def test_settings_are_bounded(experiment: Experiment[Any]) -> None:
     for wrong in ({"rate": math.inf}, {"seed": 2**63}, {"weight_decay": math.nan}):
         with pytest.raises(InputError, match=next(iter(wrong))):
-            settings(study.config, wrong)
+            check_settings(experiment.config, wrong)
     for wrong in ({"num_classes": 1}, {"weight_decay": 0.0}, {"steps": 0}, {"width": 3}):
         with pytest.raises(ValidationError):
-            study.config(**wrong)
+            experiment.config(**wrong)

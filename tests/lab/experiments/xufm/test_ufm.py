@@ -23,7 +23,7 @@ from ncscope.lab.observations import Observation, Results
 from ncscope.lab.surrogates import descent as descent_of
 from ncscope.lab.surrogates.descent import SolverResult
 from ncscope.lab.surrogates.problem import Point, Problem
-from tests.lab.observed import changed, results_of, study_results
+from tests.lab.observed import changed, experiment_results, results_of
 from tests.lab.papers.chance import mixed, not_held, often_held
 
 RUNS = 8
@@ -59,7 +59,7 @@ def brief(steps: int = 1000) -> XUFMConfig:
 def real() -> Results:
     with pytest.MonkeyPatch.context() as patch:
         make_small(patch)
-        return study_results(EXPERIMENT, brief())  # type: ignore[arg-type]
+        return experiment_results(EXPERIMENT, brief())  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Gradient descent on the extended model, linear and with ReLU: ``ncscope simulate extended``.
+"""Gradient descent on the extended model, linear and with ReLU: ``ncscope run extended``.
 
 Source: XUFM (23), (24), theorems 4.1 and 4.2. The seed is one of those from which no sample is
 lost; ``xufm/extended`` counts such seeds.

@@ -1,4 +1,4 @@
-"""The straight line from data to collapsed features: ``ncscope simulate geodesic``.
+"""The straight line from data to collapsed features: ``ncscope run geodesic``.
 
 Source: PFC III-B, theorems 1 and 2, and the predicted curve of figure 3.
 """

@@ -1,4 +1,4 @@
-"""The multilayer model, its descent and its minimum: ``ncscope simulate mufm``.
+"""The multilayer model, its descent and its minimum: ``ncscope run mufm``.
 
 Source: PFC III-C and IV-B. The layered model with transport multiplied by its depth agrees with the
 reduced model.

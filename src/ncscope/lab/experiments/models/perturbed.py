@@ -1,4 +1,4 @@
-"""The best classifier on perturbed collapsed features: ``ncscope simulate perturbed``.
+"""The best classifier on perturbed collapsed features: ``ncscope run perturbed``.
 
 Source: XUFM theorem 5.1. The features are collapsed but for noise. The theorem states by how much
 the best classifier on them is shorter than the classifier without noise.

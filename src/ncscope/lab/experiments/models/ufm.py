@@ -1,4 +1,4 @@
-"""Gradient descent on the unconstrained features model under MSE: ``ncscope simulate ufm``.
+"""Gradient descent on the unconstrained features model under MSE: ``ncscope run ufm``.
 
 Source: XUFM (3), section 6. A descent and a fast solver begin at one random start, and their ends
 are compared with the minimiser in closed form.

@@ -1,4 +1,4 @@
-"""Descent on the features model under cross-entropy: ``ncscope simulate ufm-cross-entropy``.
+"""Descent on the features model under cross-entropy: ``ncscope run ufm-cross-entropy``.
 
 Source: PFC (2). A descent and a fast solver begin at one random start, and their ends are compared
 with the minimiser in closed form. With fewer than K - 1 dimensions no closed form is known, and

@@ -1,7 +1,7 @@
 """XUFM figures 5 and 10: collapse block by block while a residual network trains.
 
 Section 6 and appendix G, and section 4.1 on networks along their depth. The networks are compared
-with the two-level features models of ``ncscope simulate extended``.
+with the two-level features models of ``ncscope run extended``.
 
 The paper trains ResNet-18 on MNIST and CIFAR-10, measured after each of its four blocks, under MSE
 without a bias and under cross-entropy with a bias. The optimiser is SGD with learning rate 0.05,

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from ncscope.lab.zoo.cells import ALL
-from ncscope.lab.zoo.results import Cell
+from ncscope.lab.experiments.transfer.cells import ALL, Cell
 
 
 def cells_on(target: str, *, images: str = ALL, **columns: Sequence[float]) -> list[Cell]:

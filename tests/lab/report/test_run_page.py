@@ -1,21 +1,21 @@
-"""The page of a study in a real browser, and its tables."""
+"""The page of a run in a real browser, and its tables."""
 
 import io
 
 import pytest
 from rich.console import Console
 
-from ncscope.lab import studies
+from ncscope.lab import execution
 from ncscope.lab.observations import Observation
-from ncscope.lab.report.rows import last_rows, recipes_table, rows_table
-from ncscope.lab.studies import reproduce
+from ncscope.lab.report.rows import costs_table, last_rows, rows_table
 from tests.lab.papers import halving
+from tests.lab.papers.halving import list_alone
 
 
 @pytest.fixture
 def page_of_a_run(tmp_path, monkeypatch):
-    monkeypatch.setattr(studies, "experiment", lambda name: halving.RECIPE)
-    return reproduce("halving", out=tmp_path).page
+    list_alone(monkeypatch, halving.EXPERIMENT)
+    return execution.run("halving", out=tmp_path).page
 
 
 @pytest.mark.slow
@@ -92,7 +92,7 @@ def test_the_table_shows_the_columns_and_leaves_blank_what_a_row_lacks():
 
 
 def test_experiments_stand_with_what_they_take():
-    recipes = [("test/halving", "Halving.", halving.RECIPE.cost)]
-    text = printed(recipes_table(recipes, "Ours", "benchmark"))
-    assert all(words in text for words in ("Ours", "benchmark", "test/halving"))
+    costs = [("test/halving", "Halving.", halving.EXPERIMENT.cost)]
+    text = printed(costs_table(costs, "Ours"))
+    assert all(words in text for words in ("Ours", "experiment", "test/halving"))
     assert "paper: nothing" in text

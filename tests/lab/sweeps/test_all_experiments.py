@@ -9,16 +9,18 @@ import pytest
 
 from ncscope.cli import main
 from ncscope.errors import InputError
-from ncscope.lab import catalogue, studies
+from ncscope.lab import catalogue, execution
 from ncscope.lab.claims import decide
 from ncscope.lab.experiment import Part
 from ncscope.lab.observations import Observation
 from ncscope.lab.report.verdicts import ExperimentVerdicts, by_owner, verdicts_page
 from ncscope.lab.runs.resources import Resources
-from ncscope.lab.sweeps import every_experiment, reproduce_all
+from ncscope.lab.sweeps import all_experiments
+from ncscope.lab.sweeps.all_experiments import run_all
 from tests.lab.papers import halving
+from tests.lab.papers.halving import list_alone
 
-PLAIN = replace(halving.RECIPE, drawings=lambda config, rows: [])
+PLAIN = halving.PLAIN
 
 
 class Disk:
@@ -39,18 +41,21 @@ class Disk:
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     """Put three experiments into the catalogue, of which one needs data."""
     disk = Disk()
-    needs_data = replace(PLAIN, parts=lambda config: [Part("upper", 4, disk.rows)])
-    paper_only = replace(PLAIN, scales={"paper": halving.Halving()})
-    known = {"vci/halving": PLAIN, "vci/images": needs_data, "mse/paper": paper_only}
-    monkeypatch.setattr(every_experiment, "EXPERIMENTS", dict.fromkeys(known, ""))
-    monkeypatch.setattr(every_experiment, "experiment", known.__getitem__)
-    monkeypatch.setattr(studies, "experiment", known.__getitem__)
+    known = [
+        replace(PLAIN, id="vci/halving"),
+        replace(PLAIN, id="vci/images", parts=lambda config: [Part("upper", 4, disk.rows)]),
+        replace(PLAIN, id="mse/paper", scales={"paper": halving.Halving()}),
+    ]
+    names = [each.id for each in known]
+    monkeypatch.setattr(all_experiments, "EXPERIMENTS", dict.fromkeys(names, ""))
+    monkeypatch.setattr(all_experiments, "REPRODUCTIONS", tuple(names))
+    list_alone(monkeypatch, *known)
     return disk
 
 
 def test_a_failure_stops_no_other_and_resuming_repeats_it_alone(disk: Disk, tmp_path: Path) -> None:
     states = []
-    found = reproduce_all(out=tmp_path, on_change=states.append)
+    found = run_all(out=tmp_path, on_change=states.append)
     assert [each.name for each in found.experiments] == ["vci/halving", "vci/images"]
     assert list(found.failures) == ["vci/images"]
     assert "pass --data" in found.failures["vci/images"]
@@ -62,16 +67,16 @@ def test_a_failure_stops_no_other_and_resuming_repeats_it_alone(disk: Disk, tmp_
     page = found.page.read_text()
     assert "expected images" in page
     with pytest.raises(InputError, match="pass --resume"):
-        reproduce_all(out=tmp_path)
+        run_all(out=tmp_path)
 
     disk.present = True
     before = (tmp_path / "vci-halving" / "report.html").stat().st_mtime_ns
-    again = reproduce_all(out=tmp_path, resume=True)
+    again = run_all(out=tmp_path, resume=True)
     assert again.failures == {}
     assert (tmp_path / "vci-halving" / "report.html").stat().st_mtime_ns == before
     assert disk.read == 2
     assert len(by_owner(again.experiments)[0].experiments) == 2
-    reproduce_all(out=tmp_path, resume=True)
+    run_all(out=tmp_path, resume=True)
     assert disk.read == 2
 
 
@@ -82,30 +87,27 @@ def test_the_page_is_written_whenever_an_experiment_has_ended(disk: Disk, tmp_pa
         page = tmp_path / "report.html"
         pages.append(page.read_text() if page.exists() else "")
 
-    reproduce_all(out=tmp_path, on_change=seen)
+    run_all(out=tmp_path, on_change=seen)
     assert any("It halves." in page and "not run yet" in page for page in pages)
 
 
 def test_what_cannot_run_is_refused_before_anything_runs(disk: Disk, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="mse/paper"):
-        reproduce_all(out=tmp_path, only=["mse/paper"])
-    with pytest.raises(InputError, match="with a medium scale, found none"):
-        reproduce_all(out=tmp_path, scale="medium")
-    studies.reproduce("vci/halving", out=tmp_path / "single")
+        run_all(out=tmp_path, only=["mse/paper"])
+    execution.run("vci/halving", out=tmp_path / "single")
     with pytest.raises(InputError, match="one of a single run"):
-        reproduce_all(out=tmp_path / "single")
+        run_all(out=tmp_path / "single")
     assert not disk.read
 
 
-def test_what_only_illustrates_is_not_run_with_the_others_nor_counted(tmp_path: Path) -> None:
-    names = every_experiment._names([], "small")
-    assert set(catalogue.EXPERIMENTS) - set(names) == {"pfc/demo"} == catalogue.ILLUSTRATIONS
-    with pytest.raises(InputError, match="that are no illustration, found pfc/demo"):
-        reproduce_all(out=tmp_path / "runs", only=["pfc/demo"])
-    for name in catalogue.BENCHMARKS:
-        assert name not in names
-        with pytest.raises(InputError, match=f"that are no benchmark, found {name}"):
-            reproduce_all(out=tmp_path / "runs", only=["vci/training", name])
+def test_what_repeats_no_paper_is_not_run_with_the_others(tmp_path: Path) -> None:
+    names = all_experiments._choose_names([], "small")
+    assert names == list(catalogue.REPRODUCTIONS)
+    others = set(catalogue.EXPERIMENTS) - set(names)
+    assert {name for name in others if "/" in name} == {"pfc/demo", "transfer/zoo"}
+    for name in others:
+        with pytest.raises(InputError, match=f"found {name}; run it alone: ncscope run {name}"):
+            run_all(out=tmp_path / "runs", only=["vci/training", name])
     assert not (tmp_path / "runs").exists()
 
 
@@ -134,15 +136,13 @@ def ran(*arguments: object) -> int:
 def test_the_command_prints_the_counts_and_the_failures(
     disk: Disk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["reproduce", "all", "--out", tmp_path]
+    words = ["run", "all", "--out", tmp_path]
     assert ran(*words, "--only", "vci/halving") == 0
     out, _ = capsys.readouterr()
     assert "undecided" in out
     assert (tmp_path / "report.html").as_uri() in out
     assert ran(*words, "--resume") == 1
     assert "vci/images has not ended: expected images" in capsys.readouterr().out
-    assert ran("reproduce", "vci/halving", "--cluster", "local") == 2
-    assert "expected --cluster with all" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -150,10 +150,10 @@ def test_on_a_ray_cluster_the_verdicts_are_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ray")
-    monkeypatch.setattr(every_experiment, "ILLUSTRATIONS", frozenset())  # the shortest training
-    only = ["mse/central-path", "pfc/demo"]
-    here = reproduce_all(out=tmp_path / "here", only=only)
-    there = reproduce_all(out=tmp_path / "there", only=only, cluster="local")
+    only = ("mse/central-path", "pfc/demo")  # the shortest training
+    monkeypatch.setattr(all_experiments, "REPRODUCTIONS", only)
+    here = run_all(out=tmp_path / "here", only=only)
+    there = run_all(out=tmp_path / "there", only=only, cluster="local")
     assert here.failures == there.failures == {}
     assert (tmp_path / "here" / "verdicts.json").read_bytes() == (
         tmp_path / "there" / "verdicts.json"

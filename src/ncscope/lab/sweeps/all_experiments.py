@@ -7,26 +7,24 @@ from pathlib import Path
 
 from ncscope.errors import InputError
 from ncscope.files import write_text
-from ncscope.lab.catalogue import BENCHMARKS, EXPERIMENTS, ILLUSTRATIONS, experiment
+from ncscope.lab.catalogue import EXPERIMENTS, REPRODUCTIONS, find_experiment
+from ncscope.lab.execution import has_ended, load_run
 from ncscope.lab.experiment import Scale
 from ncscope.lab.report.verdicts import ExperimentVerdicts, verdicts_page
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.runs.run_folder import RunFolder
-from ncscope.lab.studies import has_ended, load_run
-from ncscope.lab.sweeps.cluster import run_on_cluster
-from ncscope.lab.sweeps.run_request import (
+from ncscope.lab.sweeps.requests import (
     OnChange,
     RunProgress,
     RunRequest,
-    SweepProgress,
-    run_here,
+    carry_out,
+    use_one_device,
 )
-from ncscope.lab.sweeps.sweep import on_one_device
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """Result of `reproduce_all`.
+    """Result of `run_all`.
 
     Attributes:
         folder: Folder with ``report.html``, ``verdicts.json`` and one folder per experiment.
@@ -47,7 +45,7 @@ class Reproduction:
         return {each.name: each.failure for each in self.experiments if each.failure}
 
 
-def reproduce_all(
+def run_all(
     *,
     out: str | Path,
     scale: Scale = "small",
@@ -57,9 +55,9 @@ def reproduce_all(
     resources: Resources | None = None,
     on_change: OnChange = lambda positions: None,
 ) -> Reproduction:
-    """Repeat all experiments that have the scale, and write one page of verdicts by paper.
+    """Repeat all experiments of the papers that have the scale, and write one page of verdicts.
 
-    Experiments that only illustrate, `ILLUSTRATIONS`, are left out: their claims are no evidence.
+    These are `REPRODUCTIONS`; others are no evidence, and run alone.
     An experiment that fails, for example for want of its data set, does not stop the others. The
     page and ``verdicts.json`` are written anew whenever an experiment has ended.
 
@@ -78,42 +76,37 @@ def reproduce_all(
             folder cannot be written, another process writes to it, or it holds runs and ``resume``
             is False.
     """
-    resources = on_one_device(resources or Resources())
+    resources = use_one_device(resources or Resources())
     folder = Path(out).absolute()
-    names = _names(only, scale)
     requests = [
         RunRequest(name, name, scale, {}, folder / name.replace("/", "-"), resources)
-        for name in names
+        for name in _choose_names(only, scale)
     ]
-    with RunFolder(folder).writing_alone():
+    with RunFolder(folder).lock():
         _check_folder(folder, requests, resume)
-        ended = {each.name for each in requests if has_ended(each.folder)}
-        left = [each for each in requests if each.name not in ended]
+        ended = [each.name for each in requests if has_ended(each.folder)]
+        written = set(ended)
 
-        def changed(positions: Mapping[str, RunProgress]) -> None:
+        def report(positions: Mapping[str, RunProgress]) -> None:
             over = {name for name, at in positions.items() if at.state == "ended"}
-            if over - ended:
-                ended.update(over)
-                _write(folder, scale, requests, {})
+            if over - written:
+                written.update(over)
+                _write_verdicts(folder, scale, requests, {})
             on_change(positions)
 
-        progress = SweepProgress(names, changed)
-        progress.update({name: RunProgress("ended") for name in ended})
-        if cluster is None or not left:
-            failures = run_here(left, progress)
-        else:
-            failures = run_on_cluster(cluster, left, folder, progress)
-        return Reproduction(folder, _write(folder, scale, requests, failures))
+        left = [each for each in requests if each.name not in ended]
+        failures = carry_out(left, folder, cluster, report, ended)
+        return Reproduction(folder, _write_verdicts(folder, scale, requests, failures))
 
 
-def _names(only: Sequence[str], scale: Scale) -> list[str]:
+def _choose_names(only: Sequence[str], scale: Scale) -> list[str]:
     """Return the names of the papers' experiments that have the scale."""
-    for kind, names in (("illustration", ILLUSTRATIONS), ("benchmark", BENCHMARKS)):
-        for name in [one for one in only if one in names]:
-            fix = f"run it alone, with ncscope reproduce {name}"
-            raise InputError(expected=f"experiments that are no {kind}", found=name, fix=fix)
-    wanted = list(dict.fromkeys(only)) or [one for one in EXPERIMENTS if one not in ILLUSTRATIONS]
-    with_scale = [name for name in wanted if scale in experiment(name).scales]
+    for name in only:
+        if name in EXPERIMENTS and name not in REPRODUCTIONS:
+            expected = "experiments of the papers that are evidence"
+            raise InputError(expected=expected, found=name, fix=f"run it alone: ncscope run {name}")
+    wanted = list(dict.fromkeys(only)) or list(REPRODUCTIONS)
+    with_scale = [name for name in wanted if scale in find_experiment(name).scales]
     lacking = [name for name in only if name not in with_scale]
     if lacking or not with_scale:
         found = ", ".join(lacking) or "none"
@@ -124,7 +117,7 @@ def _names(only: Sequence[str], scale: Scale) -> list[str]:
 
 def _check_folder(folder: Path, requests: Sequence[RunRequest], resume: bool) -> None:
     """Refuse a folder that holds runs, unless they are to be resumed."""
-    if RunFolder.config_of(folder) is not None or (folder / "sweep.yaml").exists():
+    if RunFolder.read_config(folder) is not None or (folder / "sweep.yaml").exists():
         found = f"one of a single run or of a sweep, {folder}"
         fix = "pass another --out"
         raise InputError(expected="a folder for all experiments", found=found, fix=fix)
@@ -135,11 +128,11 @@ def _check_folder(folder: Path, requests: Sequence[RunRequest], resume: bool) ->
         raise InputError(expected="an output folder without runs", found=found, fix=fix)
 
 
-def _write(
+def _write_verdicts(
     folder: Path, scale: Scale, requests: Sequence[RunRequest], failures: Mapping[str, str]
 ) -> list[ExperimentVerdicts]:
     """Write the page and ``verdicts.json``, and return their content."""
-    experiments = [_verdicts(each, failures.get(each.name, "")) for each in requests]
+    experiments = [_read_verdicts(each, failures.get(each.name, "")) for each in requests]
     record = {
         "scale": scale,
         "experiments": {
@@ -155,7 +148,7 @@ def _write(
     return experiments
 
 
-def _verdicts(request: RunRequest, failure: str) -> ExperimentVerdicts:
+def _read_verdicts(request: RunRequest, failure: str) -> ExperimentVerdicts:
     if failure:
         return ExperimentVerdicts(request.name, failure=failure)
     if not has_ended(request.folder):

@@ -41,7 +41,7 @@ _ATTENTION_RATE = 5e-4
 
 
 class TransferZoo(BaseModel):
-    """Settings of the recipe."""
+    """Settings of the zoo."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -100,7 +100,7 @@ class TransferZoo(BaseModel):
     shards: int = Field(1, ge=1, description="Parts of the zoo, for several machines or cores.")
 
     @model_validator(mode="after")
-    def _is_there(self) -> "TransferZoo":
+    def _check_names(self) -> "TransferZoo":
         for names in (self.targets, self.architectures, self.sources):
             if len({*names}) < len(names):
                 msg = f"each name once, in one half only, among {', '.join(names)}"
@@ -121,7 +121,7 @@ class TransferZoo(BaseModel):
         return self.design_targets + self.report_targets
 
 
-def networks(config: TransferZoo) -> dict[str, Training]:
+def list_networks(config: TransferZoo) -> dict[str, Training]:
     """Return the networks' training settings, drawn so that values are used equally often.
 
     Source, loss, length, decay and augmentation are each shuffled by themselves within an
@@ -131,7 +131,7 @@ def networks(config: TransferZoo) -> dict[str, Training]:
         config: Settings of the zoo; its shard has no effect.
 
     Example:
-        >>> found = networks(TransferZoo())
+        >>> found = list_networks(TransferZoo())
         >>> len(found), len({each.seed for each in found.values()})
         (128, 128)
     """
@@ -139,7 +139,7 @@ def networks(config: TransferZoo) -> dict[str, Training]:
     found: dict[str, Training] = {}
     for architecture in config.architectures:
         columns = [
-            _shuffled(values, config.networks, draws)
+            _shuffle_evenly(values, config.networks, draws)
             for values in (config.sources, LOSSES, config.epochs, DECAYS, AUGMENTATIONS)
         ]
         for index, (source, loss, epochs, decay, augmentation) in enumerate(
@@ -168,14 +168,14 @@ def networks(config: TransferZoo) -> dict[str, Training]:
     return found
 
 
-def _shuffled(values: Sequence[Any], number: int, draws: random.Random) -> list[Any]:
+def _shuffle_evenly(values: Sequence[Any], number: int, draws: random.Random) -> list[Any]:
     """Return each value equally often, up to one, in random order."""
     repeated = [values[index % len(values)] for index in range(number)]
     draws.shuffle(repeated)
     return repeated
 
 
-def targets_of(source: str, targets: Sequence[str]) -> list[str]:
+def list_targets(source: str, targets: Sequence[str]) -> list[str]:
     """Return the targets of a network: all but its own source and sets of the same images.
 
     Args:
@@ -183,7 +183,7 @@ def targets_of(source: str, targets: Sequence[str]) -> list[str]:
         targets: Names of the targets.
 
     Example:
-        >>> targets_of("warped-digits", ["digits", "warped-digits", "gratings"])
+        >>> list_targets("warped-digits", ["digits", "warped-digits", "gratings"])
         ['gratings']
     """
     same = _SAME_IMAGES.get(source, ())
@@ -194,7 +194,7 @@ def is_tuned(network: int, target: int) -> bool:
     """Return whether a cell is in the third for which the truth by fine-tuning is measured.
 
     Args:
-        network: Number of the network, in the order of `networks`.
+        network: Number of the network, in the order of `list_networks`.
         target: Number of the target, in the order of `TransferZoo.targets`.
     """
     return (network + target) % TUNED == 0

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from ncscope.lab.zoo.ingredients import ADDED, PREFIX, VARIANTS, variants
-from ncscope.lab.zoo.results import JUDGED
+from ncscope.lab.experiments.transfer.judgement import FACTS, ZOO_SCORES
+from ncscope.lab.experiments.transfer.scores import PREFIX, VARIANTS, score_variants
 from ncscope.transfer.samples import DownstreamSamples, check_downstream
 from ncscope.transfer.scores.explained_entropy import (
     STRENGTHS,
@@ -58,7 +58,7 @@ def refitted(samples: DownstreamSamples, strength: float, *, leave_out: bool) ->
 
 
 def of(name: str, samples: DownstreamSamples) -> float:
-    return variants(samples)[PREFIX + name]
+    return score_variants(samples)[PREFIX + name]
 
 
 def share_of_variance(samples: DownstreamSamples, predictions: Tensor) -> float:
@@ -143,15 +143,15 @@ def test_no_penalty_is_the_weakest_that_the_index_tries():
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_variant_has_a_number_and_a_name(name):
-    found = variants(CASES[name])
+    found = score_variants(CASES[name])
     assert list(found) == list(VARIANTS)
     assert all(math.isfinite(value) for value in found.values())
-    assert len({score.name for score in (*VARIANTS.values(), *ADDED.values())}) == 11
-    assert not set(VARIANTS) & set(JUDGED)
+    assert len({score.name for score in (*VARIANTS.values(), *FACTS.values())}) == 11
+    assert not set(VARIANTS) & set(ZOO_SCORES)
 
 
 def test_constant_features_explain_nothing():
-    found = variants(check_downstream(torch.ones(12, 5), torch.arange(12) % 3))
+    found = score_variants(check_downstream(torch.ones(12, 5), torch.arange(12) % 3))
     names = ("fitted", "permuted", "no_penalty", "one_penalty")
     assert [found[PREFIX + name] for name in names] == pytest.approx([0, 0, 0, 0])
     # The left-out shares of the classes miss by more than the shares of all samples do.
@@ -162,7 +162,7 @@ def test_constant_features_explain_nothing():
 def test_one_sample_a_class_leaves_nothing_to_predict():
     draws = torch.Generator().manual_seed(5)
     features = torch.randn(4, 9, generator=draws, dtype=torch.float64)
-    found = variants(check_downstream(features, torch.arange(4)))
+    found = score_variants(check_downstream(features, torch.arange(4)))
     assert all(math.isfinite(value) for value in found.values())
     assert found[f"{PREFIX}accuracy"] == 0
     assert found[f"{PREFIX}no_penalty"] == found[f"{PREFIX}one_penalty"] == 0

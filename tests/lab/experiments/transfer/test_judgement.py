@@ -8,20 +8,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ncscope.lab.zoo.cells import TUNED_ACCURACY
-from ncscope.lab.zoo.judgement import (
-    Judged,
+from ncscope.lab.experiments.transfer.cells import TUNED_ACCURACY, Cell
+from ncscope.lab.experiments.transfer.judgement import (
+    Quality,
     bootstrap_gain,
-    by_target,
     gains,
-    grouped,
+    group_cells,
+    judge_score,
     mean_quality,
-    over_targets,
+    quality_interval,
     residual_correlation,
 )
-from ncscope.lab.zoo.results import Cell
 from ncscope.transfer.records import BASELINES, Score
-from tests.lab.zoo.made_cells import cell_of, cells_on
+from tests.lab.experiments.transfer.made_cells import cell_of, cells_on
 
 UP, DOWN = Score("up", 1), Score("down", -1)
 TARGETS = ("first", "second", "third")
@@ -68,7 +67,7 @@ def slow_residual(
 @pytest.mark.parametrize(("seed", "digits"), [(0, 8), (1, 8), (2, 1)])
 def test_qualities_are_those_of_scipy(seed, digits, better):
     cells = random_cells(9, seed, digits)
-    found = by_target(cells, "score", Score("", better))
+    found = judge_score(cells, "score", Score("", better))
     assert list(found) == list(TARGETS)
     for target, judged in found.items():
         truth = np.array(column(cells, target, "accuracy"))
@@ -88,11 +87,11 @@ def test_a_perfect_score_has_1_and_no_regret_and_its_opposite_has_minus_1(score)
         cell.with_values({"score": score.better * math.exp(cell.value("accuracy"))})
         for cell in random_cells(9, 3)
     ]
-    for judged in by_target(cells, "score", score).values():
-        assert judged == pytest.approx(Judged(1, 1, 0, 1))
-    for target, judged in by_target(cells, "score", Score("", -score.better)).items():
+    for judged in judge_score(cells, "score", score).values():
+        assert judged == pytest.approx(Quality(1, 1, 0, 1))
+    for target, judged in judge_score(cells, "score", Score("", -score.better)).items():
         truth = column(cells, target, "accuracy")
-        assert judged == pytest.approx(Judged(-1, -1, max(truth) - min(truth), -1))
+        assert judged == pytest.approx(Quality(-1, -1, max(truth) - min(truth), -1))
 
 
 @pytest.mark.parametrize("better", [1, -1])
@@ -101,9 +100,9 @@ def test_a_score_that_orders_nothing_has_0_and_the_mean_regret(value, better):
     cells = random_cells(7, 4)
     if value is not None:
         cells = [cell.with_values({"constant": value}) for cell in cells]
-    for target, judged in by_target(cells, "constant", Score("", better)).items():
+    for target, judged in judge_score(cells, "constant", Score("", better)).items():
         truth = np.array(column(cells, target, "accuracy"))
-        assert judged == pytest.approx(Judged(0, 0, truth.max() - truth.mean(), 0))
+        assert judged == pytest.approx(Quality(0, 0, truth.max() - truth.mean(), 0))
 
 
 @pytest.mark.parametrize("better", [1, -1])
@@ -112,8 +111,8 @@ def test_a_network_without_the_score_comes_last(better):
     scores = [better * value for value in (math.nan, 2.0, 1.0, -1.0, -2.0)]
     lowest = [better * value for value in (-99.0, 2.0, 1.0, -1.0, -2.0)]
     cells = cells_on("first", accuracy=truth, score=scores, lowest=lowest)
-    found = by_target(cells, "score", Score("", better))["first"]
-    assert found == by_target(cells, "lowest", Score("", better))["first"]
+    found = judge_score(cells, "score", Score("", better))["first"]
+    assert found == judge_score(cells, "lowest", Score("", better))["first"]
     assert found.tau == pytest.approx((6 - 4) / 10)
     assert found.regret == pytest.approx(0.1)
 
@@ -121,16 +120,16 @@ def test_a_network_without_the_score_comes_last(better):
 def test_two_networks_without_the_score_tie_at_the_end():
     cells = cells_on("first", accuracy=[0.9, 0.8, 0.7, 0.6], score=[math.nan, math.nan, 2.0, -1.0])
     tied = cells_on("first", accuracy=[0.9, 0.8, 0.7, 0.6], score=[-9.0, -9.0, 2.0, -1.0])
-    assert by_target(cells, "score", UP) == by_target(tied, "score", UP)
+    assert judge_score(cells, "score", UP) == judge_score(tied, "score", UP)
 
 
 @pytest.mark.parametrize("missing", [math.nan, None])
 def test_cells_without_the_truth_are_left_out(missing):
     cells = random_cells(8, 5)
     lost = {"score": 99.0} if missing is None else {"score": 99.0, "accuracy": missing}
-    known = by_target(cells, "score", UP)
+    known = judge_score(cells, "score", UP)
     extra = [cell_of("b 0", target, lost) for target in (*TARGETS, "fourth")]
-    assert by_target([*extra, *cells], "score", UP) == known
+    assert judge_score([*extra, *cells], "score", UP) == known
 
 
 def test_the_truth_is_the_one_asked_for():
@@ -139,8 +138,8 @@ def test_the_truth_is_the_one_asked_for():
         for number, cell in enumerate(random_cells(8, 6))
     ]
     tuned = [cell for cell in cells if TUNED_ACCURACY in cell.values]
-    found = by_target(cells, "score", UP, TUNED_ACCURACY)
-    by_probe, turned = (by_target(tuned, "score", each) for each in (UP, DOWN))
+    found = judge_score(cells, "score", UP, TUNED_ACCURACY)
+    by_probe, turned = (judge_score(tuned, "score", each) for each in (UP, DOWN))
     for target in TARGETS:
         assert found[target].tau == pytest.approx(turned[target].tau)
         assert found[target].tau == pytest.approx(-by_probe[target].tau)
@@ -149,10 +148,10 @@ def test_the_truth_is_the_one_asked_for():
 
 def test_a_target_needs_three_networks():
     cells = random_cells(3, 7)
-    assert set(by_target(cells, "score", UP)) == set(TARGETS)
+    assert set(judge_score(cells, "score", UP)) == set(TARGETS)
     fewer = [cell for cell in cells if (cell.network, cell.target) != ("a 1", "second")]
-    assert set(by_target(fewer, "score", UP)) == {"first", "third"}
-    assert [cell.network for cell in grouped(cells)["second"]] == ["a 0", "a 1", "a 2"]
+    assert set(judge_score(fewer, "score", UP)) == {"first", "third"}
+    assert [cell.network for cell in group_cells(cells)["second"]] == ["a 0", "a 1", "a 2"]
 
 
 def test_a_score_that_is_a_fact_leaves_nothing():
@@ -163,13 +162,13 @@ def test_a_score_that_is_a_fact_leaves_nothing():
     assert math.isnan(residual_correlation(truth, facts[0], facts))
     # A monotone map keeps the ranks.
     assert math.isnan(residual_correlation(np.exp(3 * facts[0]), truth, facts))
-    assert {each.residual for each in by_target(cells, "copy", UP).values()} == {0.0}
+    assert {each.residual for each in judge_score(cells, "copy", UP).values()} == {0.0}
 
 
 def test_a_fact_is_not_judged_by_what_is_left_of_itself():
     cells = random_cells(9, 9)
     others = [key for key in BASELINES if key != "parameters"]
-    for target, judged in by_target(cells, "parameters", UP).items():
+    for target, judged in judge_score(cells, "parameters", UP).items():
         facts = [column(cells, target, key) for key in others]
         truth, score = (column(cells, target, key) for key in ("accuracy", "parameters"))
         assert judged.residual == pytest.approx(slow_residual(score, truth, facts), abs=1e-9)
@@ -187,22 +186,22 @@ def test_the_correlation_that_is_left_is_that_of_residuals_of_ranks(seed):
     assert plain == pytest.approx(stats.spearmanr(score, truth).statistic, abs=1e-12)
 
 
-def judged_as(weighted: Sequence[float], regret: Sequence[float]) -> dict[str, Judged]:
+def judged_as(weighted: Sequence[float], regret: Sequence[float]) -> dict[str, Quality]:
     return {
-        str(number): Judged(tau, 0.0, loss, 0.0)
+        str(number): Quality(tau, 0.0, loss, 0.0)
         for number, (tau, loss) in enumerate(zip(weighted, regret, strict=True))
     }
 
 
 def test_the_interval_over_targets_is_students():
     found = judged_as([0.1, 0.2, 0.3], [0.3, 0.35, 0.55])
-    interval = over_targets(found)
+    interval = quality_interval(found)
     assert interval is not None
     assert interval.estimate == pytest.approx(0.2) == mean_quality(found)
     # The standard error is 0.1/√3; the quantile is that of two degrees of freedom.
     half = 4.302652729911275 * 0.1 / math.sqrt(3)
     assert (interval.low, interval.high) == pytest.approx((0.2 - half, 0.2 + half))
-    regrets = over_targets(found, "regret")
+    regrets = quality_interval(found, "regret")
     assert regrets is not None
     assert regrets.estimate == pytest.approx(0.4) == mean_quality(found, "regret")
     # Deviations -0.1, -0.05, 0.15: s² = 0.0175.
@@ -211,21 +210,21 @@ def test_the_interval_over_targets_is_students():
 
 def test_an_interval_ends_where_the_quality_does():
     found = judged_as([0.9, 0.2, 0.9], [0.0, 0.0, 0.3])
-    taus, regrets = over_targets(found), over_targets(found, "regret")
+    taus, regrets = quality_interval(found), quality_interval(found, "regret")
     assert taus is not None
     assert regrets is not None
     assert taus.high == 1
     assert taus.low < 0
     assert regrets.low == 0
-    worst = over_targets(judged_as([-0.9, -0.2, -0.9], [0.9, 0.3, 0.9]), "regret")
+    worst = quality_interval(judged_as([-0.9, -0.2, -0.9], [0.9, 0.3, 0.9]), "regret")
     assert worst is not None
     assert worst.high == 1
 
 
 def test_one_target_has_no_interval_and_no_target_no_mean():
-    assert over_targets(judged_as([0.3], [0.0])) is None
+    assert quality_interval(judged_as([0.3], [0.0])) is None
     assert mean_quality(judged_as([0.3], [0.0])) == 0.3
-    assert over_targets({}) is None
+    assert quality_interval({}) is None
     assert math.isnan(mean_quality({}))
 
 
@@ -249,7 +248,7 @@ def architectures(count: int, seed: int, names: str = "abc") -> list[Cell]:
 
 
 def gain_of(cells: Sequence[Cell], **given: str) -> float:
-    found = [by_target(cells, key, UP, **given) for key in ("score", "noise")]
+    found = [judge_score(cells, key, UP, **given) for key in ("score", "noise")]
     return float(np.mean(gains(*found)))
 
 

@@ -8,15 +8,25 @@ from statistics import fmean, pstdev
 import numpy as np
 import pytest
 
+from ncscope.lab.experiments.transfer.cells import (
+    A_FEW,
+    ALL,
+    IMAGES,
+    SOURCE,
+    TUNED_ACCURACY,
+    Cell,
+    add_relative,
+    average_others,
+    collect_cells,
+)
+from ncscope.lab.experiments.transfer.design import TransferZoo
+from ncscope.lab.experiments.transfer.judgement import ZOO_SCORES
+from ncscope.lab.experiments.transfer.scores import NCTI
 from ncscope.lab.observations import Observation
-from ncscope.lab.zoo.cells import A_FEW, ALL, IMAGES, SOURCE, TUNED_ACCURACY
-from ncscope.lab.zoo.design import TransferZoo
-from ncscope.lab.zoo.results import JUDGED, Cell, cells_of, mean_of_others, with_relative
-from ncscope.lab.zoo.values import NCTI
 from ncscope.transfer import NctiParts, ncti
 from ncscope.transfer.baselines import make_accuracy_table
 from ncscope.transfer.records import ALL_SCORES, BASELINES
-from tests.lab.zoo.made_cells import cell_of
+from tests.lab.experiments.transfer.made_cells import cell_of
 
 ZOO = TransferZoo(
     design_architectures=("small-conv",),
@@ -66,7 +76,7 @@ def test_rows_become_cells_with_the_facts_of_their_source():
         *source_rows("small-vgg 1"),
         target_row("small-vgg 1", "digits", ALL, accuracy=0.6, log_me=math.nan),
     ]
-    whole, few, other = cells_of(ZOO, rows, Path("runs"))
+    whole, few, other = collect_cells(ZOO, rows, Path("runs"))
     assert (whole.network, whole.architecture, whole.source) == (
         "small-conv 0",
         "small-conv",
@@ -85,7 +95,7 @@ def test_rows_become_cells_with_the_facts_of_their_source():
 
 def test_facts_are_those_of_the_end_of_training_alone():
     rows = [row for row in source_rows("small-conv 0") if row.epoch == 0]
-    (cell,) = cells_of(ZOO, [*rows, target_row("small-conv 0", "digits", ALL, accuracy=0.8)])
+    (cell,) = collect_cells(ZOO, [*rows, target_row("small-conv 0", "digits", ALL, accuracy=0.8)])
     assert set(cell.values) == {"accuracy", "ncti", "other_sets"}
     assert cell.folder is None
 
@@ -99,7 +109,7 @@ def test_each_network_has_its_facts_wherever_they_stand_in_the_rows():
         Observation(9, 3, SOURCE, "head", "small-resnet 0", {"mir": 0.75, "parameters": 8}),
         target_row("small-resnet 0", "digits", ALL, accuracy=0.1),
     ]
-    first, second = cells_of(ZOO, rows)
+    first, second = collect_cells(ZOO, rows)
     assert (first.network, first.value("source_accuracy")) == ("small-conv 1", 0.5)
     assert math.isnan(first.value("mir"))
     assert (second.network, second.value("mir"), second.value("parameters")) == (
@@ -150,7 +160,7 @@ def test_the_mean_of_others_is_the_standing_in_a_table_of_results(kind):
         by_network.setdefault(cell.network, {})[cell.target] = cell.value("accuracy")
         by_target.setdefault(cell.target, {})[cell.network] = cell.value("accuracy")
     table = make_accuracy_table(by_network)
-    found = mean_of_others(cells)
+    found = average_others(cells)
     assert set(found) == {(cell.network, cell.target) for cell in cells}
     for (network, target), value in found.items():
         assert value == pytest.approx(slow_standing(by_target, network, target))
@@ -159,7 +169,7 @@ def test_the_mean_of_others_is_the_standing_in_a_table_of_results(kind):
 
 
 def test_one_target_has_no_others():
-    found = mean_of_others(results_of(np.array([[0.1], [0.4], [0.3]])))
+    found = average_others(results_of(np.array([[0.1], [0.4], [0.3]])))
     assert len(found) == 3
     assert all(map(math.isnan, found.values()))
 
@@ -180,7 +190,7 @@ def parts_of(cell: Cell) -> NctiParts:
 
 def test_ncti_is_that_of_the_networks_on_the_same_target_with_as_many_images():
     cells = [*with_parts(0), *with_parts(1, A_FEW)]
-    found = with_relative(cells)
+    found = add_relative(cells)
     assert [(c.network, c.target, c.images) for c in found] == [
         (c.network, c.target, c.images) for c in cells
     ]
@@ -194,7 +204,7 @@ def test_a_network_without_parts_takes_ncti_from_no_other():
     cells = with_parts(2)
     dead = {NCTI + field: math.nan for field in NctiParts._fields}
     lost = [cell.with_values(dead) if cell.network == "a 1" else cell for cell in cells]
-    found = [cell for cell in with_relative(lost) if cell.target == "first"]
+    found = [cell for cell in add_relative(lost) if cell.target == "first"]
     known = ncti([parts_of(cell) for cell in found if cell.network != "a 1"])
     assert [cell.value("ncti") for cell in found if cell.network != "a 1"] == known
     assert math.isnan(found[1].value("ncti"))
@@ -202,15 +212,15 @@ def test_a_network_without_parts_takes_ncti_from_no_other():
 
 def test_what_is_relative_follows_the_networks():
     cells = [*with_parts(3), *with_parts(4, A_FEW)]
-    once = with_relative(cells)
-    assert with_relative(once) == once
-    halves = [with_relative(cells[start::2]) for start in (0, 1)]
+    once = add_relative(cells)
+    assert add_relative(once) == once
+    halves = [add_relative(cells[start::2]) for start in (0, 1)]
     joined = {(c.network, c.target, c.images): c for half in halves for c in half}
-    together = with_relative([joined[c.network, c.target, c.images] for c in cells])
+    together = add_relative([joined[c.network, c.target, c.images] for c in cells])
     assert together == once
     assert halves[0] != once[0::2]
 
 
 def test_all_scores_of_the_package_are_judged():
-    assert set(JUDGED) == {*ALL_SCORES, "mir"}
-    assert list(JUDGED)[-len(BASELINES) :] == list(BASELINES)
+    assert set(ZOO_SCORES) == {*ALL_SCORES, "mir"}
+    assert list(ZOO_SCORES)[-len(BASELINES) :] == list(BASELINES)

@@ -10,30 +10,33 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from pydantic import ValidationError
 
 from ncscope.data.catalogue import CATALOGUE
 from ncscope.errors import InputError
 from ncscope.lab.experiment import Part
-from ncscope.lab.runs.settings import overridden
-from ncscope.lab.training.settings import Training
-from ncscope.lab.zoo.cells import Tuning
-from ncscope.lab.zoo.design import (
+from ncscope.lab.experiments.transfer.cells import Tuning
+from ncscope.lab.experiments.transfer.design import (
     AUGMENTATIONS,
     DECAYS,
     LOSSES,
     TARGET_SEED,
     TransferZoo,
     is_tuned,
-    networks,
-    targets_of,
+    list_networks,
+    list_targets,
 )
-from ncscope.lab.zoo.recipe import RECIPE
+from ncscope.lab.experiments.transfer.zoo import EXPERIMENT
+from ncscope.lab.runs.settings import change_settings
+from ncscope.lab.training.settings import Training
 from ncscope.models.networks.catalogue import NAMES, build
 
 ZOO = TransferZoo()
-MEDIUM = RECIPE.scales["medium"]
-PAGE = Path(__file__).parents[3] / "docs" / "transfer-zoo.md"
+PAGE = Path(__file__).parents[4] / "docs" / "transfer-zoo.md"
+(ENTRY,) = yaml.safe_load(PAGE.read_text().split("```yaml\n")[1].split("```")[0])
+LARGER = EXPERIMENT.configure("small", ENTRY)
+"""The zoo of larger networks and images, whose settings stand on the page."""
 
 _LOSS_FIELDS = sorted({field for loss in LOSSES for field in loss})
 
@@ -71,7 +74,7 @@ def given_to(part: Part) -> tuple[Training, list[str], list[str], Tuning]:
 
 
 def test_the_zoo_is_as_large_as_planned():
-    assert len(networks(ZOO)) >= 120
+    assert len(list_networks(ZOO)) >= 120
     assert len(set(ZOO.architectures)) == 8
     assert len(ZOO.held_out_architectures) == 3
     assert len(set(ZOO.sources)) == 3
@@ -80,7 +83,7 @@ def test_the_zoo_is_as_large_as_planned():
     assert len(values_of(ZOO)["loss"]) == len(LOSSES) == 6
 
 
-@pytest.mark.parametrize("config", [ZOO, MEDIUM], ids=["small", "medium"])
+@pytest.mark.parametrize("config", [ZOO, LARGER], ids=["small", "larger"])
 def test_the_halves_share_no_target_and_no_held_out_architecture(config):
     assert len(set(config.targets)) == len(config.design_targets) + len(config.report_targets)
     assert not {*config.design_targets} & {*config.report_targets}
@@ -92,7 +95,7 @@ def test_the_halves_share_no_target_and_no_held_out_architecture(config):
 @pytest.mark.parametrize("count", [16, 7, 2])
 def test_within_an_architecture_every_value_is_used_equally_often_up_to_one(factor, count):
     config = ZOO.model_copy(update={"networks": count})
-    trained = networks(config).values()
+    trained = list_networks(config).values()
     for architecture in config.architectures:
         own = [each for each in trained if each.network == architecture]
         used = Counter(FACTORS[factor](each) for each in own)
@@ -105,13 +108,13 @@ def test_within_an_architecture_every_value_is_used_equally_often_up_to_one(fact
 @pytest.mark.parametrize("pair", list(combinations(FACTORS, 2)), ids=" and ".join)
 def test_two_factors_occur_in_all_combinations(pair):
     first, second = (FACTORS[name] for name in pair)
-    seen = {(first(each), second(each)) for each in networks(ZOO).values()}
+    seen = {(first(each), second(each)) for each in list_networks(ZOO).values()}
     sizes = [len(values_of(ZOO)[name]) for name in pair]
     assert len(seen) == sizes[0] * sizes[1]
 
 
 def test_names_seeds_and_optimisers_of_the_networks():
-    trained = networks(ZOO)
+    trained = list_networks(ZOO)
     assert [name.rsplit(" ", 1)[0] for name in trained] == [
         training.network for training in trained.values()
     ]
@@ -128,39 +131,39 @@ def test_names_seeds_and_optimisers_of_the_networks():
 
 def test_settings_of_a_network_are_the_same_at_every_call_and_in_every_shard():
     sharded = TransferZoo(shard=1, shards=3)
-    assert networks(ZOO) == networks(TransferZoo()) == networks(sharded)
+    assert list_networks(ZOO) == list_networks(TransferZoo()) == list_networks(sharded)
 
 
-@pytest.mark.parametrize("config", [ZOO, MEDIUM], ids=["small", "medium"])
+@pytest.mark.parametrize("config", [ZOO, LARGER], ids=["small", "larger"])
 def test_a_network_is_judged_on_all_targets_but_its_own_images(config):
     for source in config.sources:
-        found = targets_of(source, config.targets)
+        found = list_targets(source, config.targets)
         same = {"digits"} if source == "warped-digits" else set()
         assert set(config.targets) - set(found) == {source} | same
         assert found == [name for name in config.targets if name in found]
-    for part in RECIPE.parts(config):
+    for part in EXPERIMENT.parts(config):
         training, targets, tuned, _ = given_to(part)
-        assert targets == targets_of(training.data, config.targets)
+        assert targets == list_targets(training.data, config.targets)
         assert {*tuned} <= {*targets}
         assert part.yields == training.optimisation.epochs + len(targets)
         assert part.trains
 
 
 def test_a_third_of_the_cells_has_the_truth_by_fine_tuning():
-    cells = [(part.name, target) for part in RECIPE.parts(ZOO) for target in given_to(part)[1]]
-    tuned = [(part.name, target) for part in RECIPE.parts(ZOO) for target in given_to(part)[2]]
+    cells = [(part.name, target) for part in EXPERIMENT.parts(ZOO) for target in given_to(part)[1]]
+    tuned = [(part.name, target) for part in EXPERIMENT.parts(ZOO) for target in given_to(part)[2]]
     assert 0.30 <= len(tuned) / len(cells) <= 0.37
     for target in ZOO.targets:
         among = sum(each[1] == target for each in cells)
         assert 0.2 <= sum(each[1] == target for each in tuned) / among <= 0.46
-    assert {each[0] for each in tuned} == set(networks(ZOO))
+    assert {each[0] for each in tuned} == set(list_networks(ZOO))
     assert [is_tuned(0, 0), is_tuned(1, 2), is_tuned(2, 2)] == [True, True, False]
 
 
 @pytest.mark.parametrize("shards", [1, 2, 5])
 def test_shards_partition_the_parts(shards):
-    whole = {part.name: given_to(part) for part in RECIPE.parts(ZOO)}
-    sharded = [RECIPE.parts(TransferZoo(shard=n, shards=shards)) for n in range(shards)]
+    whole = {part.name: given_to(part) for part in EXPERIMENT.parts(ZOO)}
+    sharded = [EXPERIMENT.parts(TransferZoo(shard=n, shards=shards)) for n in range(shards)]
     names = [part.name for parts in sharded for part in parts]
     assert sorted(names) == sorted(whole)
     sizes = [len(parts) for parts in sharded]
@@ -174,7 +177,7 @@ def test_a_shard_that_is_not_there_is_refused(shard, shards):
     with pytest.raises(ValidationError, match=f"shard 0 to {shards - 1}"):
         TransferZoo(shard=shard, shards=shards)
     with pytest.raises(InputError, match=f"expected shard 0 to {shards - 1}, found"):
-        overridden(ZOO, {"shard": shard, "shards": shards})
+        change_settings(ZOO, {"shard": shard, "shards": shards})
 
 
 @pytest.mark.parametrize(
@@ -188,7 +191,7 @@ def test_a_shard_that_is_not_there_is_refused(shard, shards):
 )
 def test_a_name_that_stands_twice_is_refused(twice):
     with pytest.raises(InputError, match="expected each name once, in one half only, among"):
-        overridden(ZOO, twice)
+        change_settings(ZOO, twice)
 
 
 def test_the_protocol_on_the_page_is_that_of_the_code():
@@ -211,14 +214,14 @@ def test_the_protocol_on_the_page_is_that_of_the_code():
 
 def test_the_numbers_on_the_page_are_those_of_the_code():
     page = " ".join(PAGE.read_text().split())
-    assert f"trains {len(networks(ZOO))} small networks" in page
+    assert f"trains {len(list_networks(ZOO))} small networks" in page
     assert f"to other data sets, {len(ZOO.targets)} in all" in page
-    most = max(len(targets_of(source, ZOO.targets)) for source in ZOO.sources)
+    most = max(len(list_targets(source, ZOO.targets)) for source in ZOO.sources)
     assert f"on up to {most - 1} other sets" in page
     assert f"with {ZOO.networks} networks each" in page
     assert "(network number plus target number divisible by three)" in page
     assert f"for {ZOO.tuning_epochs} epochs" in page
-    temperatures = sorted({each.temperature for each in networks(ZOO).values()})
+    temperatures = sorted({each.temperature for each in list_networks(ZOO).values()})
     assert _numbers(_between(page, "cross-entropy at temperatures ", ";")) == temperatures
     assert f"label smoothing {max(x.get('label_smoothing', 0) for x in LOSSES)}" in page
     cosine = max(loss.get("within_class_cosine", 0) for loss in LOSSES)
@@ -238,7 +241,7 @@ def _numbers(text: str) -> list[float]:
     return [float(each) for each in re.findall(r"\d+(?:\.\d+)?", text)]
 
 
-@pytest.mark.parametrize("config", [ZOO, MEDIUM], ids=["small", "medium"])
+@pytest.mark.parametrize("config", [ZOO, LARGER], ids=["small", "larger"])
 def test_all_sets_and_networks_are_there_and_the_images_fit(config):
     assert {*config.architectures} <= {*NAMES}
     for name in {*config.sources, *config.targets}:
@@ -247,19 +250,19 @@ def test_all_sets_and_networks_are_there_and_the_images_fit(config):
         assert native <= config.image_size
 
 
-def test_the_medium_zoo_is_the_small_one_with_larger_images():
+def test_the_larger_zoo_is_the_small_one_with_larger_images():
     for field in ("sources", "design_targets", "report_targets", "architectures"):
-        assert len(getattr(MEDIUM, field)) == len(getattr(ZOO, field))
-    assert MEDIUM.image_size == 32
-    sizes = {name: CATALOGUE[name].native for name in MEDIUM.targets}
+        assert len(getattr(LARGER, field)) == len(getattr(ZOO, field))
+    assert LARGER.image_size == 32
+    sizes = {name: CATALOGUE[name].native for name in LARGER.targets}
     assert {name for name, size in sizes.items() if size != 32} == {"digits", "warped-digits"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MEDIUM.architectures)
-def test_the_networks_of_the_medium_zoo_give_logits(name):
-    network = build(name, 7, image_size=MEDIUM.image_size).eval()
+@pytest.mark.parametrize("name", LARGER.architectures)
+def test_the_networks_of_the_larger_zoo_give_logits(name):
+    network = build(name, 7, image_size=LARGER.image_size).eval()
     with torch.no_grad():
-        found = network(torch.randn(2, 3, MEDIUM.image_size, MEDIUM.image_size))
+        found = network(torch.randn(2, 3, LARGER.image_size, LARGER.image_size))
     assert found.shape == (2, 7)
     assert found.isfinite().all()

@@ -8,43 +8,42 @@ from functools import partial
 import numpy as np
 import pytest
 
-from ncscope.lab.findings import Finding
-from ncscope.lab.intervals import Interval
-from ncscope.lab.zoo.cells import A_FEW, ALL, TUNED_ACCURACY
-from ncscope.lab.zoo.design import TransferZoo, networks, targets_of
-from ncscope.lab.zoo.figures import drawings_of
-from ncscope.lab.zoo.ingredients import ADDED, ADDED_SHARE, INDEX, VARIANTS
-from ncscope.lab.zoo.judgement import (
-    bootstrap_gain,
-    by_target,
-    grouped,
-    mean_quality,
-    over_targets,
-)
-from ncscope.lab.zoo.results import JUDGED, Cell
-from ncscope.lab.zoo.tables import (
-    conditions,
-    cost_table,
-    number,
-    ordered,
-    quality_table,
-    tables_of,
-    with_interval,
-)
-from ncscope.lab.zoo.verdicts import (
+from ncscope.lab.experiments.transfer.cells import A_FEW, ALL, TUNED_ACCURACY, Cell
+from ncscope.lab.experiments.transfer.design import TransferZoo, list_networks, list_targets
+from ncscope.lab.experiments.transfer.judgement import (
+    FACT_SHARE,
+    FACTS,
     MARGIN,
     PHRASES,
     PUBLISHED,
+    ZOO_SCORES,
     Verdicts,
-    claims_on,
-    design_half,
-    report_half,
-    with_added,
+    add_fact,
+    bootstrap_gain,
+    group_cells,
+    judge_claims,
+    judge_score,
+    mean_quality,
+    quality_interval,
+    select_half,
 )
+from ncscope.lab.experiments.transfer.scores import INDEX, VARIANTS
+from ncscope.lab.experiments.transfer.tables import (
+    cost_table,
+    draw_figures,
+    format_interval,
+    format_number,
+    group_by_condition,
+    make_tables,
+    order_scores,
+    quality_table,
+)
+from ncscope.lab.findings import Finding
+from ncscope.lab.intervals import Interval
 from ncscope.report.tables import Summary
 from ncscope.transfer.advice import CONDITIONS, FEW, FEW_OF_MANY, MANY, MORE_CLASSES, TUNED, USUAL
 from ncscope.transfer.records import BASELINES, SCORES, Score
-from tests.lab.zoo.made_cells import cells_on
+from tests.lab.experiments.transfer.made_cells import cells_on
 from tests.pace import others_slow
 
 pytestmark = pytest.mark.usefixtures("unchecked_signatures_of_module")
@@ -106,11 +105,11 @@ def synthetic(change: Change) -> list[Cell]:
     draws = np.random.default_rng(0)
     # A generator for each key, so that a new score changes no other's values.
     noises = {key: np.random.default_rng([*key.encode()]) for key in PUBLISHED}
-    facts = [key for key in (*BASELINES, *ADDED) if key != "other_sets"]
+    facts = [key for key in (*BASELINES, *FACTS) if key != "other_sets"]
     cells = []
-    for name, training in networks(ZOO).items():
+    for name, training in list_networks(ZOO).items():
         own = dict(zip(facts, draws.random(len(facts)).tolist(), strict=True))
-        for target in targets_of(training.data, ZOO.targets):
+        for target in list_targets(training.data, ZOO.targets):
             for images in (ALL, A_FEW):
                 values = {"accuracy": draws.random(), "other_sets": draws.random(), **own}
                 values |= {"classes": 10.0, "dim": 32.0}
@@ -119,7 +118,7 @@ def synthetic(change: Change) -> list[Cell]:
                     values[TUNED_ACCURACY] = truth + 0.05 * draws.normal()
                 for key in PUBLISHED:
                     noise = 0.15 if key == BEST else 0.6
-                    values[key] = JUDGED[key].better * (truth + noise * noises[key].normal())
+                    values[key] = ZOO_SCORES[key].better * (truth + noise * noises[key].normal())
                 for key in VARIANTS:
                     values[key] = truth + 0.3 * draws.normal()
                 change(values, draws)
@@ -129,7 +128,7 @@ def synthetic(change: Change) -> list[Cell]:
 
 
 def judged(change: Change) -> Verdicts:
-    return Verdicts(ZOO, report_half(ZOO, synthetic(change)))
+    return Verdicts(ZOO, select_half(ZOO, synthetic(change), "report"))
 
 
 def better_claims(claims: Sequence[Finding]) -> list[Finding]:
@@ -145,7 +144,7 @@ def line(table: Summary, name: str) -> Sequence[str]:
 def few_resamples(monkeypatch):
     """The bootstrap, which has tests of its own, draws twenty times in place of a thousand."""
     few = partial(bootstrap_gain, resamples=20)
-    monkeypatch.setattr("ncscope.lab.zoo.verdicts.bootstrap_gain", few)
+    monkeypatch.setattr("ncscope.lab.experiments.transfer.judgement.bootstrap_gain", few)
 
 
 @pytest.fixture(scope="module")
@@ -157,11 +156,11 @@ def perfect() -> Verdicts:
 @pytest.fixture(scope="module")
 def tables(perfect) -> Mapping[str, Summary]:
     """The tables of this zoo by title."""
-    return {table.title: table for table in tables_of(perfect)}
+    return {table.title: table for table in make_tables(perfect)}
 
 
 def test_an_index_that_is_the_truth_is_better_than_noisy_scores(perfect):
-    claims = claims_on(perfect)
+    claims = judge_claims(perfect)
     assert len(claims) == 6
     better = better_claims(claims)
     assert [claim.verdict for claim in better] == ["held"] * 3
@@ -175,9 +174,9 @@ def test_an_index_that_is_the_truth_is_better_than_noisy_scores(perfect):
 
 
 def test_the_claim_rests_on_the_gains_over_the_best_published_score(perfect):
-    claim = claims_on(perfect)[0]
+    claim = judge_claims(perfect)[0]
     cells = [cell for cell in perfect.cells if cell.images == ALL]
-    ours, best = (by_target(cells, key, SCORES[key]) for key in (INDEX, BEST))
+    ours, best = (judge_score(cells, key, SCORES[key]) for key in (INDEX, BEST))
     values = [ours[target].weighted_tau - best[target].weighted_tau for target in ours]
     assert len(values) == len(ZOO.report_targets)
     assert claim.interval is not None
@@ -197,7 +196,7 @@ def test_the_claim_rests_on_the_gains_over_the_best_published_score(perfect):
     ),
 )
 def test_an_index_that_is_no_better_is_said_to_be_no_better(change):
-    claims = claims_on(judged(change))
+    claims = judge_claims(judged(change))
     assert [claim.verdict for claim in better_claims(claims)] == ["not held"] * 3
     for claim in better_claims(claims):
         assert "mean gain" in claim.evidence
@@ -206,7 +205,7 @@ def test_an_index_that_is_no_better_is_said_to_be_no_better(change):
 def with_the_worst_two_swapped(cells: Sequence[Cell]) -> list[Cell]:
     """Return cells whose best published score is the truth, but for the two worst networks."""
     found = []
-    for own in grouped(cells).values():
+    for own in group_cells(cells).values():
         ascending = sorted(own, key=lambda cell: cell.value("accuracy"))
         values = [cell.value("accuracy") for cell in ascending]
         values[:2] = values[1::-1]
@@ -218,7 +217,7 @@ def with_the_worst_two_swapped(cells: Sequence[Cell]) -> list[Cell]:
 
 def test_a_gain_below_the_margin_does_not_count(perfect):
     cells = [cell for cell in perfect.cells if cell.images == ALL]
-    claim = claims_on(Verdicts(ZOO, with_the_worst_two_swapped(cells)))[0]
+    claim = judge_claims(Verdicts(ZOO, with_the_worst_two_swapped(cells)))[0]
     assert claim.interval is not None
     assert 0 < claim.interval.low < claim.interval.estimate < MARGIN
     assert claim.verdict == "not held"
@@ -226,13 +225,13 @@ def test_a_gain_below_the_margin_does_not_count(perfect):
 
 def test_a_large_gain_on_one_target_alone_is_undecided(perfect):
     cells = [cell for cell in perfect.cells if cell.target == "digits"]
-    (claim, *_) = claims_on(Verdicts(ZOO, cells))
+    (claim, *_) = judge_claims(Verdicts(ZOO, cells))
     assert claim.verdict == "undecided"
     assert "over 1 targets" in claim.evidence
 
 
 def test_what_past_results_tell_is_no_gain_of_the_index():
-    claims = claims_on(judged(as_past_results))
+    claims = judge_claims(judged(as_past_results))
     residual = [claim for claim in claims if "the rank correlation that is left" in claim.text]
     assert [claim.verdict for claim in residual] == ["undecided"] * 2
 
@@ -243,19 +242,19 @@ def test_past_results_that_are_the_truth_are_better_than_published_scores():
         exact(values, draws)
         values["other_sets"] = values["accuracy"]
 
-    assert claims_on(judged(past))[-1].verdict == "held"
-    assert claims_on(judged(exact))[-1].verdict == "not held"
+    assert judge_claims(judged(past))[-1].verdict == "held"
+    assert judge_claims(judged(exact))[-1].verdict == "not held"
 
 
 @pytest.mark.parametrize("change", [without_the_index, without_published])
 def test_without_the_numbers_the_claims_are_undecided(change):
-    claims = claims_on(judged(change))
+    claims = judge_claims(judged(change))
     assert [claim.verdict for claim in better_claims(claims)] == ["undecided"] * 3
     assert {claim.evidence for claim in better_claims(claims)} == {"none measured"}
 
 
 def test_without_fine_tuning_its_claim_alone_is_undecided():
-    better = better_claims(claims_on(judged(without_fine_tuning)))
+    better = better_claims(judge_claims(judged(without_fine_tuning)))
     assert [claim.verdict for claim in better] == ["held", "held", "undecided"]
 
 
@@ -278,13 +277,13 @@ CUT: Mapping[str, Callable[[list[Cell]], list[Cell]]] = {
 
 @pytest.mark.parametrize("cut", others_slow(CUT, "no cells", "all images only"))
 def test_claims_tables_and_figures_come_out_of_whatever_was_measured(cut):
-    verdicts = Verdicts(ZOO, CUT[cut](report_half(ZOO, synthetic(exact))))
-    claims = claims_on(verdicts)
+    verdicts = Verdicts(ZOO, CUT[cut](select_half(ZOO, synthetic(exact), "report")))
+    claims = judge_claims(verdicts)
     assert len(claims) == 6
     decided = {claim.verdict for claim in claims} - {"undecided"}
     assert bool(decided) == (cut == "all images only")
-    assert len({table.title for table in tables_of(verdicts, {})}) == 8
-    for drawing in drawings_of(verdicts):
+    assert len({table.title for table in make_tables(verdicts, {})}) == 8
+    for drawing in draw_figures(verdicts):
         drawing.figure.draw_without_rendering()
 
 
@@ -293,18 +292,18 @@ def test_claims_tables_and_figures_come_out_of_whatever_was_measured(cut):
 )
 def test_tables_and_figures_come_out_without_a_score(change):
     verdicts = judged(change)
-    tables = tables_of(verdicts)
+    tables = make_tables(verdicts)
     assert len(tables) == 7
     for table in tables:
         assert all(len(cells) == len(table.columns) for cells in table.lines.values())
-    for drawing in drawings_of(verdicts):
+    for drawing in draw_figures(verdicts):
         drawing.figure.draw_without_rendering()
 
 
 @pytest.mark.parametrize("change", others_slow([exact, nearly_as_the_best], exact))
 def test_the_seed_of_the_bootstrap_changes_its_ends_and_no_verdict(change):
-    cells = report_half(ZOO, synthetic(change))
-    first, again, other = (claims_on(Verdicts(ZOO, cells, seed=seed)) for seed in (0, 0, 1))
+    cells = select_half(ZOO, synthetic(change), "report")
+    first, again, other = (judge_claims(Verdicts(ZOO, cells, seed=seed)) for seed in (0, 0, 1))
     assert first == again
     assert [claim.verdict for claim in first] == [claim.verdict for claim in other]
     assert first[0].evidence != other[0].evidence
@@ -317,7 +316,7 @@ def test_the_best_published_score_is_neither_ours_nor_a_users_nor_a_baseline():
         cell.with_values(
             {"own:oracle": cell.value("accuracy"), "parameters": cell.value("accuracy")}
         )
-        for cell in report_half(ZOO, synthetic(exact))
+        for cell in select_half(ZOO, synthetic(exact), "report")
     ]
     verdicts = Verdicts(ZOO, cells, own)
     for images in (ALL, A_FEW):
@@ -328,7 +327,9 @@ def test_the_best_published_score_is_neither_ours_nor_a_users_nor_a_baseline():
 
 
 def test_vci_is_judged_once_as_the_h_score():
-    cells = [cell.with_values({"vci": 0.5}) for cell in report_half(ZOO, synthetic(exact))]
+    cells = [
+        cell.with_values({"vci": 0.5}) for cell in select_half(ZOO, synthetic(exact), "report")
+    ]
     verdicts = Verdicts(ZOO, cells)
     assert "vci" not in verdicts.scores
     assert "H-score (= VCI)" in quality_table(verdicts, ALL).lines
@@ -336,7 +337,7 @@ def test_vci_is_judged_once_as_the_h_score():
 
 def test_halves_have_their_targets_and_their_architectures():
     cells = synthetic(exact)
-    report, design = report_half(ZOO, cells), design_half(ZOO, cells)
+    report, design = select_half(ZOO, cells, "report"), select_half(ZOO, cells, "design")
     assert {cell.target for cell in report} == {*ZOO.report_targets}
     assert {cell.architecture for cell in report} == {*ZOO.architectures}
     assert {cell.target for cell in design} == {*ZOO.design_targets}
@@ -351,7 +352,7 @@ def test_halves_have_their_targets_and_their_architectures():
 def added(fact: Sequence[float], better: int = 1) -> list[float]:
     """Return the sums of index and fact for an index of 1, 2, 3, 4."""
     cells = cells_on("first", accuracy=[0.1] * 4, explained_entropy=[1, 2, 3, 4], fact=fact)
-    found = with_added(cells, "fact", Score("", better))
+    found = add_fact(cells, "fact", Score("", better))
     return [cell.value("index_together") for cell in found]
 
 
@@ -359,7 +360,7 @@ def added(fact: Sequence[float], better: int = 1) -> list[float]:
 def test_a_fact_is_added_with_its_share_and_sign(better):
     fact = [0.0, 0.0, 1.0, 1.0]
     index = (np.arange(4) - 1.5) / np.std(np.arange(4))
-    known = index + better * ADDED_SHARE * np.array([-1, -1, 1, 1])
+    known = index + better * FACT_SHARE * np.array([-1, -1, 1, 1])
     assert added(fact, better) == pytest.approx(known.tolist())
 
 
@@ -380,7 +381,7 @@ def test_a_network_without_the_fact_counts_as_the_worst(better):
 def test_facts_are_standardised_by_target():
     cells = cells_on("first", accuracy=[0.1] * 3, explained_entropy=[1, 2, 3], fact=[1, 2, 4])
     moved = cells_on("second", accuracy=[0.1] * 3, explained_entropy=[10, 20, 30], fact=[2, 4, 8])
-    found = with_added([*cells, *moved], "fact", Score("", 1))
+    found = add_fact([*cells, *moved], "fact", Score("", 1))
     values = {
         target: [cell.value("index_together") for cell in found if cell.target == target]
         for target in ("first", "second")
@@ -391,16 +392,16 @@ def test_facts_are_standardised_by_target():
 def test_a_fact_added_to_the_index_gains_nothing_if_it_is_constant(perfect):
     cells = [cell.with_values({"mir": 0.3}) for cell in perfect.cells]
     found = Verdicts(ZOO, cells).ingredients(ALL)
-    assert set(found) == {score.name for score in (*VARIANTS.values(), *ADDED.values())}
-    assert found[ADDED["mir"].name] == pytest.approx([0.0] * len(ZOO.report_targets))
-    assert min(found[ADDED["source_accuracy"].name]) >= 0
+    assert set(found) == {score.name for score in (*VARIANTS.values(), *FACTS.values())}
+    assert found[FACTS["mir"].name] == pytest.approx([0.0] * len(ZOO.report_targets))
+    assert min(found[FACTS["source_accuracy"].name]) >= 0
     assert np.mean(found[VARIANTS["index_fitted"].name]) > 0.1
 
 
 def test_a_users_score_is_marked_as_theirs_and_judged_as_the_others():
     cells = [
         cell.with_values({"own:spread": cell.value("accuracy")})
-        for cell in report_half(ZOO, synthetic(as_noise))
+        for cell in select_half(ZOO, synthetic(as_noise), "report")
     ]
     verdicts = Verdicts(ZOO, cells, {"own:spread": Score("spread", 1)})
     for images in (ALL, A_FEW):
@@ -409,7 +410,7 @@ def test_a_users_score_is_marked_as_theirs_and_judged_as_the_others():
         assert table.lines["spread (yours)"][:3] == ["1.000", "1.000", "0.0"]
     assert "explained entropy (ours)" in table.lines
     labels = [
-        label.get_text() for label in drawings_of(verdicts)[0].figure.axes[0].get_yticklabels()
+        label.get_text() for label in draw_figures(verdicts)[0].figure.axes[0].get_yticklabels()
     ]
     assert labels[0] == "spread (yours)"
 
@@ -417,15 +418,15 @@ def test_a_users_score_is_marked_as_theirs_and_judged_as_the_others():
 def test_the_table_of_qualities_holds_means_and_intervals_best_first(perfect):
     table = quality_table(perfect, A_FEW)
     cells = [cell for cell in perfect.cells if cell.images == A_FEW]
-    found = by_target(cells, BEST, SCORES[BEST])
-    interval = over_targets(found)
+    found = judge_score(cells, BEST, SCORES[BEST])
+    interval = quality_interval(found)
     assert interval is not None
     mean = mean_quality(found)
     assert line(table, "LogME")[0] == f"{mean:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
     assert line(table, "LogME")[1] == f"{mean_quality(found, 'tau'):.3f}"
     assert line(table, "LogME")[2] == f"{100 * mean_quality(found, 'regret'):.1f}"
     assert list(table.lines)[:2] == ["explained entropy (ours)", "LogME"]
-    means = [mean_quality(perfect.qualities[A_FEW, key]) for key in ordered(perfect, A_FEW)]
+    means = [mean_quality(perfect.qualities[A_FEW, key]) for key in order_scores(perfect, A_FEW)]
     assert means == sorted(means, reverse=True)
     assert f"over {len(ZOO.report_targets)} targets" in table.caption
 
@@ -435,12 +436,14 @@ def test_a_held_out_architecture_is_judged_by_its_own_networks(perfect, tables):
     assert list(table.columns) == [*ZOO.held_out_architectures, "the three", "one left out"]
     cells = [cell for cell in perfect.cells if cell.images == ALL]
     own = [cell for cell in cells if cell.architecture in ZOO.held_out_architectures]
-    assert line(table, "LogME")[3] == number(mean_quality(by_target(own, BEST, SCORES[BEST])))
+    assert line(table, "LogME")[3] == format_number(
+        mean_quality(judge_score(own, BEST, SCORES[BEST]))
+    )
     means = []
     for name in ZOO.architectures:
         rest = [cell for cell in cells if cell.architecture != name]
-        means.append(mean_quality(by_target(rest, BEST, SCORES[BEST])))
-    assert line(table, "LogME")[4] == f"{number(min(means))} to {number(max(means))}"
+        means.append(mean_quality(judge_score(rest, BEST, SCORES[BEST])))
+    assert line(table, "LogME")[4] == f"{format_number(min(means))} to {format_number(max(means))}"
     assert line(table, "explained entropy (ours)")[4] == "1.000 to 1.000"
 
 
@@ -449,7 +452,7 @@ def test_conditions_are_by_images_classes_and_features():
         cells_on("few", images=A_FEW, accuracy=[0.5], classes=[30], dim=[5])[0],
         *cells_on("all", accuracy=[0.5] * 4, classes=[10, 20, 20, 30], dim=[10, 19, 20, 40]),
     ]
-    found = {name: [c.network for c in part] for name, part in conditions(cells).items()}
+    found = {name: [c.network for c in part] for name, part in group_by_condition(cells).items()}
     assert found == {
         USUAL: ["a 0", "a 1", "a 2", "a 3"],
         FEW: ["a 0"],
@@ -467,12 +470,12 @@ def test_the_table_by_condition_leaves_out_conditions_without_networks(perfect, 
     assert list(table.columns) == known
     found = [perfect.qualities[ALL, BEST], perfect.qualities[A_FEW, BEST], perfect.tuned[BEST]]
     assert line(table, "LogME") == [
-        with_interval(over_targets(each), mean_quality(each)) for each in found
+        format_interval(quality_interval(each), mean_quality(each)) for each in found
     ]
 
 
 def test_nothing_is_claimed_on_the_design_half():
-    cells = design_half(ZOO, synthetic(exact))
+    cells = select_half(ZOO, synthetic(exact), "design")
     assert Verdicts(ZOO, cells, half="design").claims == []
     assert [claim.verdict for claim in Verdicts(ZOO, cells).claims][:2] == ["held"] * 2
 
@@ -488,9 +491,9 @@ def test_the_table_of_costs_has_the_fastest_first(perfect):
 
 
 def test_numbers_have_a_true_minus_and_unknown_ones_a_dash():
-    assert number(-0.12345) == "−0.123"
-    assert number(0.5, 1, signed=True) == "+0.5"
-    assert number(math.nan) == number(math.inf) == "–"
+    assert format_number(-0.12345) == "−0.123"
+    assert format_number(0.5, 1, signed=True) == "+0.5"
+    assert format_number(math.nan) == format_number(math.inf) == "–"
     interval = Interval(estimate=0.5, low=-0.25, high=1.25, count=3, method="t", scale="plain")
-    assert with_interval(interval, 0.5, signed=True) == "+0.500 [−0.250, 1.250]"
-    assert with_interval(None, 0.5) == "0.500"
+    assert format_interval(interval, 0.5, signed=True) == "+0.500 [−0.250, 1.250]"
+    assert format_interval(None, 0.5) == "0.500"

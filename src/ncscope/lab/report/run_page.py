@@ -8,7 +8,7 @@ from typing import Any
 from ncscope.lab.findings import Finding, tally
 from ncscope.lab.observations import ITERATION, Results
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.report.rows import last_rows, place_of, shown
+from ncscope.lab.report.rows import format_value, last_rows, place_of
 from ncscope.lab.report.sweep import SweepTable
 from ncscope.measurement.records import Measurement
 from ncscope.report.overview import split_config
@@ -44,7 +44,7 @@ class RunView:
     tables: Sequence[Summary] = ()
 
 
-def study_page(
+def build_run_page(
     title: str,
     lead: str,
     facts: Sequence[str],
@@ -73,10 +73,10 @@ def run_sections(runs: Sequence[RunView]) -> dict[str, Any]:
         runs: Runs to show; the claims of several runs are one matrix, without charts.
     """
     alike, own = split_config([run.config for run in runs])
-    measured = [_drawn(each) for each in runs[0].rows.measurements] if len(runs) == 1 else []
+    measured = [_drop_hidden(each) for each in runs[0].rows.measurements] if len(runs) == 1 else []
     return {
         "history": build_history_view(measured, runs[0].unit) if measured else None,
-        "runs": [_shown(run, config) for run, config in zip(runs, own, strict=True)],
+        "runs": [_describe_run(run, config) for run, config in zip(runs, own, strict=True)],
         "matrix": _claim_matrix(runs) if len(runs) > 1 else None,
         "config": alike,
     }
@@ -120,17 +120,17 @@ def _claim_matrix(runs: Sequence[RunView]) -> ClaimMatrix:
     )
 
 
-def _drawn(measurement: Measurement) -> Measurement:
+def _drop_hidden(measurement: Measurement) -> Measurement:
     """Return the measurement without the numbers that no chart needs."""
     hidden = (ITERATION, "num_classes")
     values = {key: value for key, value in measurement.values.items() if key not in hidden}
     return replace(measurement, values=values)
 
 
-def _shown(run: RunView, config: Mapping[str, str]) -> dict[str, Any]:
+def _describe_run(run: RunView, config: Mapping[str, str]) -> dict[str, Any]:
     """Return a run for the template, with the settings in which it differs from other runs."""
     table = {
-        part: [(place_of(row), [shown(row, key) for key in run.columns]) for row in layers]
+        part: [(place_of(row), [format_value(row, key) for key in run.columns]) for row in layers]
         for part, layers in last_rows(run.rows).items()
     }
     return {

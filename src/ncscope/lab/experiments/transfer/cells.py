@@ -1,4 +1,4 @@
-"""A network of the zoo: training, and for each target features, truth and scores.
+"""Cells of the zoo: a network is trained, and measured on every target.
 
 A *cell* is a network on a target. Its truth is the held-out accuracy of a linear probe and, in a
 third of the cells, of the network fine-tuned as a whole. The features of all cells are kept in
@@ -7,8 +7,9 @@ files, so that a new score needs no network, and a stopped run goes on at the ne
 
 import copy
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -25,18 +26,27 @@ from ncscope.data.draws import Purpose, stream_seed
 from ncscope.data.images import ImageData, Images
 from ncscope.data.loaders import make_measurement_loader
 from ncscope.files import write_bytes
+from ncscope.lab.experiments.transfer.design import TARGET_SEED, TransferZoo, list_networks
+from ncscope.lab.experiments.transfer.scores import NCTI, Sample, score_sample
 from ncscope.lab.observations import Event, Heartbeat, Observation, Value, observations_of
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import Bench, bench_events, prepare_bench
-from ncscope.lab.zoo.design import TARGET_SEED
-from ncscope.lab.zoo.values import Sample, measured
 from ncscope.measurement.records import Measurement
 from ncscope.metrics.information import dataset_entropies
 from ncscope.models.forward import classifier
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.tensor_files import TensorFile, check_exists
+from ncscope.transfer import (
+    NctiParts,
+    ncti,
+)
+from ncscope.transfer.baselines import make_accuracy_table
 from ncscope.transfer.features import head_readings
+from ncscope.transfer.records import (
+    PRETRAINING,
+    PRETRAINING_SCORES,
+)
 from ncscope.transfer.samples import check_downstream
 
 SOURCE = "source"
@@ -44,9 +54,19 @@ SOURCE = "source"
 
 IMAGES = "images"
 """Key of the number of training images of a cell: `ALL` or `A_FEW`."""
+
 ALL, A_FEW = "all", "few"
 
+ACCURACY = "accuracy"
+"""Key of the truth by probe."""
+
+TUNED_ACCURACY = "tuned_accuracy"
+
 Tensors = Mapping[str, Tensor]
+
+_MADE_BY = "made by"
+
+_SOURCE_FACTS = ("mir", "parameters")
 
 
 @dataclass(frozen=True)
@@ -98,54 +118,28 @@ def cell_events(
             yield from (row for row in rows if row.epoch == training.optimisation.epochs)
     learner = bench.learner
     model = learner.evaluated
-    source = _kept(resources, SOURCE, made_by, partial(_readings, bench, bench.data))
+    make_source = partial(_extract_features, bench, bench.data)
+    source = _load_or_make(resources, SOURCE, made_by, make_source)
     facts = {
-        "mir": _mir(model, source),
+        "mir": _compute_mir(model, source),
         "parameters": sum(each.numel() for each in model.parameters()),
     }
     yield Observation(learner.step, learner.epoch, SOURCE, HEAD_INPUT, values=facts)
     for name in targets:
         own_tuning = tuning if name in tuned else None
-        cell = _kept(resources, name, made_by, partial(_cell, bench, name, own_tuning, resources))
-        sample, test = sample_of(cell, source), check_downstream(cell["test"], cell["test_labels"])
+        make_target = partial(_make_cell, bench, name, own_tuning, resources)
+        cell = _load_or_make(resources, name, made_by, make_target)
+        sample = make_sample(cell, source)
+        test = check_downstream(cell["test"], cell["test_labels"])
         for images, own in ((ALL, sample), (A_FEW, sample.few())):
-            values: dict[str, Value] = {IMAGES: images, **measured(own, test)}
+            values: dict[str, Value] = {IMAGES: images, **score_sample(own, test)}
             if images == ALL and TUNED_ACCURACY in cell:
                 values[TUNED_ACCURACY] = float(cell[TUNED_ACCURACY])
             yield Observation(learner.step, learner.epoch, name, HEAD_INPUT, values=values)
         yield Heartbeat()
 
 
-TUNED_ACCURACY = "tuned_accuracy"
-
-
-def sample_of(cell: Tensors, source: Tensors) -> Sample:
-    """Return what a score may read of a cell.
-
-    Args:
-        cell: Tensors of the cell's file.
-        source: Tensors of the file of the network's source.
-    """
-    return Sample(
-        cell["train"],
-        cell["train_labels"],
-        cell.get("probabilities"),
-        source["train"],
-        source["train_labels"],
-    )
-
-
-def feature_file(checkpoints: Path, name: str) -> Path:
-    """Return the path of the file of a network's features.
-
-    Args:
-        checkpoints: Checkpoint folder of the network's part.
-        name: Name of the target, or `SOURCE`.
-    """
-    return checkpoints / "features" / f"{name}.safetensors"
-
-
-def _kept(
+def _load_or_make(
     resources: Resources, name: str, made_by: str, make: Callable[[], dict[str, Tensor]]
 ) -> Tensors:
     """Return tensors from their file; make them, and write it, if there is none of these settings.
@@ -164,11 +158,21 @@ def _kept(
         with safe_open(path, "pt") as file:
             if (file.metadata() or {}).get(_MADE_BY) == made_by:
                 return {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    made = make()
+    tensors = make()
     path.parent.mkdir(parents=True, exist_ok=True)
-    whole = {key: value.contiguous() for key, value in made.items()}
+    whole = {key: value.contiguous() for key, value in tensors.items()}
     write_bytes(path, save(whole, {_MADE_BY: made_by}))
-    return made
+    return tensors
+
+
+def feature_file(checkpoints: Path, name: str) -> Path:
+    """Return the path of the file of a network's features.
+
+    Args:
+        checkpoints: Checkpoint folder of the network's part.
+        name: Name of the target, or `SOURCE`.
+    """
+    return checkpoints / "features" / f"{name}.safetensors"
 
 
 def read_features(folder: Path, name: str) -> dict[str, Tensor]:
@@ -186,10 +190,23 @@ def read_features(folder: Path, name: str) -> dict[str, Tensor]:
     return load_file(path)
 
 
-_MADE_BY = "made by"
+def make_sample(cell: Tensors, source: Tensors) -> Sample:
+    """Return what a score may read of a cell.
+
+    Args:
+        cell: Tensors of the cell's file.
+        source: Tensors of the file of the network's source.
+    """
+    return Sample(
+        cell["train"],
+        cell["train_labels"],
+        cell.get("probabilities"),
+        source["train"],
+        source["train_labels"],
+    )
 
 
-def _readings(bench: Bench, data: ImageData) -> dict[str, Tensor]:
+def _extract_features(bench: Bench, data: ImageData) -> dict[str, Tensor]:
     """Return features and labels of training and held-out images, and probabilities."""
     size = 4 * bench.settings.optimisation.batch_size
     train, test = (
@@ -201,11 +218,13 @@ def _readings(bench: Bench, data: ImageData) -> dict[str, Tensor]:
     tensors |= {"test": test[0], "test_labels": test[1]}
     if probabilities is not None:
         temperature = bench.settings.temperature
-        tensors["probabilities"] = at_temperature(probabilities, temperature)
+        tensors["probabilities"] = apply_temperature(probabilities, temperature)
     return tensors
 
 
-def at_temperature(probabilities: Float[Tensor, "n z"], temperature: float) -> Float[Tensor, "n z"]:
+def apply_temperature(
+    probabilities: Float[Tensor, "n z"], temperature: float
+) -> Float[Tensor, "n z"]:
     """Return the softmax at the temperature that a network was trained at.
 
     Args:
@@ -215,19 +234,19 @@ def at_temperature(probabilities: Float[Tensor, "n z"], temperature: float) -> F
     return (probabilities.log() / temperature).softmax(1)
 
 
-def _cell(
+def _make_cell(
     bench: Bench, name: str, tuning: Tuning | None, resources: Resources
 ) -> dict[str, Tensor]:
     data = load(name, resources.data, download=resources.download, seed=TARGET_SEED)
     seen = prepare_like(data, bench.data)
-    tensors = _readings(bench, seen)
+    tensors = _extract_features(bench, seen)
     if tuning is not None:
-        accuracy = _tuned(bench.learner.evaluated, seen, tuning, bench.settings.seed)
+        accuracy = _fine_tune(bench.learner.evaluated, seen, tuning, bench.settings.seed)
         tensors[TUNED_ACCURACY] = torch.tensor(accuracy, dtype=torch.float64)
     return tensors
 
 
-def _mir(model: nn.Module, source: Tensors) -> float:
+def _compute_mir(model: nn.Module, source: Tensors) -> float:
     """Return the matrix mutual information ratio of features and head rows; NaN if undefined."""
     weight = classifier(model).weight.detach().double().cpu()
     labels = source["train_labels"]
@@ -235,13 +254,13 @@ def _mir(model: nn.Module, source: Tensors) -> float:
     return dataset_entropies([(source["train"].double(), labels)], counts, weight).mir
 
 
-def _tuned(model: nn.Module, data: ImageData, tuning: Tuning, seed: int) -> float:
+def _fine_tune(model: nn.Module, data: ImageData, tuning: Tuning, seed: int) -> float:
     """Return the held-out accuracy of a copy of the network, fine-tuned with a new head."""
     draws = torch.Generator().manual_seed(stream_seed(seed, Purpose.ORDER))
     network = copy.deepcopy(model)
     device = next(network.parameters()).device
     _replace_head(network, data.num_classes, draws)
-    train, labels = (each.to(device) for each in _pixels(data.train))
+    train, labels = (each.to(device) for each in _load_pixels(data.train))
     optimiser = torch.optim.SGD(network.parameters(), tuning.rate, momentum=0.9)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, tuning.epochs)
     network.train()
@@ -255,7 +274,7 @@ def _tuned(model: nn.Module, data: ImageData, tuning: Tuning, seed: int) -> floa
                     optimiser.step()
             schedule.step()
     network.eval()
-    test, known = (each.to(device) for each in _pixels(data.test))
+    test, known = (each.to(device) for each in _load_pixels(data.test))
     with torch.no_grad():
         right = [
             (network(part).argmax(1) == answer).float().sum()
@@ -275,6 +294,134 @@ def _replace_head(network: nn.Module, num_classes: int, draws: torch.Generator) 
     head.out_features = num_classes
 
 
-def _pixels(images: Images) -> tuple[Float[Tensor, "n c h w"], Int[Tensor, " n"]]:
+def _load_pixels(images: Images) -> tuple[Float[Tensor, "n c h w"], Int[Tensor, " n"]]:
     batches = list(make_measurement_loader(images, 256))
     return torch.cat([each[0] for each in batches]), torch.cat([each[1] for each in batches])
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A network on a target.
+
+    Attributes:
+        network: Name of the network.
+        architecture: Name of its architecture.
+        source: Name of the set that it was trained on.
+        target: Name of the target.
+        images: Number of training images of the target: `ALL` or `A_FEW`.
+        values: Truth, scores and facts by key; a value that is unknown is missing or NaN.
+        folder: Checkpoint folder of the network, with its features; None if they are not there.
+    """
+
+    network: str
+    architecture: str
+    source: str
+    target: str
+    images: str
+    values: Mapping[str, float]
+    folder: Path | None = None
+
+    def value(self, key: str) -> float:
+        """Return a value; NaN if it is unknown."""
+        return self.values.get(key, math.nan)
+
+    def with_values(self, values: Mapping[str, float]) -> "Cell":
+        """Return the cell with further values."""
+        return replace(self, values={**self.values, **values})
+
+
+def collect_cells(
+    config: TransferZoo, rows: Iterable[Observation], folder: Path | None = None
+) -> list[Cell]:
+    """Return the cells of a run.
+
+    Args:
+        config: Settings of the run.
+        rows: Its observations.
+        folder: Folder of the checkpoints of its parts; None if there are none.
+    """
+    trained = list_networks(config)
+    facts: dict[str, dict[str, float]] = {}
+    cells = []
+    for row in rows:
+        training = trained.get(row.part)
+        if training is None:
+            continue
+        own = facts.setdefault(row.part, {})
+        if IMAGES in row:
+            values = {key: float(v) for key, v in row.values.items() if key != IMAGES}
+            cells.append(
+                Cell(
+                    row.part,
+                    training.network,
+                    training.data,
+                    row.split,
+                    str(row[IMAGES]),
+                    values,
+                    None if folder is None else folder / row.part,
+                )
+            )
+        elif row.split == SOURCE:
+            own |= {key: float(row[key]) for key in _SOURCE_FACTS if key in row}
+        elif row.epoch == training.optimisation.epochs:
+            own |= _read_facts(row)
+    return add_relative([cell.with_values(facts[cell.network]) for cell in cells])
+
+
+def _read_facts(row: Observation) -> dict[str, float]:
+    """Return the facts of a network that a measurement of its source at the end holds."""
+    if row.split == "test":
+        return {"source_accuracy": float(row.get(ACCURACY, math.nan))}
+    keys = [key.removeprefix(PRETRAINING) for key in PRETRAINING_SCORES]
+    found = {PRETRAINING + key: float(row[key]) for key in keys if key in row}
+    return found | {key: float(row[key]) for key in ("within_off_signal",) if key in row}
+
+
+def add_relative(cells: Sequence[Cell]) -> list[Cell]:
+    """Add what depends on the other cells: NCTI, and the mean result on the other targets.
+
+    Both are relative to the networks that were measured on the same target with as many images.
+
+    Args:
+        cells: Cells of all networks and targets.
+    """
+    found: dict[int, dict[str, float]] = {}
+    for images in (ALL, A_FEW):
+        own = [cell for cell in cells if cell.images == images]
+        others = average_others(own)
+        for target in dict.fromkeys(cell.target for cell in own):
+            of_target = [cell for cell in own if cell.target == target]
+            parts = {
+                id(cell): NctiParts(*(cell.value(NCTI + key) for key in NctiParts._fields))
+                for cell in of_target
+            }
+            # A network without parts would take the index from all others.
+            known = {key: each for key, each in parts.items() if all(map(math.isfinite, each))}
+            indices = dict(zip(known, ncti(list(known.values())), strict=True))
+            for cell in of_target:
+                other = others[cell.network, cell.target]
+                found[id(cell)] = {"ncti": indices.get(id(cell), math.nan), "other_sets": other}
+    return [cell.with_values(found[id(cell)]) for cell in cells]
+
+
+def average_others(cells: Sequence[Cell]) -> dict[tuple[str, str], float]:
+    """Return each network's mean standardised accuracy on the other targets.
+
+    Accuracies are standardised by target over all networks, as `AccuracyTable.standing` does. This
+    is what a table of past results tells.
+
+    Args:
+        cells: Cells of the same number of images.
+
+    Returns:
+        The mean by network and target; NaN if no other target is known.
+    """
+    results: dict[str, dict[str, float]] = {}
+    for cell in cells:
+        results.setdefault(cell.network, {})[cell.target] = cell.value(ACCURACY)
+    table = make_accuracy_table(results)
+    standings = {
+        target: dict(zip(table.models, table.standings(left_out=target).tolist(), strict=True))
+        for target in table.sets
+    }
+    return {(cell.network, cell.target): standings[cell.target][cell.network] for cell in cells}

@@ -1,0 +1,1 @@
+"""The zoo: scores that predict transfer, compared on networks trained here."""
