@@ -20,7 +20,7 @@ import ncscope
 from ncscope.api.tables import csv_text
 from ncscope.api.writable import write_figure
 from ncscope.lab.report.rows import rows_table
-from ncscope.lab.report.sweep import SweptRun, printed_sweep, sweep_table
+from ncscope.lab.report.sweep import SweepRow, build_sweep_table, sweep_table
 from ncscope.measurement.records import Measurement, ModelRecord
 from ncscope.report.figures import plot_metric, plot_model, plot_run
 from ncscope.report.latex import format_classes_latex
@@ -88,11 +88,11 @@ def test_tables_show_them(odd: list[Measurement]) -> None:
 def test_tables_of_runs_show_them() -> None:
     cells = {name: ["0.1234", "5.678"] for name in NAMES}
     rows = observed({"part": name, "layer": name, "step": 1, "pfc1": 0.5} for name in NAMES)
-    runs = [SweptRun(name, {"seed": 0}, rows=rows[:1]) for name in NAMES]
+    runs = [SweepRow(name, {"seed": 0}, rows=rows[:1]) for name in NAMES]
     tables = (
         build_summary_table(Summary("", ["one", "two"], cells)),
         rows_table(rows, ["pfc1"]),
-        printed_sweep(sweep_table(runs, ["pfc1"])),
+        build_sweep_table(sweep_table(runs, ["pfc1"])),
     )
     for table in tables:
         text = shown(table)
