@@ -23,7 +23,6 @@ from torch import Tensor, nn
 import ncscope
 from ncscope.errors import InputError
 from ncscope.integrations.recording import Recorder
-from ncscope.lab.experiments.xufm.between_class import between_class_metrics
 from ncscope.measurement.model import measure_layers
 from ncscope.measurement.options import Options
 from ncscope.measurement.watching import Watch
@@ -160,14 +159,6 @@ def test_a_watch_that_has_seen_nothing_joins_in_with_the_head_as_it_is_by_now(
     for found in on_ranks(2, tmp_path, program):
         for own, one in zip(found, expected, strict=True):
             assert_same([own], one)
-
-
-def test_layers_of_any_width_are_measured_by_a_process_without_samples(tmp_path: Path) -> None:
-    def program(rank: int) -> Any:
-        return between_class_metrics(network(), batches(slice(60 * rank)), ["blocks.*"], 4)
-
-    expected = flat(between_class_metrics(network(), batches(slice(60)), ["blocks.*"], 4))
-    assert_same([flat(own) for own in on_ranks(2, tmp_path, program)], expected)
 
 
 def measured_in_a_group(rank: int) -> Any:

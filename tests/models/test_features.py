@@ -4,8 +4,8 @@ import pytest
 import torch
 from lightning.fabric import Fabric
 from torch import nn
+from torch.nn.utils import prune
 
-from ncscope.lab.experiments.info.pruning import prune_network
 from ncscope.models.forward import classifier, features_and_logits
 from ncscope.models.networks.catalogue import build
 
@@ -37,7 +37,9 @@ def test_gradients_reach_the_first_layer_through_the_features_alone() -> None:
 
 
 def test_of_a_pruned_and_wrapped_network_in_half_precision() -> None:
-    model = prune_network(network("small-wrn"), 0.5)
+    model = network("small-wrn")
+    weights = [(m, "weight") for m in model.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
+    prune.global_unstructured(weights, prune.L1Unstructured, amount=0.5)
     wrapped = Fabric(accelerator="cpu", devices=1).setup(model)
     with torch.autocast("cpu", torch.bfloat16):
         features, logits = features_and_logits(wrapped, torch.randn(3, 1, 8, 8))

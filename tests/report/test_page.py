@@ -11,12 +11,12 @@ from dataclasses import replace
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, Page, Request
 
-from ncscope.lab.findings import Finding
 from ncscope.measurement.provenance import Provenance
 from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
 from ncscope.metrics.registry import METRICS
@@ -40,13 +40,13 @@ from ncscope.report.page import (
 from ..pace import others_slow
 
 CLAIMS = [
-    Finding(
+    SimpleNamespace(
         text="PFC1 falls at every layer.",
         source="PFC, figure 2",
         verdict="held",
         evidence="5 of 5 <pairs> fall",
     ),
-    Finding(
+    SimpleNamespace(
         text="Test features collapse as far.",
         source="ours",
         verdict="not held",

@@ -1,5 +1,8 @@
 """Two passes against the scatter matrix itself."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -8,6 +11,9 @@ from ncscope.lab.experiments.xufm.between_class import between_class_metrics
 from ncscope.measurement.model import measure_layers
 from ncscope.measurement.options import Options
 from ncscope.models.networks.catalogue import build
+from tests.measurement.test_ranks import assert_same, batches, flat
+from tests.measurement.test_ranks import network as chain
+from tests.ranks import on_ranks
 
 LAYERS = ("stages.?",)
 
@@ -44,3 +50,11 @@ def test_the_model_stays_as_it_was() -> None:
     between_class_metrics(model, data(), LAYERS, 4)
     assert model.training
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_layers_of_any_width_are_measured_by_a_process_without_samples(tmp_path: Path) -> None:
+    def program(rank: int) -> Any:
+        return between_class_metrics(chain(), batches(slice(60 * rank)), ["blocks.*"], 4)
+
+    expected = flat(between_class_metrics(chain(), batches(slice(60)), ["blocks.*"], 4))
+    assert_same([flat(own) for own in on_ranks(2, tmp_path, program)], expected)
