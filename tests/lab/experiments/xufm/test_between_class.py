@@ -13,7 +13,7 @@ from ncscope.measurement.options import Options
 from ncscope.models.networks.catalogue import build
 from tests.measurement.test_ranks import assert_same, batches, flat
 from tests.measurement.test_ranks import network as chain
-from tests.ranks import on_ranks
+from tests.ranks import joined_ranks as on_ranks
 
 LAYERS = ("stages.?",)
 
