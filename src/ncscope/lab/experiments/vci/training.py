@@ -201,7 +201,8 @@ def draw_figures(settings: Trainings, runs: Runs) -> list[Drawing]:
                 for row in run.path()
             ]
             points = collect_points(rows, "epoch", "share")
-            draw_band(axes, points, name, panels.SERIES[index % len(panels.SERIES)])
+            again, colour = divmod(index, len(panels.SERIES))
+            draw_band(axes, points, name, panels.SERIES[colour], "--" if again else "-")
         axes.set_ylim(0, 1)
         axes.set_xlabel("epoch")
         axes.set_ylabel("share off $V_B$")

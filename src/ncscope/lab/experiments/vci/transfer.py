@@ -186,9 +186,9 @@ def beyond_pretraining(metric: Quantity) -> Quantity:
             np.array([[each(other) for each in (metric, pretraining_odds, mlo)] for other in group])
             for group in run.experiment.group(name_group)[name_group(run)].group("seed").values()
         ]
-        rows = np.concatenate([group - group.mean(0) for group in by_seed])
-        if not np.isfinite(rows).all():
+        if not np.isfinite(np.concatenate(by_seed)).all():
             return math.nan
+        rows = np.concatenate([group - group.mean(0) for group in by_seed])
         coefficients, *_ = np.linalg.lstsq(rows[:, :2], rows[:, 2])
         return mlo(run) - float(coefficients[1]) * pretraining_odds(run)
 
