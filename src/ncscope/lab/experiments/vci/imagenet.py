@@ -8,7 +8,9 @@ three times per epoch, which is left out.
 
 The small scale trains all networks on 40 generated classes: a network of 384 features, so that
 most directions are off V_B, and a transformer of width 32, whose V_B is the whole space as in the
-paper.
+paper. At the rate of cross-entropy the squared error hardly begins to fit 40 classes, because its
+gradients are small; it has a rate of its own, by which both of its schedules end at about the same
+loss. Settings were chosen on seeds below 10 and on seed 100; verdicts are on seeds 10 to 17.
 """
 
 from ncscope.lab.claims import Claim, below
@@ -42,9 +44,14 @@ RESIDUAL = (ENTROPY, *SQUARED)
 TRANSFORMERS = ("DeiT-T", "DeiT-S", "transformer")  # the last at the small scale
 
 
-def vary_loss(base: Training) -> dict[str, Training]:
-    """Return the paper's three residual runs; the base has cross-entropy and the step decay."""
-    squared = replace_fields(base, loss="mse")
+def vary_loss(base: Training, rate: float) -> dict[str, Training]:
+    """Return the paper's three residual runs.
+
+    Args:
+        base: Training with cross-entropy and the step decay.
+        rate: Highest learning rate of the squared error.
+    """
+    squared = replace_fields(base, loss="mse", learning_rate=rate)
     cosine = replace_fields(squared, schedule="cosine")
     return dict(zip(RESIDUAL, (base, squared, cosine), strict=True))
 
@@ -68,7 +75,7 @@ DEIT = replace_fields(
 PAPER = Trainings(
     runs=repeat_with_seeds(
         {
-            **vary_loss(RESNET50),
+            **vary_loss(RESNET50, rate=0.4),
             "DeiT-T": replace_fields(DEIT, network="deit-tiny"),
             "DeiT-S": replace_fields(DEIT, network="deit-small"),
         },
@@ -77,7 +84,7 @@ PAPER = Trainings(
 )
 
 FORTY_PATTERNS = replace_fields(
-    SMALL_RESNET, data="patterns-40", epochs=40, decay=0.975**3, warmup_epochs=2, every=2
+    SMALL_RESNET, data="patterns-40", epochs=40, decay=0.975**2, warmup_epochs=2, every=2
 )
 SMALL_TRANSFORMER = replace_fields(
     DEIT,
@@ -86,16 +93,17 @@ SMALL_TRANSFORMER = replace_fields(
     augmentation="none",
     mixing=False,
     label_smoothing=0.0,
-    epochs=40,
+    epochs=100,
     batch_size=64,
     learning_rate=4e-3,
-    warmup_epochs=1,
-    every=2,
+    warmup_epochs=2,
+    every=5,
     measured=None,
 )
 SMALL = Trainings(
     runs=repeat_with_seeds(
-        {**vary_loss(FORTY_PATTERNS), "transformer": SMALL_TRANSFORMER}, seeds=range(10, 18)
+        {**vary_loss(FORTY_PATTERNS, rate=0.4), "transformer": SMALL_TRANSFORMER},
+        seeds=range(10, 18),
     )
 )
 
@@ -167,7 +175,7 @@ EXPERIMENT = Experiment(
     ),
     source="VCI sections 4.1, 4.3, 6.2, figures 1, 2, 4-6, 8",
     scales={"paper": PAPER, "small": SMALL},
-    cost={"paper": "1,800 GPU-hours (estimated)", "small": "1 hour on one core"},
+    cost={"paper": "1,800 GPU-hours (estimated)", "small": "1.5 hours on one core"},
     claims=CLAIMS,
     figures=draw_figures,
     tables=make_tables,
