@@ -29,6 +29,7 @@ VARIANTS = {
     "warped-digits-0-4": (5, (1, 16, 16), 1000, 500),
     "warped-digits-5-9": (5, (1, 16, 16), 1000, 500),
     "clear-patterns": (10, (3, 16, 16), 2000, 1000),
+    "patterns-40": (40, (3, 16, 16), 4000, 2000),
     "patterns-100": (100, (3, 16, 16), 2000, 2000),
     "transfer-source": (10, (3, 16, 16), 2000, 3000),
     **dict.fromkeys(list(TRANSFER_TARGETS)[:4], (10, (3, 16, 16), 1000, 3000)),

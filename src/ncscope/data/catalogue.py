@@ -197,6 +197,12 @@ CATALOGUE = {
         True,
         Policy.CIFAR10,
     ),
+    "patterns-40": Entry(
+        _wrap_make(lambda seed: make_patterns(40, 100, 50, seed=seed)),
+        IMAGE_SIZE,
+        True,
+        Policy.CIFAR10,
+    ),
     "patterns-100": Entry(
         _wrap_make(lambda seed: make_patterns(100, 20, 20, seed=seed)),
         IMAGE_SIZE,

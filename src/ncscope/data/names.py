@@ -20,6 +20,7 @@ NAMES = (
     "patterns",
     "clear-patterns",
     "patterns-20",
+    "patterns-40",
     "patterns-100",
     "transfer-source",
     "transfer-clear",

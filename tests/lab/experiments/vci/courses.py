@@ -7,8 +7,7 @@ from ncscope.lab.experiments.vci.stability import RANGES
 from ncscope.lab.observations import Observation, Results
 from tests.lab.observed import measured, measurement, nudged, with_each
 
-EPOCHS = (0, 2, 4, 6)
-FALLING, RISING, RETURNING = (9.0, 3.0, 2.0, 1.0), (0.1, 1.0, 2.0, 4.0), (9.0, 3.0, 1.0, 2.0)
+FALLING, RISING = (9.0, 3.0, 2.0, 1.5, 1.0), (0.1, 1.0, 2.0, 3.0, 4.0)
 COURSES = {
     "fuzziness": FALLING,
     "nc1_quotient": FALLING,
@@ -33,7 +32,7 @@ def made(
 
     Args:
         runs: Names of the runs.
-        changed: Courses by run, split and key.
+        changed: Courses by run, split and key; the first value is that of the untrained network.
         between: Eigenvalues of Sigma_B at the last epoch.
         total: Eigenvalues of Sigma_T at the last epoch.
     """
@@ -44,9 +43,10 @@ def made(
         spectra = {"between": list(between), "total": own_total}
         for split in ("train", "test"):
             own = {key: changed.get((run, split, key), COURSES[key]) for key in COURSES}
-            for index, epoch in enumerate(EPOCHS):
-                metrics = {key: course[index] for key, course in own.items()}
-                at_end = spectra if (split, epoch) == ("train", EPOCHS[-1]) else None
+            last = len(own["vci"]) - 1
+            for epoch in range(last + 1):
+                metrics = {key: course[epoch] for key, course in own.items()}
+                at_end = spectra if (split, epoch) == ("train", last) else None
                 measurements.append(measurement(run, epoch, {"last": metrics}, at_end, split=split))
     return with_each(measured(measurements), nudged)
 

@@ -1,30 +1,28 @@
-"""What VCI's experiments share: courses, trends, parts of the squared distance, spectra."""
+"""What VCI's experiments share: trends, parts of the squared distance, spectra."""
 
-from math import inf, nan
+from math import inf, isnan, nan
 
 import pytest
 
 from ncscope.lab.claims import judge, one
 from ncscope.lab.experiment import Trainings
 from ncscope.lab.experiments.vci.variability_runs import (
+    FALLS,
     RESNET50,
-    at_end,
-    change,
+    RISES,
     claim_parts,
     claim_trend,
-    of_settings,
-    over_setting,
+    in_setting,
     read_spectra,
     repeat_with_seeds,
-    share_off_signal,
-    skip_start,
     tabulate_spectra,
+    trend,
     unevenness,
 )
-from ncscope.lab.quantities import Runs
-from tests.lab.experiments.vci.courses import FALLING, NONE, RETURNING, RISING, made
+from ncscope.lab.quantities import Runs, last
+from tests.lab.experiments.vci.courses import FALLING, NONE, RISING, made
 
-SETTINGS = Trainings(runs=repeat_with_seeds({"a": RESNET50, "b": RESNET50}, seeds=(0, 1)))
+SETTINGS = Trainings(runs=repeat_with_seeds({"a": RESNET50, "b": RESNET50}, seeds=(0, 1, 2)))
 SEEDED = list(SETTINGS.runs)
 
 
@@ -32,64 +30,65 @@ def collect(changed=NONE, names=SEEDED, **spectra) -> Runs:
     return Runs.of({name: SETTINGS.runs[name] for name in names}, made(names, changed, **spectra))
 
 
-def verdict(changed=NONE, names=SEEDED, **options) -> str:
-    claim = claim_trend("", "vci", source="", where=of_settings("a", "b"), **options)
-    return judge([claim], collect(changed, names))[0].verdict
+def verdict(*courses, names=SEEDED, **options) -> str:
+    """Verdict on a claim that VCI falls in both settings, whose second has these courses."""
+    changed = {(f"b, seed {seed}", "train", "vci"): course for seed, course in enumerate(courses)}
+    fields = {"text": "", "source": "", "quantity": trend("vci"), "region": FALLS} | options
+    return judge([claim_trend(**fields)], collect(changed, names))[0].verdict
 
 
-def test_courses_begin_after_the_first_training() -> None:
-    run = collect()[0]
-    assert [row.epoch for row in skip_start(run, "test")] == [2, 4, 6]
-    assert (at_end("vci")(run), change("vci")(run)) == pytest.approx((1, 1 / 3))
+@pytest.mark.parametrize(
+    ("course", "expected"),
+    [
+        ((9.0, 3.0, 2.0, 1.0, 0.5), -1),
+        ((0.1, 3.0, 2.0, 1.0, 0.5), -1),  # the untrained network does not count
+        ((0.1, 1.0, 2.0, 3.0, 4.0), 1),
+        ((9.0, 1.0, 2.0, 4.0, 3.0), 0.8),  # 1 - 6 * 2 / (4 * 15)
+        ((9.0, 1.0, nan, 2.0, 3.0), nan),
+    ],
+)
+def test_a_trend_is_the_rank_correlation_with_the_epoch(course, expected: float) -> None:
+    run = collect({(SEEDED[0], "test", "vci"): course})[0]
+    assert trend("vci", "test")(run) == pytest.approx(expected, nan_ok=True)
 
 
 @pytest.mark.parametrize(
     ("courses", "expected"),
     [
-        ((FALLING, FALLING), "held"),
-        ((RISING, RISING), "not held"),
-        ((FALLING, RISING), "undecided"),
-        (((9.0, 1.0, 1.0, 0.95),) * 2, "not held"),
-        (((9.0, 1.0, 1.0, 0.85),) * 2, "held"),
+        ([FALLING] * 3, "held"),
+        ([RISING] * 3, "not held"),
+        ([FALLING, RISING, RISING], "undecided"),
     ],
 )
-def test_a_trend_needs_its_factor_in_every_setting(courses, expected: str) -> None:
-    changed = {(f"b, seed {seed}", "train", "vci"): courses[seed] for seed in (0, 1)}
-    assert verdict(changed) == expected
+def test_a_trend_must_hold_in_every_setting(courses, expected: str) -> None:
+    assert verdict(*courses) == expected
+    assert verdict(*courses, names=SEEDED[:1]) == "undecided"
 
 
 def test_a_trend_of_one_setting_is_enough_if_so_said() -> None:
-    changed = {(f"b, seed {seed}", "train", "vci"): RISING for seed in (0, 1)}
-    assert verdict(changed, rises=True) == "not held"
-    assert verdict(changed, rises=True, enough=one) == "held"
-    assert verdict(split="test") == "held"
-
-
-def test_one_seed_decides_nothing() -> None:
-    assert verdict(names=SEEDED[:1]) == "undecided"
+    rises = {"region": RISES}
+    assert verdict(*[RISING] * 3, **rises) == "not held"
+    assert verdict(*[RISING] * 3, **rises, enough=one) == "held"
+    assert verdict(*[RISING] * 3, quantity=trend("vci", "test")) == "held"
 
 
 def test_a_run_is_compared_with_the_run_of_its_seed() -> None:
-    runs = collect({("a, seed 1", "train", "vci"): (9.0, 3.0, 2.0, 4.0)})
-    compared = [over_setting("a", at_end("vci"))(run) for run in runs]
-    assert compared == pytest.approx([1, 1, 1, 1 / 4])
-    assert over_setting("c", at_end("vci"))(runs[0]) != over_setting("c", at_end("vci"))(runs[0])
-
-
-def test_the_share_off_signal_begins_with_the_untrained_network() -> None:
-    assert share_off_signal(collect()[0]) == pytest.approx([0.1 / 9.1, 1 / 4, 2 / 4, 4 / 5])
+    runs = collect({("a, seed 1", "train", "vci"): (9.0, 3.0, 2.0, 2.0, 4.0)})
+    compared = last("vci") / in_setting("a", last("vci"))
+    assert [compared(run) for run in runs] == pytest.approx([1, 1, 1, 1, 1 / 4, 1])
+    assert isnan(in_setting("c", last("vci"))(runs[0]))
 
 
 @pytest.mark.parametrize(
     ("key", "course", "held"),
     [
-        ("within_in_signal", RETURNING, [True, True]),
+        ("within_in_signal", (9.0, 3.0, 2.0, 1.0, 2.5), [True, True]),
         ("within_in_signal", RISING, [False, True]),
         ("within_off_signal", FALLING, [True, False]),
     ],
 )
 def test_parts_are_judged_apart(key: str, course, held: list[bool]) -> None:
-    runs = collect({(run, "train", key): course for run in SEEDED[:2]})
+    runs = collect({(run, "train", key): course for run in SEEDED[:3]})
     assert [finding.held for finding in judge(claim_parts("a"), runs)] == held
 
 

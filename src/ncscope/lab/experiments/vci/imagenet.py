@@ -6,37 +6,33 @@ squared error; here it is plain, half the sum over classes. From DeiT's training
 label smoothing, stochastic depth, erasing, MixUp and CutMix are kept. DeiT also repeats every image
 three times per epoch, which is left out.
 
-The small scale trains all networks on handwritten digits, without augmentation: a network of 32
-features and a transformer of width 32. At rate 0.05, or on 20 generated classes, the squared error
-ended with features of zero. There are only ten classes, so V_B is not the whole space of the
-transformer, as it is with the paper's 1000 classes.
+The small scale trains all networks on 40 generated classes: a network of 384 features, so that
+most directions are off V_B, and a transformer of width 32, whose V_B is the whole space as in the
+paper. At the rate of cross-entropy the squared error hardly begins to fit 40 classes, because its
+gradients are small; it has a rate of its own, by which both of its schedules end at about the same
+loss. Settings were chosen on seeds below 10 and on seed 100; verdicts are on seeds 10 to 17.
 """
-
-from collections.abc import Sequence
-from functools import partial
 
 from ncscope.lab.claims import Claim, below
 from ncscope.lab.experiment import Experiment, Trainings
 from ncscope.lab.experiments.vci.variability_runs import (
     COLUMNS,
+    FALLS,
     METRICS,
     RESNET50,
-    at_end,
+    SMALL_RESNET,
     claim_parts,
     claim_trend,
-    draw_held_out,
+    draw_common,
     draw_metrics,
-    draw_parts,
-    draw_spectra,
-    find_twin,
+    in_setting,
     name_setting,
     of_settings,
-    over_setting,
     repeat_with_seeds,
-    select_first_seed,
     tabulate_spectra,
+    trend,
 )
-from ncscope.lab.quantities import Runs, replace_fields
+from ncscope.lab.quantities import Runs, last, replace_fields
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
@@ -46,12 +42,16 @@ ENTROPY = "CE"
 SQUARED = ("MSE", "MSE + cosine")
 RESIDUAL = (ENTROPY, *SQUARED)
 TRANSFORMERS = ("DeiT-T", "DeiT-S", "transformer")  # the last at the small scale
-EVERY = (*RESIDUAL, *TRANSFORMERS)
 
 
-def vary_loss(base: Training) -> dict[str, Training]:
-    """Return the paper's three residual runs; the base has cross-entropy and the step decay."""
-    squared = replace_fields(base, loss="mse")
+def vary_loss(base: Training, rate: float) -> dict[str, Training]:
+    """Return the paper's three residual runs.
+
+    Args:
+        base: Training with cross-entropy and the step decay.
+        rate: Highest learning rate of the squared error.
+    """
+    squared = replace_fields(base, loss="mse", learning_rate=rate)
     cosine = replace_fields(squared, schedule="cosine")
     return dict(zip(RESIDUAL, (base, squared, cosine), strict=True))
 
@@ -75,7 +75,7 @@ DEIT = replace_fields(
 PAPER = Trainings(
     runs=repeat_with_seeds(
         {
-            **vary_loss(RESNET50),
+            **vary_loss(RESNET50, rate=0.4),
             "DeiT-T": replace_fields(DEIT, network="deit-tiny"),
             "DeiT-S": replace_fields(DEIT, network="deit-small"),
         },
@@ -83,94 +83,72 @@ PAPER = Trainings(
     )
 )
 
-SMALL_RESNET = replace_fields(
-    RESNET50,
-    data="digits",
-    network="small-resnet",
+FORTY_PATTERNS = replace_fields(
+    SMALL_RESNET, data="patterns-40", epochs=40, decay=0.975**2, warmup_epochs=2, every=2
+)
+SMALL_TRANSFORMER = replace_fields(
+    DEIT,
+    data="patterns-40",
+    network="small-vit",
     augmentation="none",
+    mixing=False,
+    label_smoothing=0.0,
     epochs=100,
     batch_size=64,
-    learning_rate=0.02,
-    weight_decay=5e-4,
-    decay=0.975**3,
-    warmup_epochs=3,
+    learning_rate=4e-3,
+    warmup_epochs=2,
     every=5,
     measured=None,
 )
-SMALL_TRANSFORMER = replace_fields(
-    SMALL_RESNET,
-    network="small-vit",
-    every=4,
-    optimisation=Optimisation(
-        epochs=60,
-        batch_size=64,
-        optimiser="adamw",
-        learning_rate=4e-3,
-        weight_decay=0.05,
-        schedule="cosine",
-        warmup_epochs=1,
-        warmup_rate=1e-6,
-    ),
-)
 SMALL = Trainings(
     runs=repeat_with_seeds(
-        {**vary_loss(SMALL_RESNET), "transformer": SMALL_TRANSFORMER},
-        seeds=(1, 2, 3),  # settings were chosen on seed 0
+        {**vary_loss(FORTY_PATTERNS, rate=0.4), "transformer": SMALL_TRANSFORMER},
+        seeds=range(10, 18),
     )
 )
 
-
-def list_claims(settings: Trainings) -> Sequence[Claim]:
-    """Return the claims of sections 6.2 and 4.1."""
-    return [
-        *(
-            claim_trend(
-                f"{title} falls over training, in every residual network",
-                key,
-                source="VCI, figure 4",
-                where=of_settings(*RESIDUAL),
-            )
-            for key, title in METRICS.items()
-        ),
-        *(
-            claim_trend(
-                f"{title} falls over training, in every transformer",
-                key,
-                source="VCI, figure 5",
-                where=of_settings(*TRANSFORMERS),
-            )
-            for key, title in METRICS.items()
-        ),
+CLAIMS = [
+    *(
         claim_trend(
-            "VCI falls on held-out images too, in every network",
-            "vci",
-            source="VCI, figure 6",
-            where=of_settings(*EVERY),
-            split="test",
-        ),
-        *(
-            Claim(
-                text=f"squared error ends at a lower {title} than cross-entropy",
-                source="VCI, section 6.2",
-                quantity=over_setting(ENTROPY, at_end(key)),
-                region=below(1),
-                scale="ratio",
-                where=of_settings(*SQUARED),
-                groups=name_setting,
-                unit="settings",
-                tell=partial(tell_last_of_both, key),
-            )
-            for key, title in METRICS.items()
-        ),
-        *claim_parts(ENTROPY),
-    ]
-
-
-def tell_last_of_both(key: str, runs: Runs) -> str:
-    """Write the last values under squared error and under cross-entropy, for each seed."""
-    last = at_end(key)
-    pairs = [(last(run), last(find_twin(run, ENTROPY))) for run in runs]
-    return ", ".join(f"{squared:.3g} to {entropy:.3g}" for squared, entropy in pairs)
+            text=f"{title} falls over training, in every residual network",
+            source="VCI, figure 4",
+            quantity=trend(key),
+            region=FALLS,
+            where=of_settings(*RESIDUAL),
+        )
+        for key, title in METRICS.items()
+    ),
+    *(
+        claim_trend(
+            text=f"{title} falls over training, in every transformer",
+            source="VCI, figure 5",
+            quantity=trend(key),
+            region=FALLS,
+            where=of_settings(*TRANSFORMERS),
+        )
+        for key, title in METRICS.items()
+    ),
+    claim_trend(
+        text="VCI falls on held-out images too, in every network",
+        source="VCI, figure 6",
+        quantity=trend("vci", "test"),
+        region=FALLS,
+    ),
+    *(
+        Claim(
+            text=f"squared error ends at a lower {title} than cross-entropy",
+            source="VCI, section 6.2",
+            quantity=last(key) / in_setting(ENTROPY, last(key)),
+            region=below(1),
+            scale="ratio",
+            where=of_settings(*SQUARED),
+            groups=name_setting,
+            unit="settings",
+        )
+        for key, title in METRICS.items()
+    ),
+    *claim_parts(ENTROPY),
+]
 
 
 def make_tables(settings: Trainings, runs: Runs) -> list[Summary]:
@@ -179,16 +157,11 @@ def make_tables(settings: Trainings, runs: Runs) -> list[Summary]:
 
 
 def draw_figures(settings: Trainings, runs: Runs) -> list[Drawing]:
-    """Draw figures 1, 2, 4-6 and 8 of the paper for the first seed."""
-    first = select_first_seed(runs)
-    residual = of_settings(*RESIDUAL)(first)
-    transformers = of_settings(*TRANSFORMERS)(first)
+    """Draw figures 1, 2, 4-6 and 8 of the paper."""
     return [
-        draw_parts(residual),
-        draw_spectra(residual[:1]),
-        draw_metrics(4, "for residual networks under two losses", residual),
-        draw_metrics(5, "for vision transformers", transformers),
-        *draw_held_out([residual[0], transformers[-1]]),
+        *draw_common(runs),
+        draw_metrics(4, "for residual networks under two losses", of_settings(*RESIDUAL)(runs)),
+        draw_metrics(5, "for vision transformers", of_settings(*TRANSFORMERS)(runs)),
     ]
 
 
@@ -202,8 +175,8 @@ EXPERIMENT = Experiment(
     ),
     source="VCI sections 4.1, 4.3, 6.2, figures 1, 2, 4-6, 8",
     scales={"paper": PAPER, "small": SMALL},
-    cost={"paper": "1,800 GPU-hours (estimated)", "small": "8 minutes on one core"},
-    claims=list_claims,
+    cost={"paper": "1,800 GPU-hours (estimated)", "small": "1.5 hours on one core"},
+    claims=CLAIMS,
     figures=draw_figures,
     tables=make_tables,
     columns=COLUMNS,

@@ -3,21 +3,32 @@ r"""Sweeps of the eigenvalue cut and of noise, under which fuzziness explodes an
 Source: VCI section 4.3, abstract, and the remark after corollary 5.4. Fuzziness needs
 $\Sigma_B^\dagger$, whose zero eigenvalues are "always occupied with small nonzero values" in a
 computer, and whose cut "is a manual task". VCI needs $\Sigma_T^\dagger$.
+
+The sweeps are shown and not judged: an untrained network's metrics behave alike, since its
+$\Sigma_B$ has as many zero eigenvalues and its $\Sigma_T$ as few.
 """
 
 import math
+from collections.abc import Mapping
 from functools import partial
 
 import torch
 from jaxtyping import Float
+from matplotlib.axes import Axes
 from torch import Tensor
 
 from ncscope.data.draws import generator
+from ncscope.lab.experiments.vci.variability_runs import name_setting
+from ncscope.lab.figures import draw_grid
 from ncscope.lab.observations import Observation
-from ncscope.lab.quantities import Run, ratio, values
+from ncscope.lab.quantities import Run, Runs, geometric_mean, ratio, values
+from ncscope.lab.report.drawing import Drawing
+from ncscope.lab.report.histories import logarithmic_values
 from ncscope.lab.training.loop import EpochEnd
 from ncscope.lab.training.supervised import Bench, measure_images
 from ncscope.models.taps import HEAD_INPUT
+from ncscope.report import panels
+from ncscope.report.tables import Summary
 from ncscope.stats.statistics import ClassStatistics
 
 SIZES = tuple(10.0**power for power in range(-15, 0))
@@ -29,6 +40,8 @@ RANGES = {"cut": 1e-4, "noise": 1e-7}
 Torch's cut is $d\\epsilon$: 1e-13 in double and 5e-5 in single precision for 384 features. Rounding
 in single precision has the relative size 1e-7.
 """
+
+SWEPT: Mapping[str, str] = {"fuzziness": "fuzziness", "vci": "VCI"}
 
 
 def measure_stability(bench: Bench, end: EpochEnd) -> list[Observation]:
@@ -49,17 +62,17 @@ def measure_stability(bench: Bench, end: EpochEnd) -> list[Observation]:
         images = images.draw_balanced(bench.settings.measured)
     result = measure_images(bench, bench.learner.evaluated, images)
     stats = result.statistics[result.record.layers[-1].layer]
-    row = partial(Observation, end.step, end.epoch, layer=HEAD_INPUT)
     return [
-        *(row(split="cut", values=metrics) for metrics in sweep_cuts(stats)),
-        *(row(split="noise", values=metrics) for metrics in sweep_noise(stats)),
+        Observation(end.step, end.epoch, split, layer=HEAD_INPUT, values=metrics)
+        for split, rows in (("cut", sweep_cuts(stats)), ("noise", sweep_noise(stats)))
+        for metrics in rows
     ]
 
 
 def sweep_cuts(stats: ClassStatistics) -> list[dict[str, float]]:
     """Compute fuzziness and VCI from matrices in single precision, for each cut."""
     weighted = weigh_means(stats).float()
-    between, within = weighted.mT @ weighted, within_scatter(stats).float()
+    between, within = weighted.mT @ weighted, scatters(stats)[1].float()
     exact = compute_exactly(stats)
     return [{"size": size, **compute_both(stats, between, within, size), **exact} for size in SIZES]
 
@@ -70,33 +83,38 @@ def sweep_noise(stats: ClassStatistics) -> list[dict[str, float]]:
     $\Sigma_B$ and $\Sigma_W$ get symmetric Gaussian noise, whose spectral norm is about a share of
     their largest eigenvalue; $\Sigma_T$ is their sum. The cut is torch's.
     """
-    matrices, draws = (between_scatter(stats), within_scatter(stats)), generator(0)
+    matrices, draws = scatters(stats), generator(0)
     noise = []
     for matrix in matrices:
         white = torch.randn(stats.dim, stats.dim, generator=draws, dtype=torch.float64)
         symmetric = (white + white.mT) / math.sqrt(8 * stats.dim)  # of spectral norm about 1
         noise.append(torch.linalg.matrix_norm(matrix, 2) * symmetric.to(matrix.device))
-    exact, cut = compute_exactly(stats), default_cut(stats)
-    rows = []
+    exact, rows = compute_exactly(stats), []
     for size in SIZES:
         pairs = zip(matrices, noise, strict=True)
         between, within = (matrix + size * white for matrix, white in pairs)
-        rows.append({"size": size, **compute_both(stats, between, within, cut), **exact})
+        rows.append({"size": size, **compute_both(stats, between, within), **exact})
     return rows
 
 
 def compute_exactly(stats: ClassStatistics) -> dict[str, float]:
     """Compute both metrics in double precision with torch's cut, by keys that end in "_exact"."""
-    within, cut = within_scatter(stats), default_cut(stats)
-    metrics = compute_both(stats, between_scatter(stats), within, cut)
+    metrics = compute_both(stats, *scatters(stats))
     return {f"{key}_exact": value for key, value in metrics.items()}
 
 
 def compute_both(
-    stats: ClassStatistics, between: Float[Tensor, "d d"], within: Float[Tensor, "d d"], cut: float
+    stats: ClassStatistics,
+    between: Float[Tensor, "d d"],
+    within: Float[Tensor, "d d"],
+    cut: float | None = None,
 ) -> dict[str, float]:
-    """Compute both metrics as VCI prints them, with a relative cut of the pseudo-inverses."""
-    invert = partial(torch.linalg.pinv, rtol=cut, hermitian=True)
+    """Compute both metrics as VCI prints them, with a relative cut of the pseudo-inverses.
+
+    The default cut is torch's in double precision.
+    """
+    rtol = torch.finfo(torch.float64).eps * stats.dim if cut is None else cut
+    invert = partial(torch.linalg.pinv, rtol=rtol, hermitian=True)
     fuzziness = (invert(between) * within).sum()
     explained = (invert(between + within) * between).sum()
     rank = min(stats.dim, stats.k - 1)
@@ -108,21 +126,11 @@ def weigh_means(stats: ClassStatistics) -> Float[Tensor, "k d"]:
     return stats.prior.sqrt()[:, None] * stats.centred
 
 
-def between_scatter(stats: ClassStatistics) -> Float[Tensor, "d d"]:
-    r"""Return $\Sigma_B$."""
-    weighted = weigh_means(stats)
-    return weighted.mT @ weighted
-
-
-def within_scatter(stats: ClassStatistics) -> Float[Tensor, "d d"]:
-    r"""Return $\Sigma_W$."""
+def scatters(stats: ClassStatistics) -> tuple[Float[Tensor, "d d"], Float[Tensor, "d d"]]:
+    r"""Return $\Sigma_B$ and $\Sigma_W$."""
     assert stats.within is not None
-    return stats.within
-
-
-def default_cut(stats: ClassStatistics) -> float:
-    """Return torch's relative cut in double precision."""
-    return torch.finfo(torch.float64).eps * stats.dim
+    weighted = weigh_means(stats)
+    return weighted.mT @ weighted, stats.within
 
 
 def read_sweep(run: Run, sweep: str, key: str) -> list[tuple[float, float]]:
@@ -153,3 +161,55 @@ def departure(run: Run, sweep: str, key: str) -> float:
     points = read_sweep(run, sweep, key)
     changes = [abs(value - 1) for size, value in points if size <= RANGES[sweep]]
     return max(changes) if changes and all(map(math.isfinite, changes)) else math.nan
+
+
+def tabulate_stability(runs: Runs) -> Summary:
+    """Show how much each sweep changes fuzziness and VCI."""
+    cells = [(sweep, key) for sweep in RANGES for key in SWEPT]
+    lines = {
+        name: [f"{geometric_mean([departure(run, *cell) for run in group]):.2g}" for cell in cells]
+        for name, group in runs.group(name_setting).items()
+    }
+    limits = ", ".join(f"{sweep} {limit:g}" for sweep, limit in RANGES.items())
+    caption = (
+        "VCI section 4.3: largest relative change of a metric at the end of training, under a cut "
+        "of the pseudo-inverses and under noise on the matrices, up to shares of the largest "
+        f"eigenvalue: {limits}; geometric means over seeds"
+    )
+    columns = [f"{SWEPT[key]}, {sweep}" for sweep, key in cells]
+    return Summary(caption, columns, lines, title="Numerical stability")
+
+
+def draw_stability(runs: Runs) -> Drawing:
+    """Draw both metrics over their exact values against the cut and the noise."""
+
+    def panel(sweep: str, axes: Axes) -> None:
+        positive: set[float] = set()
+        for key, colour in (("fuzziness", panels.SECOND), ("vci", panels.ACCENT)):
+            for run in runs:
+                points = read_sweep(run, sweep, key)
+                sizes = [size for size, _ in points]
+                drawn = [abs(value) for _, value in points]
+                axes.plot(sizes, drawn, color=colour, linewidth=0.8, label=SWEPT[key])
+                positive.update(size for size in sizes if size > 0)
+        if len(positive) > 1:  # a logarithmic axis needs a range
+            axes.set_xscale("log")
+        logarithmic_values(axes)
+        axes.axvline(RANGES[sweep], color=panels.SOFT, linestyle=panels.DASHED)
+        axes.set_xlabel(f"{sweep}, share of the largest eigenvalue")
+        if sweep == "cut":
+            axes.set_ylabel("value over exact value")
+
+    return Drawing(
+        "stability",
+        "Fuzziness and VCI under a cut of the pseudo-inverses (matrices in single precision) and "
+        "under noise on the matrices (double precision): absolute value over the exact value, one "
+        "curve for each network; left of the dashed line is the range of the table (VCI section "
+        "4.3).",
+        draw_grid(
+            [[partial(panel, sweep) for sweep in RANGES]],
+            cell=(4.3, 3.4),
+            legend="first",
+            share_y=True,
+        ),
+    )

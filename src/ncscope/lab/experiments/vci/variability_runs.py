@@ -1,28 +1,28 @@
-"""VCI's four metrics over training: the quantities, claims and figures that its experiments share.
+"""VCI's four metrics over training: settings, quantities and figures that its experiments share.
 
-The runs of one setting differ in the seed; a run is named "SETTING, seed SEED". Courses begin with
-the first measurement after a training epoch: before it, directions of the features hardly differ.
+The runs of one setting differ in the seed; a run is named "SETTING, seed SEED".
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import nan
-from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 from ncscope.lab.claims import Claim, above, below
-from ncscope.lab.figures import draw_grid, draw_paths
+from ncscope.lab.figures import collect_points, draw_band, draw_grid
 from ncscope.lab.quantities import (
-    AnyQuantity,
-    Path,
+    Quantity,
     Run,
     Runs,
-    average,
     ends,
     geometric_mean,
+    last,
     ratio,
+    replace_fields,
     values,
 )
 from ncscope.lab.report.drawing import Drawing
@@ -31,6 +31,7 @@ from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
 from ncscope.report import panels
 from ncscope.report.tables import Summary
+from ncscope.transfer.correlations import correlate_rows, ranks
 
 METRICS: Mapping[str, str] = {
     "fuzziness": "fuzziness",
@@ -40,7 +41,7 @@ METRICS: Mapping[str, str] = {
 }
 """The paper's names of the four metrics by key, in the order of its figures."""
 
-COLUMNS = ("epoch", *METRICS, "accuracy")
+COLUMNS = ("epoch", *METRICS, "accuracy", "loss")
 """Columns of the table of the last measurements."""
 
 RESNET50 = Training(
@@ -65,7 +66,15 @@ RESNET50 = Training(
 )
 """Section 6.1: ResNet-50 on ImageNet under cross-entropy, with the step decay."""
 
-FACTOR = 1.1  # least factor of a rise or fall; the paper states no number
+SMALL_RESNET = replace_fields(
+    RESNET50,
+    network="small-resnet-384",
+    augmentation="none",
+    batch_size=64,
+    learning_rate=0.05,
+    measured=None,
+)
+"""What all residual networks of the small scales share."""
 
 
 def repeat_with_seeds(
@@ -96,101 +105,74 @@ def of_settings(*names: str) -> Callable[[Runs], Runs]:
     return lambda runs: Runs(run for run in runs if name_setting(run) in names)
 
 
-def select_first_seed(runs: Runs) -> Runs:
-    """Select the first run of each setting."""
-    return Runs(group[0] for group in runs.group(name_setting).values())
-
-
-def skip_start(run: Run, split: str = "train") -> Path:
-    """Return the rows of the last layer without those of the untrained network."""
-    return [row for row in run.path(split) if row.epoch != 0]
-
-
-def at_end(key: str, split: str = "train") -> AnyQuantity:
-    """Return the quantity of a metric's last value; NaN for an untrained network."""
-    return lambda run: ends(skip_start(run, split), key)[1]
-
-
-def change(key: str, split: str = "train") -> AnyQuantity:
-    """Return the quantity of a metric's last value over the first after a training epoch."""
-    return lambda run: ratio(*reversed(ends(skip_start(run, split), key)))
-
-
-def over_setting(name: str, quantity: AnyQuantity) -> AnyQuantity:
-    """Return a quantity over that of the run with the same seed of another setting."""
-    return lambda run: ratio(quantity(run), quantity(find_twin(run, name)))
-
-
-def find_twin(run: Run, name: str) -> Run:
-    """Return the run with the same seed of a setting; a run without rows if there is none."""
-    return run.experiment.named(f"{name}, seed {run.settings.seed}")
-
-
-def claim_trend(
-    text: str,
-    key: str,
-    *,
-    source: str,
-    where: Callable[[Runs], Runs],
-    split: str = "train",
-    rises: bool = False,
-    factor: float = FACTOR,
-    **fields: Any,
-) -> Claim:
-    """Make a claim that a metric falls, or rises, by a factor over training, in every setting.
-
-    Args:
-        text: Text of the claim.
-        key: Key of the metric.
-        source: Owner of the claim.
-        where: Function that selects the runs.
-        split: ``"train"`` or ``"test"``.
-        rises: Claim that the metric rises if True.
-        factor: Least factor between the first and the last value.
-        fields: Further fields of `Claim`.
-    """
-
-    def tell(runs: Runs) -> str:
-        pairs = [ends(skip_start(run, split), key) for run in runs]
-        first, last = (average([pair[index] for pair in pairs]) for index in (0, 1))
-        return f"from {first:.3g} to {last:.3g} in the mean"
-
-    return Claim(
-        text=text,
-        source=source,
-        quantity=change(key, split),
-        region=above(factor) if rises else below(1 / factor),
-        scale="ratio",
-        where=where,
-        groups=name_setting,
-        unit="settings",
-        tell=tell,
-        **fields,
+def in_setting(name: str, quantity: Quantity) -> Quantity:
+    """Return the quantity of the run with the same seed in another setting."""
+    return Quantity(
+        f"{quantity.name} in the setting {name}",
+        lambda run: quantity(run.experiment.named(f"{name}, seed {run.settings.seed}")),
     )
 
 
-def claim_parts(setting: str, ending: str = "") -> list[Claim]:
-    """Make the claims of section 4.1: the variance within classes falls on V_B, and rises off V_B.
+def trend(key: str, split: str = "train") -> Quantity:
+    """Return the quantity of Spearman's correlation of a metric with the epoch, from epoch 1 on.
 
-    The paper states the direction only, so the factor is 1.
-
-    Args:
-        setting: Name of the setting.
-        ending: Words that end the texts of the claims.
+    The correlation is that of all epochs, because the first epochs differ by factors: a ratio of
+    the last to the first value would depend on the epoch that is called the first. The correlation
+    is NaN for an untrained network and if a value is not finite.
     """
-    claim = partial(claim_trend, source="VCI, figure 1", where=of_settings(setting), factor=1)
-    on, off = (f"the variance within classes {part} V_B" for part in ("on", "off"))
+
+    def compute(run: Run) -> float:
+        course = np.array(values([row for row in run.path(split) if row.epoch > 0], key))
+        if len(course) < 2 or not np.isfinite(course).all():
+            return nan
+        epochs = np.arange(len(course), dtype=np.float64)
+        return float(correlate_rows(epochs[None], ranks(course[None]))[0])
+
+    def start(run: Run) -> float:
+        return ends([row for row in run.path(split) if row.epoch > 0], key)[0]
+
+    early = Quantity(f"{key} at the first measurement", start)
+    return Quantity(f"trend of {key}", compute, (early, last(key, split)))
+
+
+FALLS, RISES = below(-0.5), above(0.5)
+"""Regions of a metric's trend; the paper states no number."""
+
+claim_trend = partial(
+    Claim,
+    scale="correlation",
+    step=0.01,  # courses of few epochs can be in perfect order
+    groups=name_setting,
+    unit="settings",
+)
+"""Make a claim on a `trend`, which must hold in every setting."""
+
+
+def claim_parts(*settings: str) -> list[Claim]:
+    """Make the claims of section 4.1 for each of some settings: variance falls on V_B, rises off.
+
+    V_B is the span of the centred class means. The paper states the direction only, so the border
+    of these trends is 0.
+    """
+    claim = partial(
+        claim_trend,
+        source="VCI, figure 1",
+        where=of_settings(*settings),
+        groups=None,
+        per=name_setting,
+    )
     return [
-        claim(f"{on} falls{ending}", "within_in_signal"),
-        claim(f"{off} rises{ending}", "within_off_signal", rises=True),
+        claim(
+            text="the variance within classes on V_B falls",
+            quantity=trend("within_in_signal"),
+            region=below(0),
+        ),
+        claim(
+            text="the variance within classes off V_B rises",
+            quantity=trend("within_off_signal"),
+            region=above(0),
+        ),
     ]
-
-
-def share_off_signal(run: Run) -> list[float]:
-    """Return the share of the variance within classes off V_B, from the untrained network on."""
-    path = run.path()
-    inside, outside = values(path, "within_in_signal"), values(path, "within_off_signal")
-    return [ratio(off, on + off) for on, off in zip(inside, outside, strict=True)] or [nan]
 
 
 def read_spectra(run: Run, *, untrained: bool = False) -> tuple[list[float], list[float]]:
@@ -247,124 +229,104 @@ def tabulate_spectra(runs: Runs) -> Summary:
     return Summary(caption, ["compared", *columns], lines, title="Eigenvalues")
 
 
-def draw_parts(runs: Sequence[Run]) -> Drawing:
-    """Draw figure 1: the variance within classes on and off V_B, one column a run."""
+def draw_common(runs: Runs) -> list[Drawing]:
+    """Draw figures 1, 2, 6 and 8: one column a setting, means and ranges over seeds."""
 
-    def panel(run: Run, share: bool, axes: Axes) -> None:
-        path = skip_start(run)
-        on, off = values(path, "within_in_signal"), values(path, "within_off_signal")
-        squared = values(path, "nc1_quotient")
-        trace = [ratio(a + b, both) for a, b, both in zip(on, off, squared, strict=True)]
-        units = trace if share else [1.0] * len(path)
-        for label, course, colour in (
-            ("on $V_B$", on, panels.ACCENT),
-            ("off $V_B$", off, panels.SECOND),
-        ):
-            drawn = [ratio(value, unit) for value, unit in zip(course, units, strict=True)]
-            at = values(path, "epoch")
-            axes.plot(at, drawn, "o-", color=colour, markersize=2.6, label=label)
-        logarithmic_values(axes)
-        label_few_decades(axes)
-        axes.set_xlabel("epoch")
-        if not share:
-            axes.set_title(run.name)
-        if run is runs[0]:
-            axes.set_ylabel("part of squared distance" if share else "variance within classes")
+    def parts(group: Runs, axes: Axes) -> None:
+        for key, label in (("within_in_signal", "on $V_B$"), ("within_off_signal", "off $V_B$")):
+            draw_course(axes, group, key, label)
 
-    rows = [[partial(panel, run, share) for run in runs] for share in (False, True)]
-    return Drawing(
-        "fig-1",
-        "VCI figure 1: the variance within classes on V_B, the span of the centred class means, "
-        "and off V_B, on training images; below, divided by the trace of Sigma_B, so that the two "
-        "curves add up to the squared distance.",
-        draw_grid(rows, cell=(3.4, 2.5), legend="first", share_x=True),
-    )
-
-
-def draw_spectra(runs: Sequence[Run]) -> Drawing:
-    """Draw figure 2: the eigenvalues of Sigma_B and Sigma_T against their index."""
-
-    def panel(run: Run, axes: Axes) -> None:
-        between, total = read_spectra(run)
-        for label, drawn, colour in (
-            (r"$\Sigma_T$", total, panels.SECOND),
-            (r"$\Sigma_B$", between, panels.ACCENT),
-        ):
-            index = range(1, len(drawn) + 1)
-            axes.plot(index, drawn, "o-", color=colour, markersize=2.6, label=label)
+    def spectra(group: Runs, axes: Axes) -> None:
+        for which, label in enumerate((r"$\Sigma_B$", r"$\Sigma_T$")):
+            rows = zip(*(read_spectra(run)[which] for run in group), strict=False)
+            points = {float(index): row for index, row in enumerate(rows, start=1)}
+            colour = panels.SERIES[len(axes.lines) % len(panels.SERIES)]
+            if points:
+                draw_band(axes, points, label, colour)
         logarithmic_values(axes)
         axes.set_xlabel("index")
-        axes.set_title(run.name)
 
-    return Drawing(
-        "fig-2",
-        "VCI figure 2: eigenvalues of Sigma_B, up to its largest possible rank, and of Sigma_T, on "
-        "training images at the last epoch.",
-        draw_grid([[partial(panel, run) for run in runs]], cell=(3.6, 3.1), legend="first"),
-    )
+    def splits(key: str, group: Runs, axes: Axes) -> None:
+        for split in ("train", "test"):
+            draw_course(axes, group, key, split, split)
+
+    return [
+        Drawing(
+            "fig-1",
+            "VCI figure 1: the variance within classes on V_B, the span of the centred class "
+            "means, and off V_B, on training images.",
+            draw_columns(runs, {"variance within classes": parts}),
+        ),
+        Drawing(
+            "fig-2",
+            "VCI figure 2: eigenvalues of Sigma_B, up to its largest possible rank, and of "
+            "Sigma_T, on training images at the last epoch.",
+            draw_columns(runs, {"eigenvalue": spectra}),
+        ),
+        Drawing(
+            "fig-6",
+            "VCI figure 6: VCI on training and on held-out images.",
+            draw_columns(runs, {"VCI": partial(splits, "vci")}),
+        ),
+        Drawing(
+            "fig-8",
+            "VCI figure 8: the three other metrics on training and on held-out images.",
+            draw_columns(
+                runs,
+                {METRICS[key]: partial(splits, key) for key in METRICS if key != "vci"},
+            ),
+        ),
+    ]
 
 
-def draw_metrics(number: int, subject: str, runs: Sequence[Run]) -> Drawing:
-    """Draw the four metrics on training images: one panel a metric, one curve a run.
+def draw_metrics(number: int, subject: str, runs: Runs) -> Drawing:
+    """Draw the four metrics on training images: one panel a metric, one curve a setting.
 
     Args:
         number: Number of the paper's figure.
         subject: Words that end the caption.
         runs: The runs.
     """
-    curves = {run.name: skip_start(run) for run in runs}
-    row = [partial(draw_course, curves, key, capitalise(title)) for key, title in METRICS.items()]
+
+    def panel(key: str, axes: Axes) -> None:
+        for name, group in runs.group(name_setting).items():
+            draw_course(axes, group, key, name)
+        axes.set_title(METRICS[key])
+
     names = "fuzziness, squared distance, cosine distance and VCI on training images"
     return Drawing(
         f"fig-{number}",
-        f"VCI figure {number}: {names}, {subject}.",
-        draw_grid([row], cell=(3, 2.8), legend="below"),
+        f"VCI figure {number}: {names}, {subject}; means and ranges over seeds.",
+        draw_grid([[partial(panel, key) for key in METRICS]], cell=(3, 2.8), legend="below"),
     )
 
 
-def draw_held_out(runs: Sequence[Run]) -> list[Drawing]:
-    """Draw figures 6 and 8: metrics on training and held-out images, one column a run."""
+def draw_columns(runs: Runs, rows: Mapping[str, Callable[[Runs, Axes], None]]) -> Figure:
+    """Draw one column a setting and one row a label, by functions of a setting's runs."""
+    groups = runs.group(name_setting)
 
-    def panel(run: Run, key: str, axes: Axes) -> None:
-        curves = {split: skip_start(run, split) for split in ("train", "test")}
-        draw_course(curves, key, run.name, axes)
-        axes.set_ylabel(METRICS[key] if run is runs[0] else "")
+    def panel(label: str, name: str, axes: Axes) -> None:
+        rows[label](groups[name], axes)
+        if label == next(iter(rows)):
+            axes.set_title(name)
+        if name == next(iter(groups)):
+            axes.set_ylabel(label)
 
-    last = "VCI figure 6: VCI on training and on held-out images."
-    others = "VCI figure 8: the three other metrics on training and on held-out images."
-    rest = [key for key in METRICS if key != "vci"]
-    return [
-        Drawing(
-            name,
-            caption,
-            draw_grid(
-                [[partial(panel, run, key) for run in runs] for key in keys],
-                cell=(3.4, 2.4),
-                legend="first",
-                share_y="row",
-            ),
-        )
-        for name, caption, keys in (("fig-6", last, ["vci"]), ("fig-8", others, rest))
-    ]
+    grid = [[partial(panel, label, name) for name in groups] for label in rows]
+    return draw_grid(grid, cell=(3, 2.4), legend="first", share_y="row")
 
 
-def capitalise(text: str) -> str:
-    """Begin a text with a capital letter, and leave its other letters as they are."""
-    return text[:1].upper() + text[1:]
-
-
-def draw_course(curves: Mapping[str, Path], key: str, title: str, axes: Axes) -> None:
-    """Draw a metric against the epoch, on a linear axis as in the paper."""
-    draw_paths(axes, curves, key)
-    axes.set_xscale("linear")
-    axes.set_xlim(left=0)
-    axes.set_title(title)
-    label_few_decades(axes)
-
-
-def label_few_decades(axes: Axes) -> None:
-    """Label 1, 2, 3 and 5 of each decade by plain numbers: the curves span one or two decades."""
+def draw_course(axes: Axes, runs: Runs, key: str, label: str, split: str = "train") -> None:
+    """Draw a metric from epoch 1 on: mean over the runs, and their range as a band."""
+    rows = (row for run in runs for row in run.path(split) if row.epoch > 0)
+    points = collect_points(rows, "epoch", key)
+    colour = panels.SERIES[len(axes.lines) % len(panels.SERIES)]
+    if points:
+        draw_band(axes, points, label, colour)
+    logarithmic_values(axes)
+    # The curves span one or two decades, so powers of ten would be too few labels.
     if axes.get_yscale() == "log":
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axes.yaxis.set_minor_locator(NullLocator())
+    axes.set_xlabel("epoch")
