@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from matplotlib.axes import Axes
 
+from ncscope.data.catalogue import CATALOGUE
 from ncscope.data.preprocessing import Augmentation
 from ncscope.lab.claims import Claim
 from ncscope.lab.experiment import Part
@@ -77,7 +78,7 @@ def paper_training(data: str, seed: int, **fields: Any) -> Training:
 
 def small_training(data: str, epochs: int, seed: int, **fields: Any) -> Training:
     """Return small settings for a data set that needs no download, measured before and after."""
-    augmentation: Augmentation = "crop" if "digits" in data else "crop-flip"
+    augmentation: Augmentation = "crop-flip" if CATALOGUE[data].mirrored else "crop"
     own = {"data": data, "augmentation": augmentation, "epochs": epochs, "every": epochs}
     return replace_fields(SMALL, **{**own, "seed": seed, **fields})
 

@@ -1,7 +1,7 @@
 r"""INFO section 5.3, figure 5: accuracy, MIR and HDR at the end of training on smoothed labels.
 
 The targets are $(1-\epsilon)e_y+\frac\epsilon C$. The paper's text does not state the values of
-$\epsilon$; here they are 0, 0.1, 0.2, 0.4 and 0.8. The paper trains WRN-28-2 on CIFAR-10 and
+$\epsilon$; here they are 0, 0.1, 0.2 and 0.4. The paper trains WRN-28-2 on CIFAR-10 and
 WRN-28-8 on CIFAR-100. The small scale trains a wide residual network of 64 features on handwritten
 digits.
 """
@@ -29,7 +29,7 @@ from ncscope.lab.quantities import Quantity, Run, Runs, ends, last, quantity
 from ncscope.lab.report.drawing import Drawing
 from ncscope.report import panels
 
-LEVELS = (0.0, 0.1, 0.2, 0.4, 0.8)
+LEVELS = (0.0, 0.1, 0.2, 0.4)
 
 PAPER = Trainings(
     runs=name_runs(
@@ -47,7 +47,7 @@ SMALL = Trainings(
         (
             small_training("digits", epochs=20, seed=seed, label_smoothing=level)
             for level in LEVELS
-            for seed in (3, 4, 5)  # settings were chosen on seeds 0 to 2
+            for seed in range(10, 20)  # settings were chosen on seeds 0 to 5
         ),
         "label_smoothing",
     )

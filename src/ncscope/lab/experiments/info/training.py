@@ -49,9 +49,14 @@ PAPER = Trainings(
 )
 SMALL = Trainings(
     runs=name_runs(
-        small_training(data, epochs, seed, every=every)
-        for data, epochs, every in (("warped-digits", 30, 3), ("patterns-20", 30, 3))
-        for seed in (3, 4, 5)  # settings and margins were chosen on seeds 0 to 2
+        small_training(data, epochs, seed, every=every, measured=1000)
+        for data, epochs, every in (
+            ("digits", 300, 5),
+            ("warped-digits", 150, 3),
+            ("mnist-5k", 60, 1),
+            ("patterns-20", 150, 3),
+        )
+        for seed in range(10, 18)  # settings and margins were chosen on seeds 0 to 5
     )
 )
 
