@@ -366,7 +366,7 @@ EXPERIMENT = Experiment(
     ),
     source="INFO section 5.4, figure 6",
     scales={"paper": PAPER, "small": SMALL},
-    cost={"paper": "135 GPU-hours (estimated)", "small": "5 minutes on one core"},
+    cost={"paper": "135 GPU-hours (estimated)", "small": "60 minutes on one core"},
     parts=train_and_prune,
     claims=list_claims,
     figures=draw_figures,

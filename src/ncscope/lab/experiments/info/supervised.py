@@ -253,7 +253,7 @@ EXPERIMENT = Experiment(
     ),
     source="INFO sections 6.2-6.3, table 2",
     scales={"paper": PAPER, "small": SMALL},
-    cost={"paper": "230 GPU-hours (estimated)", "small": "5 minutes on one core"},
+    cost={"paper": "230 GPU-hours (estimated)", "small": "40 minutes on one core"},
     parts=lambda settings: train_with_classes(settings.runs | settings.swept),
     claims=CLAIMS,
     figures=draw_figures,
