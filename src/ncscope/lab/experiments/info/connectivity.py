@@ -151,11 +151,8 @@ def select_between(
 ) -> Path:
     """Select the networks between the runs of a pair with omega from low to high, in order."""
     slack = 1e-9  # of rounding
-    return [
-        row
-        for row in run.rows
-        if row.get("statistics") == statistics and low - slack <= row["omega"] <= high + slack
-    ]
+    path = [row for row in run.rows if row.get("statistics") == statistics]
+    return [row for row in path if low - slack <= float(row["omega"]) <= high + slack]
 
 
 def most_over_chance(key: str, statistics: str) -> Quantity:

@@ -131,7 +131,7 @@ def share_kept(key: str, stage: str, sparsity: float) -> Quantity:
     network before its training, pruned to the same sparsity: the chance baseline.
     """
 
-    @quantity(f"share of {key}, {stage} to {sparsity:g},")
+    @quantity(f"{stage} at {sparsity:g}:")
     def share(run: Run) -> float:
         dense = value_at(run, PRUNED, 0.0, key)
         chance = value_at(run, UNTRAINED, sparsity, key)
@@ -144,7 +144,9 @@ def least_share(key: str, sparsities: Sequence[float]) -> Quantity:
     """Return the least share kept after fine-tuning, over all sparsities."""
     shares = [share_kept(key, TUNED, sparsity) for sparsity in sparsities]
     return Quantity(
-        "least share", lambda run: float(np.min([share(run) for share in shares])), shares
+        "least share of what is kept",
+        lambda run: float(np.min([share(run) for share in shares])),
+        shares,
     )
 
 

@@ -105,7 +105,8 @@ def select_runs(runs: Runs, loss: str) -> Runs:
 
 def gain(key: str, sign: int = 1) -> Quantity:
     """Return what a loss adds to a metric of CE; a fall counts as a gain if the sign is -1."""
-    own, plain = last(key, "test"), last(key, "test").of_partner(**PLAIN)
+    own = last(key, "test")
+    plain = Quantity("that of CE", own.of_partner(**PLAIN))
     return own - plain if sign == 1 else plain - own
 
 
