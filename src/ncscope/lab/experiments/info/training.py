@@ -1,8 +1,9 @@
 """INFO section 5.1, figures 1-2: accuracy, MIR and HDR on held-out images while a network trains.
 
 The paper trains WRN-28-2 on CIFAR-10 and WRN-28-8 on CIFAR-100 for a million steps. The small scale
-trains a wide residual network of 64 features far past zero training error on four sets:
-handwritten digits, warped digits, 5,000 digits of MNIST, and 20 classes of generated patterns.
+trains a wide residual network of 64 features past zero training error on four sets: handwritten
+digits, warped digits, 5,000 digits of MNIST, and 20 classes of generated patterns. The lengths were
+chosen on seed 0, so that zero error comes well before the end.
 """
 
 import math
@@ -62,12 +63,13 @@ SMALL = Trainings(
 
 FACTOR = 1.1  # least factor of a rise or fall; the paper states no number
 NEAR = 0.05  # largest distance that counts as near; the paper states no number
+ZERO_ERROR = 0.999  # least accuracy that counts as zero error: one image of the 1,000 may be wrong
 
 
 def gap_past_zero_error(key: str) -> Quantity:
     """Return the distance of a held-out ratio to its value at collapse, at the end over before.
 
-    Before is the first measurement without errors on training images.
+    Before is the first measurement at zero error on training images.
     """
 
     def distance(run: Run, row: Observation | None) -> float:
@@ -80,7 +82,7 @@ def gap_past_zero_error(key: str) -> Quantity:
 
     @quantity("at zero training error")
     def at_zero_error(run: Run) -> float:
-        zero = zero_error_row(run.path("train"))
+        zero = zero_error_row(run.path("train"), ZERO_ERROR)
         rows = (row for row in run.path("test") if zero and row.epoch == zero.epoch)
         return distance(run, next(rows, None))
 
@@ -231,7 +233,7 @@ EXPERIMENT = Experiment(
     ),
     source="INFO section 5.1, figures 1-2",
     scales={"paper": PAPER, "small": SMALL},
-    cost={"paper": "75 GPU-hours (estimated)", "small": "5 minutes on one core"},
+    cost={"paper": "75 GPU-hours (estimated)", "small": "140 minutes on one core"},
     parts=lambda settings: train_with_classes(settings.runs),
     claims=CLAIMS,
     figures=draw_figures,
