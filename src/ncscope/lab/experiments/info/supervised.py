@@ -1,8 +1,7 @@
 r"""INFO sections 6.2-6.3, table 2: cross-entropy, alone or with one of the information losses.
 
 The loss is cross-entropy, alone or plus $-\lambda_{mi}\operatorname{MI}(G(f),G(V))$ or
-$+\lambda_{id}|H(G(f))-H(G(V))|$ of each batch. The paper prints neither weight; here both are 0.1,
-and `InfoSupervised.weights` adds runs with other weights.
+$+\lambda_{id}|H(G(f))-H(G(V))|$ of each batch. The paper prints neither weight; here both are 0.1.
 
 The paper trains WRN-28-2 on CIFAR-10 and WRN-28-8 on CIFAR-100. The small scale trains a wide
 residual network of 64 features on warped digits, 6,000 of them held out. Runs of one seed share
@@ -15,14 +14,12 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.lab.claims import Claim, Region, above
-from ncscope.lab.experiment import Experiment
+from ncscope.lab.experiment import Experiment, Trainings
 from ncscope.lab.experiments.info.information_runs import (
     BY_BATCH,
     PAPER_NETWORKS,
-    change_weights,
     claim_by_batch,
     draw_collapse,
     paper_training,
@@ -52,24 +49,7 @@ ACCURACIES: Mapping[str, Mapping[str, float]] = {
 """Table 2 as printed: accuracies in per cent by loss, then by data set, without spreads."""
 
 
-class InfoSupervised(BaseModel):
-    """Settings of the experiment."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    runs: dict[str, Training] = Field(description="Training runs by name.")
-    weights: tuple[float, ...] = Field(
-        (),
-        description="Further weights to run each information loss with; the paper prints none.",
-    )
-
-    @property
-    def swept(self) -> dict[str, Training]:
-        """Runs with further weights: each run with an information loss, at each other weight."""
-        return change_weights(self.runs, self.weights)
-
-
-PAPER = InfoSupervised(
+PAPER = Trainings(
     runs={
         f"{data}, {loss}, seed {seed}": paper_training(data, seed, **terms)
         for data in PAPER_NETWORKS
@@ -77,7 +57,7 @@ PAPER = InfoSupervised(
         for seed in (0, 1, 2)
     }
 )
-SMALL = InfoSupervised(
+SMALL = Trainings(
     runs={
         f"warped-digits-6000, {loss}, seed {seed}": small_training(
             "warped-digits-6000", epochs=24, seed=seed, **terms
@@ -99,8 +79,8 @@ def loss_of(training: Training) -> str:
 
 
 def select_runs(runs: Runs, loss: str) -> Runs:
-    """Select the runs with a loss, without those with further weights."""
-    return Runs(run for run in runs if run.settings and loss_of(run.settings) == loss)
+    """Select the runs with a loss."""
+    return Runs(run for run in runs if loss_of(run.settings) == loss)
 
 
 def gain(key: str, sign: int = 1) -> Quantity:
@@ -141,8 +121,8 @@ CLAIMS = [
 ]
 
 
-def make_tables(settings: InfoSupervised, runs: Runs) -> list[Summary]:
-    """Return table 2 beside its printed values, and, if swept, the accuracies by weight."""
+def make_tables(settings: Trainings, runs: Runs) -> list[Summary]:
+    """Return table 2 beside its printed values."""
     sets = list_data(settings)
     printed = [data for data in ACCURACIES["CE"] if data in sets] or list(ACCURACIES["CE"])
     lines = {
@@ -157,32 +137,10 @@ def make_tables(settings: InfoSupervised, runs: Runs) -> list[Summary]:
         "deviation; then the values that the paper prints, without spreads"
     )
     heads = [*sets, *(f"printed: {data}" for data in printed)]
-    table = Summary(caption, heads, lines, title="Table 2")
-    return [table, tabulate_weights(settings, runs)] if settings.weights else [table]
+    return [Summary(caption, heads, lines, title="Table 2")]
 
 
-def tabulate_weights(settings: InfoSupervised, runs: Runs) -> Summary:
-    """Return the accuracies by weight of each information loss; weight 0 is CE."""
-    names: dict[str, dict[str, list[str]]] = {}
-    for name, training in (settings.runs | settings.swept).items():
-        weight = training.mutual_information or training.entropy_difference
-        line = f"{loss_of(training)}, weight {weight:g}" if weight else "CE"
-        names.setdefault(line, {}).setdefault(training.data, []).append(name)
-    sets = list_data(settings)
-    lines = {
-        line: [
-            write_accuracies([runs.named(name) for name in by_data.get(data, [])]) for data in sets
-        ]
-        for line, by_data in sorted(names.items())
-    }
-    caption = (
-        "Accuracy in per cent by weight of the information loss, which the paper does not print: "
-        "mean over the seeds ± standard deviation"
-    )
-    return Summary(caption, sets, lines, title="Weights of the losses")
-
-
-def draw_figures(settings: InfoSupervised, runs: Runs) -> list[Drawing]:
+def draw_figures(settings: Trainings, runs: Runs) -> list[Drawing]:
     """Draw table 2 as a figure, with the effects of the terms on the ratios."""
     caption = (
         "INFO table 2: error, MIR and HDR on held-out images at the end of training with three "
@@ -230,7 +188,7 @@ def draw_seeds(
         )
 
 
-def list_data(settings: InfoSupervised) -> list[str]:
+def list_data(settings: Trainings) -> list[str]:
     """Return the names of the data sets, each once."""
     return list(dict.fromkeys(training.data for training in settings.runs.values()))
 
@@ -255,7 +213,7 @@ EXPERIMENT = Experiment(
     source="INFO sections 6.2-6.3, table 2",
     scales={"paper": PAPER, "small": SMALL},
     cost={"paper": "230 GPU-hours (estimated)", "small": "40 minutes on one core"},
-    parts=lambda settings: train_with_classes(settings.runs | settings.swept),
+    parts=lambda settings: train_with_classes(settings.runs),
     claims=CLAIMS,
     figures=draw_figures,
     tables=make_tables,
