@@ -269,6 +269,7 @@ def test_so_many_seeds_decide_in_four_of_five_repetitions() -> None:
     shown = draw_means(np.mean(values) / np.std(values, ddof=1), needed)
     assert 0.75 < np.mean(shown) < 0.85
     assert seeds_to_decide([1e-4, 1.0, -1.0], 0.0, "plain") is None
+    assert seeds_to_decide([1.0, 0.2, -0.5], 0.0, "correlation") is None
 
 
 def test_a_finding_says_what_would_have_shown_or_decided() -> None:

@@ -166,6 +166,12 @@ CATALOGUE = {
         False,
         Policy.SVHN,
     ),
+    "warped-digits-6000": Entry(
+        _wrap_make(lambda seed: make_warped_digits(test_per_class=600, seed=seed)),
+        IMAGE_SIZE,
+        False,
+        Policy.SVHN,
+    ),
     "warped-digits-0-4": Entry(
         _wrap_make(lambda seed: make_warped_digits(digits=range(5), seed=seed)),
         IMAGE_SIZE,

@@ -14,6 +14,7 @@ IMAGE_FILES = (".parquet", ".arrow", ".tar")
 NAMES = (
     "digits",
     "warped-digits",
+    "warped-digits-6000",
     "warped-digits-0-4",
     "warped-digits-5-9",
     "mnist-5k",

@@ -207,7 +207,7 @@ def seeds_to_decide(values: Sequence[float], border: float, scale: Scale) -> int
         scale: Scale on which the values are averaged.
 
     Returns:
-        The number; None if a thousand are too few.
+        The number; None if a thousand are too few, or a value has no place on the scale.
 
     Example:
         >>> seeds_to_decide([1.0, 2.0, -0.5], 0.0, "plain")
@@ -216,7 +216,8 @@ def seeds_to_decide(values: Sequence[float], border: float, scale: Scale) -> int
     with np.errstate(all="ignore"):
         forth = _TRANSFORMS[scale][0]
         sample, start = forth(np.array(values, dtype=np.float64)), float(forth(border))
-    far, spread = abs(float(sample.mean()) - start), float(sample.std(ddof=1))
+        # A correlation of 1, to which a step gives an interval, is infinite on this scale.
+        far, spread = abs(float(sample.mean()) - start), float(sample.std(ddof=1))
     counts = range(len(values) + 1, _MANY + 1)
     return next((n for n in counts if far >= _quantiles(n) * spread / n**0.5), None)
 

@@ -43,7 +43,7 @@ def recordings(name: str) -> tuple[tuple[str, Recorded], ...]:
     first = next(iter(small.runs.values()))
     brief = {"epochs": 1, "warmup_epochs": 0, "batch_size": 64}
     short = first.optimisation.model_copy(update=brief)
-    config = with_runs(small, optimisation=short, balanced=200)
+    config = with_runs(small, optimisation=short, balanced=200, measured=None)
     few = {"steps": 20, "images": 10, "downstream": ("warped-digits-5-9",), "weights": ()}
     run, *others = EXPERIMENTS[name].parts(config.model_copy(update=few))
     events = [event for event in run.run(Resources()) if not isinstance(event, Heartbeat)]

@@ -48,6 +48,7 @@ TAPS = {
     "small-vgg": 2,
     "small-densenet": 2,
     "small-wrn": 3,
+    "small-wrn-256": 3,
     "small-vit": 4,
     "small-residual": 8,
     "small-conv": 3,

@@ -26,6 +26,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         "wrn-28-8-ssl",
         "wrn-37-2",
         "small-wrn",
+        "small-wrn-256",
     ),
     "vision_transformer": ("deit-tiny", "deit-small", "small-vit"),
     "residual_conv": (

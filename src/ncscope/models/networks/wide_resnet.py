@@ -160,10 +160,10 @@ def _initialise(model: WideResNet, style: WideStyle) -> None:
 
 
 def _original(
-    num_classes: int, in_channels: int, image_size: int, *, depth: int, width: int
+    num_classes: int, in_channels: int, image_size: int, *, depth: int, width: int, stride: int = 1
 ) -> nn.Module:
     """Build an original network; it does not depend on the image size."""
-    return WideResNet(depth, width, num_classes, in_channels)
+    return WideResNet(depth, width, num_classes, in_channels, first_stride=stride)
 
 
 def _semi_supervised(
@@ -179,5 +179,6 @@ BUILDERS = {
     "wrn-28-8-ssl": partial(_semi_supervised, width=8, stages=3, stride=1),
     "wrn-37-2": partial(_semi_supervised, width=2, stages=4, stride=2),
     "small-wrn": partial(_original, depth=10, width=1),
+    "small-wrn-256": partial(_original, depth=10, width=4, stride=2),
 }
 """Networks by name."""

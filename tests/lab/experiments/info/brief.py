@@ -30,9 +30,11 @@ def stopped_in(part: Part, resources: Resources, here: Callable[[Recorded], bool
     run.close()
 
 
-def made(part: str, where: Mapping[str, Any], values: Mapping[str, float]) -> Observation:
-    """An observation of a last layer; a batch's estimate is a tenth more than the exact value."""
+def made(
+    part: str, where: Mapping[str, Any], values: Mapping[str, float], ratio: float = 1.1
+) -> Observation:
+    """An observation of a last layer; a batch's estimate is a multiple of the exact value."""
     ratios = {key: values[key] for key in values if key != "accuracy"}
-    batch = {f"{key}_batch": 1.1 * value for key, value in ratios.items()}
+    batch = {f"{key}_batch": ratio * value for key, value in ratios.items()}
     base = {"part": part, "layer": "head input", "num_classes": CLASSES}
     return nudged(Observation.of_line(base | dict(where) | dict(values) | batch))

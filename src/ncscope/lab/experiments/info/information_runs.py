@@ -14,12 +14,13 @@ from typing import Any, TypeVar
 
 from matplotlib.axes import Axes
 
+from ncscope.data.catalogue import CATALOGUE
 from ncscope.data.preprocessing import Augmentation
 from ncscope.lab.claims import Claim
 from ncscope.lab.experiment import Part
 from ncscope.lab.figures import collect_points, draw_band, draw_reference
 from ncscope.lab.observations import Event, Heartbeat, Observation
-from ncscope.lab.quantities import AnyQuantity, Run, Runs, replace_fields
+from ncscope.lab.quantities import AnyQuantity, Quantity, Run, Runs, quantity, replace_fields
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
@@ -77,7 +78,7 @@ def paper_training(data: str, seed: int, **fields: Any) -> Training:
 
 def small_training(data: str, epochs: int, seed: int, **fields: Any) -> Training:
     """Return small settings for a data set that needs no download, measured before and after."""
-    augmentation: Augmentation = "crop" if "digits" in data else "crop-flip"
+    augmentation: Augmentation = "crop-flip" if CATALOGUE[data].mirrored else "crop"
     own = {"data": data, "augmentation": augmentation, "epochs": epochs, "every": epochs}
     return replace_fields(SMALL, **{**own, "seed": seed, **fields})
 
@@ -175,8 +176,7 @@ def claim_by_batch(
 
 def claim_on_accuracy_and_ratios(
     text: str,
-    quantity: Callable[[str], AnyQuantity],
-    tell: Callable[[str], Callable[[Runs], str]],
+    quantity: Callable[[str], Quantity],
     ratios: Mapping[str, str] = {"mir": "MIR", "hdr": "HDR"},
     **fields: Any,
 ) -> list[Claim]:
@@ -185,18 +185,13 @@ def claim_on_accuracy_and_ratios(
     Args:
         text: Text of the claims, with ``{}`` for the name of the metric.
         quantity: Function of a key that returns the quantity.
-        tell: Function of a key that returns the function which describes the runs.
         ratios: Names of the ratios, by the keys of their exact values.
         fields: Further fields of `Claim`.
     """
-    name = text.format("accuracy")
-    accuracy = Claim(text=name, quantity=quantity("accuracy"), tell=tell("accuracy"), **fields)
+    names = {key: text.format(f"{name} {BY_BATCH}") for key, name in ratios.items()}
     return [
-        accuracy,
-        *(
-            claim_by_batch(key, quantity, tell, text=text.format(f"{name} {BY_BATCH}"), **fields)
-            for key, name in ratios.items()
-        ),
+        Claim(text=text.format("accuracy"), quantity=quantity("accuracy"), **fields),
+        *(claim_by_batch(key, quantity, text=name, **fields) for key, name in names.items()),
     ]
 
 
@@ -225,6 +220,7 @@ def write_spread(numbers: Sequence[float], of_mean: bool = False) -> str:
     return f"{middle:.2f}" + (f" ± {spread:.2f}" if math.isfinite(spread) else "")
 
 
+@quantity("MIR at collapse to a simplex")
 def collapse_mir_of(run: Run) -> float:
     """Return the MIR at collapse to a simplex of the run's number of classes; NaN without rows."""
     return collapse_mir(int(run.rows[-1]["num_classes"])) if run.rows else math.nan
@@ -236,7 +232,7 @@ def draw_collapse(axes: Axes, runs: Runs, label: str = "at collapse to a simplex
         draw_reference(axes, value, label)
 
 
-def draw_ratio(
+def draw_metric(
     axes: Axes,
     rows: Sequence[Observation],
     axis: str,
@@ -244,16 +240,20 @@ def draw_ratio(
     label: str = "",
     colour: Any = panels.ACCENT,
 ) -> None:
-    """Draw a ratio against a field of the rows: solid the exact value, dashed that by batch.
+    """Draw a metric against a field of the rows; a ratio solid exactly, and dashed by batch.
 
     Args:
         axes: Axes to draw on.
         rows: Rows of several runs.
         axis: Key of the horizontal axis.
-        key: Key of the exact value.
+        key: ``"accuracy"``, or the key of a ratio's exact value.
         label: Subject of the curves, for the legend.
-        colour: Colour of both curves.
+        colour: Colour of the curves.
     """
+    axes.set_xlabel(axis)
+    if key == "accuracy":
+        draw_band(axes, collect_points(rows, axis, key), colour=colour)
+        return
     for ending, estimate, style in (("", "exact", "-"), ("_batch", "batches of 64", panels.DASHED)):
         points = collect_points(rows, axis, key + ending)
         draw_band(axes, points, f"{label}, {estimate}" if label else estimate, colour, style)

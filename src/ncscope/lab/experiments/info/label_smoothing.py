@@ -1,37 +1,35 @@
 r"""INFO section 5.3, figure 5: accuracy, MIR and HDR at the end of training on smoothed labels.
 
 The targets are $(1-\epsilon)e_y+\frac\epsilon C$. The paper's text does not state the values of
-$\epsilon$; here they are 0, 0.1, 0.2, 0.4 and 0.8. The paper trains WRN-28-2 on CIFAR-10 and
+$\epsilon$; here they are 0, 0.1, 0.2 and 0.4. The paper trains WRN-28-2 on CIFAR-10 and
 WRN-28-8 on CIFAR-100. The small scale trains a wide residual network of 64 features on handwritten
 digits.
 """
 
-from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from ncscope.lab.claims import Claim, below
+from ncscope.lab.claims import below
 from ncscope.lab.experiment import Experiment, Trainings
 from ncscope.lab.experiments.info.information_runs import (
     PAPER_NETWORKS,
     claim_on_accuracy_and_ratios,
     draw_collapse,
-    draw_ratio,
+    draw_metric,
     name_runs,
     paper_training,
     small_training,
     train_with_classes,
 )
-from ncscope.lab.figures import collect_points, draw_band, draw_grid
-from ncscope.lab.observations import Observation
-from ncscope.lab.quantities import AnyQuantity, Run, Runs, average, ends, ratio
+from ncscope.lab.figures import draw_grid
+from ncscope.lab.quantities import Quantity, Run, Runs, ends, last, quantity
 from ncscope.lab.report.drawing import Drawing
 from ncscope.report import panels
 
-LEVELS = (0.0, 0.1, 0.2, 0.4, 0.8)
+LEVELS = (0.0, 0.1, 0.2, 0.4)
 
 PAPER = Trainings(
     runs=name_runs(
@@ -49,7 +47,7 @@ SMALL = Trainings(
         (
             small_training("digits", epochs=20, seed=seed, label_smoothing=level)
             for level in LEVELS
-            for seed in (3, 4, 5)  # settings were chosen on seeds 0 to 2
+            for seed in range(10, 20)  # settings were chosen on seeds 0 to 5
         ),
         "label_smoothing",
     )
@@ -58,22 +56,34 @@ SMALL = Trainings(
 MINIMAL = 0.1  # largest share of what training changes that counts as minimal; the paper has none
 
 
-def list_claims(settings: Trainings) -> Sequence[Claim]:
-    """Return the claims of section 5.3: accuracy, MIR and HDR vary minimally with the level."""
-    claims = []
-    for data in dict.fromkeys(run.data for run in settings.runs.values()):
-        lowest = min(run.label_smoothing for run in settings.runs.values() if run.data == data)
-        claims += claim_on_accuracy_and_ratios(
-            f"{data}: {{}} differs between degrees of label smoothing by less than {MINIMAL} of "
-            "the change that training makes",
-            variation,
-            tell_levels,
-            source="INFO, figure 5",
-            region=below(MINIMAL),
-            bounds=(0.0, inf),
-            where={"data": data, "label_smoothing": lowest},
-        )
-    return claims
+def variation(key: str) -> Quantity:
+    """Return a metric's range over the levels, over what training changes in the run itself.
+
+    The run has the lowest level. Networks that learn nothing have no small variation.
+    """
+
+    @quantity(f"range of {key} over the levels")
+    def range_over_levels(run: Run) -> float:
+        return float(np.ptp([last(key, "test")(other) for other in run.alike("data", "seed")]))
+
+    @quantity("change by training")
+    def change_by_training(run: Run) -> float:
+        start, end = ends(run.path("test"), key)
+        return abs(end - start)
+
+    return range_over_levels / change_by_training
+
+
+CLAIMS = claim_on_accuracy_and_ratios(
+    f"{{}} differs between degrees of label smoothing by less than {MINIMAL} of the change that "
+    "training makes",
+    variation,
+    source="INFO, figure 5",
+    region=below(MINIMAL),
+    bounds=(0.0, inf),
+    where={"label_smoothing": 0.0},
+    per="data",
+)
 
 
 def draw_figures(settings: Trainings, runs: Runs) -> list[Drawing]:
@@ -93,51 +103,16 @@ def draw_figures(settings: Trainings, runs: Runs) -> list[Drawing]:
 
 def draw_panel(key: str, data: str, runs: Runs, axes: Axes) -> None:
     """Draw a metric at the end of training against the smoothness."""
-    rows = [row for run in runs for row in last_rows(run)]
-    if key == "accuracy":
-        draw_band(axes, collect_points(rows, "smoothness", key), colour=panels.SOFT)
-    else:
-        draw_ratio(axes, rows, "smoothness", key)
+    rows = [
+        row.with_values({"smoothness": run.settings.label_smoothing})
+        for run in runs
+        for row in run.path("test")[-1:]
+    ]
+    colour = panels.SOFT if key == "accuracy" else panels.ACCENT
+    draw_metric(axes, rows, "smoothness", key, colour=colour)
     if key == "mir":
         draw_collapse(axes, runs)
     axes.set_title(f"{key if key == 'accuracy' else key.upper()}, {data}")
-    axes.set_xlabel("smoothness")
-
-
-def last_rows(run: Run) -> list[Observation]:
-    """Return the last held-out row of a run, with its smoothness; no row without results."""
-    level = {"smoothness": run.settings.label_smoothing}
-    return [row.with_values(level) for row in run.path("test")[-1:]]
-
-
-def variation(key: str) -> AnyQuantity:
-    """Return the quantity of a metric's range over the levels, over what training changes.
-
-    The divisor is the change from before training to its end of the run itself, which has the
-    lowest level. Networks that learn nothing therefore have no small variation.
-    """
-
-    def quantity(run: Run) -> float:
-        start, end = ends(run.path("test"), key)
-        levels = [ends(other.path("test"), key)[1] for other in run.alike("data", "seed")]
-        return ratio(float(np.ptp(levels)), abs(end - start))
-
-    return quantity
-
-
-def tell_levels(key: str) -> Callable[[Runs], str]:
-    """Return a function that writes a metric's mean at each level."""
-
-    def tell(runs: Runs) -> str:
-        rows = (
-            row for run in runs for other in run.alike("data", "seed") for row in last_rows(other)
-        )
-        means = {
-            level: average(own) for level, own in collect_points(rows, "smoothness", key).items()
-        }
-        return "means " + ", ".join(f"{value:.4f} at {level:g}" for level, value in means.items())
-
-    return tell
 
 
 EXPERIMENT = Experiment(
@@ -149,9 +124,9 @@ EXPERIMENT = Experiment(
     ),
     source="INFO section 5.3, figure 5",
     scales={"paper": PAPER, "small": SMALL},
-    cost={"paper": "375 GPU-hours (estimated)", "small": "3 minutes on one core"},
+    cost={"paper": "375 GPU-hours (estimated)", "small": "8 minutes on one core"},
     parts=lambda settings: train_with_classes(settings.runs),
-    claims=list_claims,
+    claims=CLAIMS,
     figures=draw_figures,
     columns=("epoch", "accuracy", "mir", "mir_batch", "hdr", "hdr_batch"),
 )
