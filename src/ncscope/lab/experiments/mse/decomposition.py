@@ -9,7 +9,7 @@ The networks are those of `ncscope.lab.experiments.mse.collapse`, with the setti
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import partial
 
@@ -18,7 +18,7 @@ from torch import nn
 
 from ncscope.data.loaders import make_training_loader
 from ncscope.data.order import EpochBatches
-from ncscope.lab.claims import Claim, above, below
+from ncscope.lab.claims import above, below
 from ncscope.lab.experiment import Experiment
 from ncscope.lab.experiments.mse.learning_rates import (
     select_best_rates,
@@ -28,15 +28,25 @@ from ncscope.lab.experiments.mse.learning_rates import (
 from ncscope.lab.experiments.mse.networks import MSETrainings, paper_runs, small_runs
 from ncscope.lab.experiments.mse.terminal_phase import (
     FACTOR,
-    claim_by_network,
+    ZERO_ERROR,
+    claim_of_most,
     draw_curves,
     draw_networks,
-    find_zero_error,
     select_phase,
 )
 from ncscope.lab.figures import Curve
 from ncscope.lab.observations import Observation
-from ncscope.lab.quantities import Path, Run, Runs, average, ends, ratio, values
+from ncscope.lab.quantities import (
+    Path,
+    Quantity,
+    Run,
+    Runs,
+    average,
+    ends,
+    ratio,
+    values,
+    zero_error_row,
+)
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.training.loop import EpochEnd
 from ncscope.lab.training.supervised import Bench
@@ -63,88 +73,6 @@ DOMINANT = 2.0  # least factor between the dominant part and each other part
 HALF = 0.5  # largest share of a value that remains if something else causes most of it
 
 
-def list_claims(settings: MSETrainings) -> list[Claim]:
-    """Return which part is negligible, and why it is not, which dominates and which falls first."""
-    figure = "MSE, figure 2"
-    return [
-        *(
-            claim_by_network(
-                f"at the end the part off the central path, features in {mode}, is below "
-                f"{NEGLIGIBLE:.0%} of the least-squares part, in most networks",
-                partial(last_share, split=split),
-                source=figure,
-                region=below(NEGLIGIBLE),
-            )
-            for split, mode in MODES.items()
-        ),
-        *(
-            claim_by_network(
-                f"from zero training error on the part off the central path, features in {mode}, "
-                f"is below {NEGLIGIBLE:.0%} of the least-squares part in the mean over epochs, in "
-                "most networks",
-                partial(late_share, split=split),
-                source=figure,
-                region=below(NEGLIGIBLE),
-                write=partial(write_shares, split=split),
-            )
-            for split, mode in MODES.items()
-        ),
-        claim_by_network(
-            "from zero training error on most of the share off the central path in evaluation mode "
-            "is due to the batch norms' running statistics: in training mode it is less than half, "
-            "in the mean over epochs, in most networks",
-            lambda run: ratio(late_share(run, TRAINING_MODE), late_share(run, "train")),
-            source="ours",
-            region=below(HALF),
-            write=lambda run: (
-                f"{late_share(run, TRAINING_MODE):.1%} of {late_share(run, 'train'):.1%}"
-            ),
-        ),
-        claim_by_network(
-            "what remains off the central path in training mode is due to the learning rate: the "
-            "share is less than half in the stage after the rate's first fall as in the second "
-            "half of the stage before it, in most networks",
-            lambda run: ratio(*reversed(shares_around_fall(run))),
-            source="ours",
-            region=below(HALF),
-            write=lambda run: " to ".join(f"{share:.1%}" for share in shares_around_fall(run)),
-        ),
-        claim_by_network(
-            f"at the end the NC1 part of the loss is at least {DOMINANT:g} times each other part, "
-            "in most networks",
-            lambda run: part_over_others(last_parts(run), 0),
-            source=figure,
-            region=above(DOMINANT),
-            write=lambda run: write_parts(last_parts(run)),
-        ),
-        claim_by_network(
-            "from its largest value to zero training error the NC2/3 part falls by a larger factor "
-            f"than each other part, at least {FACTOR:g} times theirs, in most networks",
-            lambda run: part_over_others(fall_factors(run), 1),
-            source=figure,
-            region=above(FACTOR),
-            write=lambda run: f"factors {write_parts(fall_factors(run))}",
-        ),
-    ]
-
-
-def draw_figures(settings: MSETrainings, runs: Runs) -> list[Drawing]:
-    """Draw figure 2 of the paper in both modes."""
-    return [
-        Drawing(
-            name,
-            f"MSE figure 2, features in {MODES[split]}: parts of the MSE loss over training: the "
-            "loss of the least-squares classifier from variability (NC1) and from the class means "
-            "(NC2/3), and the excess of the network's classifier (off the central path); one curve "
-            "for each seed, and dashed its first epoch of zero training error.",
-            draw_networks(
-                runs, "part of the loss", partial(draw_curves, curves=CURVES, split=split)
-            ),
-        )
-        for split, name in {"train": "fig-2", TRAINING_MODE: "fig-2-training-mode"}.items()
-    ]
-
-
 def measure_shares(path: Path) -> list[float]:
     """Return the part off the central path as a share of the least-squares part, at each epoch."""
     parts = zip(*(values(path, curve.key) for curve in CURVES), strict=True)
@@ -166,57 +94,135 @@ def mean_share(path: Path) -> float:
     return float(np.trapezoid(measure_shares(path), epochs)) / (epochs[-1] - epochs[0])
 
 
-def last_share(run: Run, split: str) -> float:
-    """Return the share off the path at the end."""
-    return (measure_shares(run.path(split)) or [math.nan])[-1]
+def last_share(split: str) -> Quantity:
+    """Return the quantity of the share off the path at the end."""
+    return Quantity(
+        "share at the end", lambda run: (measure_shares(run.path(split)) or [math.nan])[-1]
+    )
 
 
-def late_share(run: Run, split: str) -> float:
-    """Return the mean share off the path from zero training error on."""
-    return mean_share(select_phase(run, split))
+def late_share(split: str) -> Quantity:
+    """Return the quantity of the mean share off the path from zero training error on."""
+    return Quantity(
+        f"mean share in {MODES[split]}", lambda run: mean_share(select_phase(run, split))
+    )
 
 
-def write_shares(run: Run, split: str) -> str:
-    """Write the largest and the last share from zero training error on; nothing without one."""
-    shares = measure_shares(select_phase(run, split))
-    return f"largest {max(shares):.1%}, last {shares[-1]:.1%}" if shares else ""
-
-
-def shares_around_fall(run: Run) -> tuple[float, float]:
-    """Return the mean share in training mode before and after the learning rate first falls.
+def share_of_stage(stage: str) -> Quantity:
+    """Return the quantity of the mean share in training mode, before the rate's first fall or after.
 
     Before: in the second half of the first stage; after: in a second stage of equal length.
     """
-    optimisation, path = run.settings.optimisation, run.path(TRAINING_MODE)
-    fall = optimisation.epochs * min(optimisation.milestones, default=math.nan)
-    course = list(zip([row.epoch for row in path], measure_shares(path), strict=True))
-    before = [share for epoch, share in course if fall / 2 < epoch <= fall]
-    after = [share for epoch, share in course if fall < epoch <= 2 * fall]
-    return average(before), average(after)
+
+    def compute(run: Run) -> float:
+        optimisation, path = run.settings.optimisation, run.path(TRAINING_MODE)
+        fall = optimisation.epochs * min(optimisation.milestones, default=math.nan)
+        start, end = (fall / 2, fall) if stage == "before" else (fall, 2 * fall)
+        course = zip([row.epoch for row in path], measure_shares(path), strict=True)
+        return average([share for epoch, share in course if start < epoch <= end])
+
+    return Quantity(f"mean share {stage} the fall", compute)
 
 
-def last_parts(run: Run) -> list[float]:
-    """Return the parts of the loss at the end."""
-    return [ends(run.path(), curve.key)[1] for curve in CURVES]
+def over_others(key: str, value: Callable[[Path, str], float], name: str) -> Quantity:
+    """Return the quantity of a number of one part of the loss over the largest of the others.
+
+    Args:
+        key: Key of the part.
+        value: Number of a part, of a run's rows and the key of the part.
+        name: Name of the number.
+    """
+
+    def of_part(key: str) -> Quantity:
+        return Quantity(f"{name} of {key}", lambda run: value(run.path(), key))
+
+    parts = {curve.key: of_part(curve.key) for curve in CURVES}
+    others = [part for other, part in parts.items() if other != key]
+    return Quantity(
+        f"{name} over that of the others",
+        lambda run: ratio(parts[key](run), max(other(run) for other in others)),
+        list(parts.values()),
+    )
 
 
-def fall_factors(run: Run) -> list[float]:
-    """Return the factor by which each part falls from its largest value to zero training error."""
-    zero = find_zero_error(run)
-    path = [] if zero is None else [row for row in run.path() if row.epoch <= zero]
-    courses = [values(path, curve.key) or [math.nan] for curve in CURVES]
-    return [ratio(max(course), course[-1]) for course in courses]
+def fall_to_zero_error(path: Path, key: str) -> float:
+    """Return the factor by which a part falls from its largest value to zero training error."""
+    zero = zero_error_row(path, ZERO_ERROR)
+    early = [] if zero is None else [row for row in path if row.epoch <= zero.epoch]
+    course = values(early, key) or [math.nan]
+    return ratio(max(course), course[-1])
 
 
-def part_over_others(parts: list[float], index: int) -> float:
-    """Return one part over the largest of the others."""
-    return ratio(parts[index], max(parts[:index] + parts[index + 1 :]))
+CLAIMS = [
+    *(
+        claim_of_most(
+            text=f"at the end the part off the central path, features in {mode}, is below "
+            f"{NEGLIGIBLE:.0%} of the least-squares part, in most networks",
+            source="MSE, figure 2",
+            quantity=last_share(split),
+            region=below(NEGLIGIBLE),
+        )
+        for split, mode in MODES.items()
+    ),
+    *(
+        claim_of_most(
+            text=f"from zero training error on the part off the central path, features in {mode}, "
+            f"is below {NEGLIGIBLE:.0%} of the least-squares part in the mean over epochs, in most "
+            "networks",
+            source="MSE, figure 2",
+            quantity=late_share(split),
+            region=below(NEGLIGIBLE),
+        )
+        for split, mode in MODES.items()
+    ),
+    claim_of_most(
+        text="from zero training error on most of the share off the central path in evaluation "
+        "mode is due to the batch norms' running statistics: in training mode it is less than "
+        "half, in the mean over epochs, in most networks",
+        source="ours",
+        quantity=late_share(TRAINING_MODE) / late_share("train"),
+        region=below(HALF),
+    ),
+    claim_of_most(
+        text="what remains off the central path in training mode is due to the learning rate: the "
+        "share is less than half in the stage after the rate's first fall as in the second half of "
+        "the stage before it, in most networks",
+        source="ours",
+        quantity=share_of_stage("after") / share_of_stage("before"),
+        region=below(HALF),
+    ),
+    claim_of_most(
+        text=f"at the end the NC1 part of the loss is at least {DOMINANT:g} times each other part, "
+        "in most networks",
+        source="MSE, figure 2",
+        quantity=over_others("mse_nc1", lambda path, key: ends(path, key)[1], "last value"),
+        region=above(DOMINANT),
+    ),
+    claim_of_most(
+        text="from its largest value to zero training error the NC2/3 part falls by a larger "
+        f"factor than each other part, at least {FACTOR:g} times theirs, in most networks",
+        source="MSE, figure 2",
+        quantity=over_others("mse_nc23", fall_to_zero_error, "factor"),
+        region=above(FACTOR),
+    ),
+]
 
 
-def write_parts(parts: list[float]) -> str:
-    """Write the three parts."""
-    nc1, nc23, off = parts
-    return f"{nc1:.3g}, {nc23:.3g} and {off:.3g}"
+def draw_figures(settings: MSETrainings, runs: Runs) -> list[Drawing]:
+    """Draw figure 2 of the paper in both modes."""
+    return [
+        Drawing(
+            name,
+            f"MSE figure 2, features in {MODES[split]}: parts of the MSE loss over training: the "
+            "loss of the least-squares classifier from variability (NC1) and from the class means "
+            "(NC2/3), and the excess of the network's classifier (off the central path); one curve "
+            "for each seed, and dashed its first epoch of zero training error.",
+            draw_networks(
+                runs, "part of the loss", partial(draw_curves, curves=CURVES, split=split)
+            ),
+        )
+        for split, name in {"train": "fig-2", TRAINING_MODE: "fig-2-training-mode"}.items()
+    ]
 
 
 def measure_training_mode(bench: Bench, end: EpochEnd) -> list[Observation]:
@@ -280,7 +286,7 @@ EXPERIMENT = Experiment(
     cost={"paper": "75 GPU-hours (estimated)", "small": "7 minutes on one core"},
     parts=partial(train_sweep, extra=measure_training_mode),
     select=select_best_rates,
-    claims=list_claims,
+    claims=CLAIMS,
     figures=draw_figures,
     tables=tabulate_rates,
     columns=("epoch", "accuracy", "mse_loss", "mse_nc1", "mse_nc23", "mse_off_path"),

@@ -13,13 +13,14 @@ handwritten digits; the comparison of losses has two kinds, and one of them on w
 Every network has three seeds at every scale.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from pydantic import Field
 
 from ncscope.lab.experiment import Trainings
-from ncscope.lab.quantities import Run, Runs, replace_fields
+from ncscope.lab.quantities import Quantity, Run, Runs, replace_fields
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
 
@@ -180,12 +181,29 @@ def select_typical(runs: Runs, **fields: object) -> Runs:
     return Runs(run for run in runs.where(**fields) if name_network(run) not in EXCEPTIONS)
 
 
-def list_pair(run: Run) -> list[Run]:
-    """List a run under MSE and its rival: under cross-entropy, the same kind, data set and seed."""
-    others = run.experiment.where(loss="cross-entropy", seed=run.settings.seed)
-    return [run, *[other for other in others if name_network(other) == name_network(run)][:1]]
+def find_rival(run: Run) -> Run | None:
+    """Return the run of the same kind of network, data set and seed under the other loss."""
+    others = run.experiment.where(seed=run.settings.seed)
+    return next(
+        (
+            other
+            for other in others
+            if other.settings.loss != run.settings.loss and name_network(other) == name_network(run)
+        ),
+        None,
+    )
 
 
 def select_pairs(runs: Runs) -> Runs:
-    """Select the typical runs under MSE that have a rival."""
-    return Runs(run for run in select_typical(runs, loss="mse") if len(list_pair(run)) == 2)
+    """Select the typical runs under MSE that have a rival under cross-entropy."""
+    return Runs(run for run in select_typical(runs, loss="mse") if find_rival(run))
+
+
+def of_rival(quantity: Quantity) -> Quantity:
+    """Return the quantity of the run's rival, of those that `select_pairs` selects."""
+
+    def compute(run: Run) -> float:
+        rival = find_rival(run)
+        return math.nan if rival is None else quantity(rival)
+
+    return Quantity(f"{quantity.name} under cross-entropy", compute)
