@@ -317,7 +317,7 @@ order_of_descent = Quantity(
 @quantity("largest share of the loss off the central path, in the last decade of time")
 def largest_share_off_path(run: Run) -> float:
     """Return the largest share from a tenth of the time on."""
-    late = [row for row in run.rows if row["time"] >= last("time")(run) / 10]
+    late = [row for row in run.rows if float(row["time"]) >= last("time")(run) / 10]
     return max(map(ratio, values(late, "mse_off_path"), values(late, "mse_loss")))
 
 
