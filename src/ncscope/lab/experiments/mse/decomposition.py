@@ -167,7 +167,7 @@ def over_others(key: str, number: Callable[[str, str], Quantity], split: str) ->
     others = [part for other, part in parts.items() if other != key]
     return Quantity(
         f"that of {key} over the larger of the others",
-        lambda run: ratio(parts[key](run), max(other(run) for other in others)),
+        lambda run: ratio(parts[key](run), float(np.max([other(run) for other in others]))),
         list(parts.values()),
     )
 

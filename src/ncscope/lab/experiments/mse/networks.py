@@ -9,10 +9,10 @@ all networks have the rate of the authors' public notebook, unless ``rates`` ask
 `ncscope.lab.experiments.mse.learning_rates`.
 
 The small scale has the paper's losses, batches, rate, decay and schedule, with a small network of
-each kind on handwritten digits, and one kind on 5,000 digits of MNIST. It is long enough for the
-weights to live a decay time at the highest rate, of which the paper's live about 17: the sum of the
-rate times the decay, over one less the momentum. The comparison of losses has two kinds, and one of
-them on warped digits too.
+each kind on handwritten digits, and one kind on 5,000 digits of MNIST. Under MSE alone the weights
+live one or two decay times on digits and half of one on MNIST, where the paper's live about 17: the
+sum of the rate times the decay, over one less the momentum. The comparison of losses has two kinds,
+one of them on warped digits too, and is shorter: it is about speed.
 """
 
 import math
