@@ -9,13 +9,13 @@ all networks have the rate of the authors' public notebook, unless ``rates`` ask
 `ncscope.lab.experiments.mse.learning_rates`.
 
 The small scale has the paper's losses, batches and schedule, with a small network of each kind on
-handwritten digits. How far a network collapses depends on the decay times that its weights live: the
-sum of the rate times the decay, over one less the momentum. In the paper they live about 17.
+handwritten digits. How far a network collapses depends on the decay times that its weights live:
+the sum of the rate times the decay, over one less the momentum. In the paper they live about 17.
 Under MSE alone the networks have the paper's rate and decay, and one of them trains on 5,000 digits
 of MNIST. There they live about two decay times, one in the DenseNet and on MNIST. The comparison of
 losses has two kinds of network, one of them on warped digits too. It is a tenth as long, so it has
-ten times the decay, or nothing would fall past zero error; and a lower rate, or the running averages
-of the batch norms lag behind until the rate falls.
+ten times the decay, or nothing would fall past zero error; and a lower rate, or the running
+averages of the batch norms lag behind until the rate falls.
 """
 
 import math
