@@ -342,7 +342,7 @@ EXPERIMENT = Experiment(
     ),
     source="MSE figures 10 and 12",
     scales={"paper": PAPER, "small": SMALL},
-    cost={"paper": "150 GPU-hours (estimated)", "small": "30 minutes on one core"},
+    cost={"paper": "150 GPU-hours (estimated)", "small": "70 minutes on one core"},
     parts=train_sweep,
     select=select_best_rates,
     claims=list_claims,

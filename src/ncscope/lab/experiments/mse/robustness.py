@@ -153,7 +153,7 @@ EXPERIMENT = Experiment(
     scales={"paper": PAPER, "small": SMALL},
     cost={
         "paper": "150 GPU-hours (estimated)",
-        "small": "1.5 hours on one core; the run serves mse/loss-comparison too",
+        "small": "2.5 hours on one core; the run serves mse/loss-comparison too",
     },
     parts=train_and_attack,
     select=select_best_rates,
