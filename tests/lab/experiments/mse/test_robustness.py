@@ -59,16 +59,6 @@ def test_each_claim_both_ways(found: Results, expected: set[int]) -> None:
     assert failing(found) == expected
 
 
-def test_seeds_that_disagree_leave_the_claims_undecided() -> None:
-    found = []
-    for name, one in CONFIG.runs.items():
-        end = (0.2, 0.3, 0.9)[one.seed % 3]
-        chosen = GROWING | {"robustness": (0.1, 0.2, 0.3, end)} if one.loss == "mse" else LOWER
-        found += history_of(name, FOOLED, attacked=chosen)
-    verdicts = [claim.verdict for claim in EXPERIMENT.judge(CONFIG, Results(found))]
-    assert verdicts == ["held", "undecided", "undecided"]
-
-
 @pytest.mark.slow
 def test_it_runs_and_training_goes_on_as_if_not_attacked() -> None:
     config = tiny(CONFIG).model_copy(update={"images": 10})

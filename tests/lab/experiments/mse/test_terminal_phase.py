@@ -7,13 +7,12 @@ import pytest
 from ncscope.lab.claims import judge
 from ncscope.lab.experiments.mse.networks import BOTH
 from ncscope.lab.experiments.mse.terminal_phase import (
-    claim_zero_error,
+    ZERO_ERROR_CLAIM,
+    at_zero_error,
     draw_losses,
     draw_networks,
     end_over_zero_error,
-    phase_ends,
     select_phase,
-    write_change,
 )
 from ncscope.lab.observations import Observation, Results
 from ncscope.lab.quantities import Runs
@@ -34,10 +33,9 @@ def test_the_terminal_phase_runs_from_the_first_epoch_of_zero_training_error() -
 
 def test_a_phase_of_one_epoch_has_no_change() -> None:
     run, late = run_of(history_of("a", NC1)), run_of(history_of("a", LATE))
-    assert phase_ends(run, "nc1") == (pytest.approx(2), 1)
+    assert at_zero_error("nc1")(run) == pytest.approx(2)
     assert end_over_zero_error("nc1")(run) == pytest.approx(0.5)
-    assert write_change("nc1")(run) == "2 to 1"
-    assert phase_ends(late, "nc1") is None
+    assert select_phase(late) == []
     assert math.isnan(end_over_zero_error("nc1")(late))
 
 
@@ -55,7 +53,7 @@ def test_zero_error_must_come_before_the_end(last: list[Observation], verdict: s
     *others, odd = runs
     rows = [row for name in others for row in history_of(name, NC1)]
     rows += [Observation.of_line(row.as_line() | {"part": odd}) for row in last]
-    (claim,) = judge([claim_zero_error()], Runs.of(runs, Results(rows)))
+    (claim,) = judge([ZERO_ERROR_CLAIM], Runs.of(runs, Results(rows)))
     assert claim.verdict == verdict
 
 

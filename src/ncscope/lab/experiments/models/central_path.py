@@ -6,7 +6,7 @@ the projected law for both flows; the renormalised law is ours.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -15,12 +15,24 @@ from matplotlib.axes import Axes
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
-from ncscope.lab.claims import Claim, Region, below, tell_each
+from ncscope.lab.claims import Claim, Region, below
 from ncscope.lab.experiment import Experiment, Part
 from ncscope.lab.experiments.models.bounds import Seed
 from ncscope.lab.figures import draw_grid
 from ncscope.lab.observations import Observation
-from ncscope.lab.quantities import AnyQuantity, Path, Run, Runs, decades, ends, ratio, values
+from ncscope.lab.quantities import (
+    Path,
+    Quantity,
+    Run,
+    Runs,
+    decades,
+    ends,
+    first,
+    last,
+    quantity,
+    ratio,
+    values,
+)
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.histories import logarithmic_values
 from ncscope.lab.runs.resources import Resources
@@ -137,150 +149,176 @@ class CentralPath(BaseModel):
         return random_features(*sizes, self.separation, generator)
 
 
+EXPONENTS: Mapping[str, float] = {"projected": 1 / 4, "renormalised": 1 / 2}
+"""Exponents of time with which the singular values grow, by law."""
+
+
 def list_claims(settings: CentralPath) -> list[Claim]:
     """Return the claims on each flow, on the discrete algorithm, and on the unrestricted flow."""
-    claims = []
-    for law in settings.laws:
-        claims += list_flow_claims(law, settings.num_classes)
-    *_, steps = settings.descent_steps
-    order = partial(order_of_descent, settings=settings)
-    claims.append(
-        claim_part(
-            f"descent in {steps} steps",
-            "As the step size shrinks, renormalised gradient steps converge to the renormalised "
-            "law, not to the projected law",
-            "ours",
-            lambda run: order(run) if steps_approach_law(run, settings) else 0.0,
-            Region(0.8, 1.2),
-            lambda run: (
-                f"{steps} steps: {last_value(run, 'renormalised_deviation'):.1e} from the "
-                f"renormalised law (of order {order(run):.2f} in the step), "
-                f"{last_value(run, 'projected_deviation'):.2g} from the projected law"
-            ),
-        )
-    )
-    claims += [
-        claim_part(
-            f"unrestricted, {start}",
-            f"Unrestricted, {start}: the loss off the central path is negligible",
-            "ours",  # MSE figure 2 shows trained networks
-            largest_share_off_path,
-            below(0.01),
-            write_share_off_path,
-        )
-        for start in UNRESTRICTED
-    ]
-    return claims
-
-
-def list_flow_claims(law: Law, num_classes: int) -> list[Claim]:
-    """Return the claims on one of the two flows."""
-    title = f"{law.name.capitalize()} flow"
-    claim = partial(claim_part, law.name)
-
-    def own(printed: str) -> str:
-        return printed if law.name == "projected" else "ours"
-
-    claims = [
-        claim(
-            f"{title}: simulated features follow the closed form",
-            own("MSE, proposition 2"),
-            lambda run: max(values(run.rows, "law_deviation")),
-            below(1e-6),
-            lambda run: (
-                f"singular values within {max(values(run.rows, 'law_deviation')):.1e} of the "
-                f"closed form over {-decades(*ends(run.rows[1:], 'time')):.1f} decades of time"
-            ),
-        ),
-        claim(
-            f"{title}: singular values grow like t^(1/{1 / law.exponent:.0f})",
-            own("MSE, corollary 1"),
-            lambda run: max(abs(value / law.exponent - 1) for value in late_exponents(run)),
-            below(0.01),
-            lambda run: (
-                f"exponents {min(late_exponents(run)):.5f} to {max(late_exponents(run)):.5f} over "
-                "the last decade"
-            ),
-        ),
-    ]
-    if num_classes > 2:  # with two classes there is one singular value, and nothing to equalise
-        claims.append(
-            claim(
-                f"{title}: the ratio of largest to least singular value falls to 1",
-                "MSE, corollary 1",
-                lambda run: if_falling([value - 1 for value in values(run.rows, "ratio")]),
-                below(0.01),
-                lambda run: (
-                    f"{ends(run.rows, 'ratio')[0]:.3f} at the start, "
-                    f"1 + {last_value(run, 'ratio') - 1:.1e} in the end"
-                ),
-            )
-        )
+    flows = [claim for law in settings.laws for claim in list_flow_claims(law.name)]
+    if settings.num_classes == 2:  # one singular value, and nothing to equalise
+        flows = [claim for claim in flows if claim.quantity is not last_excess]
     return [
-        *claims,
-        claim(
-            f"{title}: singular vectors and deviations of samples from their class means do not "
-            "change",
-            "MSE, lemma 6",
-            lambda run: max(values(run.rows, "turned") + values(run.rows, "within_moved")),
-            below(1e-6),
-            lambda run: (
-                f"class means turned by {max(values(run.rows, 'turned')):.1e}, samples moved in "
-                f"their class by {max(values(run.rows, 'within_moved')):.1e}"
-            ),
+        *flows,
+        Claim(
+            text="As the step size shrinks, renormalised gradient steps converge to the "
+            "renormalised law, not to the projected law",
+            source="ours",
+            quantity=order_of_descent,
+            region=Region(0.8, 1.2),
+            rule="all",
+            where=f"descent in {settings.descent_steps[-1]} steps",
         ),
-        claim(
-            f"{title}: features divided by the largest singular value converge to U V^T for every "
-            "sample",
-            "MSE, corollary 2",
-            lambda run: ratio(
-                if_falling(values(run.rows, "limit_distance")), ends(run.rows, "limit_distance")[0]
-            ),
-            below(0.1),
-            lambda run: "distance {:.3g} at the start, {:.2g} in the end".format(
-                *ends(run.rows, "limit_distance")
-            ),
-        ),
-        claim(
-            f"{title}: NC1 to NC4 emerge: each metric ends below 1 % of its first value, and none "
-            "rises over the later half of the measurements",
-            "MSE, theorem 3",
-            largest_remainder,
-            below(0.01),
-            lambda run: "; ".join(
-                "{} {:.3g} to {:.2g}".format(key, *ends(run.rows, key)) for key in COLLAPSE
-            ),
+        *(
+            Claim(
+                text=f"Unrestricted, {start}: the loss off the central path is negligible",
+                source="ours",  # MSE figure 2 shows trained networks
+                quantity=largest_share_off_path,
+                region=below(0.01),
+                rule="all",
+                where=f"unrestricted, {start}",
+            )
+            for start in UNRESTRICTED
         ),
     ]
 
 
-def claim_part(
-    name: str,
-    text: str,
-    source: str,
-    quantity: AnyQuantity,
-    region: Region,
-    write: Callable[[Run], str],
-) -> Claim:
-    """Make a claim about one part.
+def list_flow_claims(law: str) -> list[Claim]:
+    """Return the claims on one of the two flows; the paper states the law of one of them."""
+    claim = partial(Claim, rule="all", where=law)
+    title = f"{law.capitalize()} flow"
+    is_printed = law == "projected"
+    return [
+        claim(
+            text=f"{title}: simulated features follow the closed form",
+            source="MSE, proposition 2" if is_printed else "ours",
+            quantity=deviation_from_law,
+            region=below(1e-6),
+        ),
+        claim(
+            text=f"{title}: singular values grow like t^(1/{1 / EXPONENTS[law]:.0f})",
+            source="MSE, corollary 1" if is_printed else "ours",
+            quantity=deviation_of_exponent,
+            region=below(0.01),
+        ),
+        claim(
+            text=f"{title}: the ratio of largest to least singular value falls to 1",
+            source="MSE, corollary 1",
+            quantity=last_excess,
+            region=below(0.01),
+        ),
+        claim(
+            text=f"{title}: singular vectors and deviations of samples from their class means do "
+            "not change",
+            source="MSE, lemma 6",
+            quantity=largest_change,
+            region=below(1e-6),
+        ),
+        claim(
+            text=f"{title}: features divided by the largest singular value converge to U V^T for "
+            "every sample",
+            source="MSE, corollary 2",
+            quantity=last_distance / first("limit_distance"),
+            region=below(0.1),
+        ),
+        claim(
+            text=f"{title}: NC1 to NC4 emerge: each metric ends below 1 % of its first value, and "
+            "none rises over the later half of the measurements",
+            source="MSE, theorem 3",
+            quantity=largest_remainder,
+            region=below(0.01),
+        ),
+    ]
 
-    Args:
-        name: Name of the part.
-        text: Text of the claim.
-        source: Owner of the claim.
-        quantity: Number of the part.
-        region: Values for which the claim is true.
-        write: Function that writes the evidence.
+
+@quantity("largest relative deviation of a singular value from the closed form")
+def deviation_from_law(run: Run) -> float:
+    """Return the largest deviation at any time."""
+    return max(values(run.rows, "law_deviation"))
+
+
+@quantity("largest relative deviation of an exponent, over the last decade of time")
+def deviation_of_exponent(run: Run) -> float:
+    """Return the deviation of the exponents with which the singular values grow."""
+    *_, end = run.rows
+    early = [row for row in run.rows[1:] if float(row["time"]) <= 0.1001 * float(end["time"])]
+    before = early[-1]
+    keys = ["time", *(key for key in end.values if key.startswith("omega_"))]
+    span, *grown = (decades(float(end[key]), float(before[key])) for key in keys)
+    return max(abs(growth / span / EXPONENTS[run.name] - 1) for growth in grown)
+
+
+def is_falling(course: Sequence[float]) -> bool:
+    """Return whether values fall at every step."""
+    return all(after < before for before, after in pairwise(course))
+
+
+def last_of_falling(key: str, name: str, less: float = 0.0) -> Quantity:
+    """Return the quantity of a number's last value less a constant; infinity unless it falls."""
+
+    def compute(run: Run) -> float:
+        course = values(run.rows, key)
+        return course[-1] - less if is_falling(course) else math.inf
+
+    return Quantity(name, compute, [first(key)])
+
+
+last_excess = last_of_falling("ratio", "largest singular value over the least, less 1", less=1.0)
+last_distance = last_of_falling("limit_distance", "distance from the limit at the end")
+
+
+@quantity("largest turn of class means or move of samples in their class")
+def largest_change(run: Run) -> float:
+    """Return the largest change of what the flow conserves."""
+    return max(values(run.rows, "turned") + values(run.rows, "within_moved"))
+
+
+def compute_remainder(run: Run) -> float:
+    """Compute the largest share of a metric of collapse that remains at the end.
+
+    Infinity if one rises over the later half of the measurements.
     """
-    return Claim(
-        text=text,
-        source=source,
-        quantity=quantity,
-        region=region,
-        rule="all",
-        where=name,
-        tell=tell_each(write),
-    )
+    late = run.rows[len(run.rows) // 2 :]
+    courses = [[max(value, ROUNDING) for value in values(late, key)] for key in COLLAPSE]
+    if any(order_breaks(course, falling=True) for course in courses):
+        return math.inf
+    pairs = [ends(run.rows, key) for key in COLLAPSE]
+    return max(ratio(end, max(start, 100 * ROUNDING)) for start, end in pairs)
+
+
+largest_remainder = Quantity(
+    "largest share that remains",
+    compute_remainder,
+    [end(key) for key in COLLAPSE for end in (first, last)],
+)
+
+
+def compute_order(run: Run) -> float:
+    """Compute the order in the step size of the deviation from the renormalised law.
+
+    0 unless smaller steps end nearer to this law, and far from the projected law.
+    """
+    descents = list_descents(run.experiment)
+    gap, rate = last("renormalised_deviation"), last("rate")
+    gaps = [gap(each) for each in descents]
+    if not is_falling(gaps) or last("projected_deviation")(run) <= 10 * gaps[-1]:
+        return 0.0
+    *_, few, many = descents
+    return ratio(decades(gap(few), gap(many)), decades(rate(few), rate(many)))
+
+
+order_of_descent = Quantity(
+    "order in the step size",
+    compute_order,
+    [last("renormalised_deviation"), last("projected_deviation")],
+)
+
+
+@quantity("largest share of the loss off the central path, in the last decade of time")
+def largest_share_off_path(run: Run) -> float:
+    """Return the largest share from a tenth of the time on."""
+    late = [row for row in run.rows if float(row["time"]) >= last("time")(run) / 10]
+    return max(map(ratio, values(late, "mse_off_path"), values(late, "mse_loss")))
 
 
 def draw_figures(settings: CentralPath, runs: Runs) -> list[Drawing]:
@@ -345,8 +383,8 @@ def draw_growth(runs: Runs, law: Law, axes: Axes) -> None:
         axes.plot(times, values(path, f"closed_{name}"), color=colour, linewidth=1)
         omegas = values(path, f"omega_{name}")
         axes.plot(times, omegas, "o", color=colour, markersize=2.6, label=label)
-    last, least = float(path[-1]["closed_1"]), float(path[0]["omega_1"])
-    guide = [(time, last * (time / times[-1]) ** law.exponent) for time in times]
+    final, least = float(path[-1]["closed_1"]), float(path[0]["omega_1"])
+    guide = [(time, final * (time / times[-1]) ** law.exponent) for time in times]
     slope = f"slope 1/{1 / law.exponent:.0f}"
     shown = [(time, value) for time, value in guide if value > least]
     axes.plot(*zip(*shown, strict=True), color=SOFT, linestyle=DASHED, linewidth=0.9, label=slope)
@@ -387,7 +425,7 @@ def draw_collapse(runs: Runs, unit: float, key: str, axes: Axes) -> None:
 
 def draw_descent(runs: Runs, settings: CentralPath, axes: Axes) -> None:
     """Draw the largest singular value of the discrete algorithm at each number of steps."""
-    paths = [run.rows for run in list_descents(runs, settings)]
+    paths = [run.rows for run in list_descents(runs)]
 
     def times(path: Path) -> list[float]:
         return [time / settings.unit for time in values(path, "time")]
@@ -406,10 +444,10 @@ def draw_descent(runs: Runs, settings: CentralPath, axes: Axes) -> None:
 
 def draw_deviation(runs: Runs, settings: CentralPath, axes: Axes) -> None:
     """Draw the last deviation from both laws against the step size."""
-    descents = list_descents(runs, settings)
-    rates = [last_value(run, "rate") / settings.unit for run in descents]
+    descents = list_descents(runs)
+    rates = [last("rate")(run) / settings.unit for run in descents]
     for name, colour in FLOWS:
-        gaps = [last_value(run, f"{name}_deviation") for run in descents]
+        gaps = [last(f"{name}_deviation")(run) for run in descents]
         axes.plot(rates, gaps, "o-", color=colour, markersize=4, label=f"from the {name} law")
     finish_axes(axes, "step size in units of $nK^2$", "Relative deviation")
     axes.legend()
@@ -441,84 +479,9 @@ def finish_axes(axes: Axes, across: str, title: str, both: bool = True) -> None:
     axes.set_title(title)
 
 
-def list_descents(runs: Runs, settings: CentralPath) -> list[Run]:
+def list_descents(runs: Runs) -> list[Run]:
     """Return the runs of the discrete algorithm, from few steps to many."""
-    return [runs.named(f"descent in {steps} steps") for steps in settings.descent_steps]
-
-
-def last_value(run: Run, key: str) -> float:
-    """Return a value of the last row."""
-    return ends(run.rows, key)[1]
-
-
-def is_falling(course: list[float]) -> bool:
-    """Return whether values fall at every step."""
-    return all(after < before for before, after in pairwise(course))
-
-
-def if_falling(course: list[float]) -> float:
-    """Return the last value of a course that falls at every step; infinity for another."""
-    return course[-1] if is_falling(course) else math.inf
-
-
-def late_exponents(run: Run) -> list[float]:
-    """Return the exponents with which the singular values grow over the last decade of time."""
-    *_, last = run.rows
-    early = [row for row in run.rows[1:] if float(row["time"]) <= 0.1001 * float(last["time"])]
-    before = early[-1]
-    keys = ["time", *(key for key in last.values if key.startswith("omega_"))]
-    span, *grown = (decades(float(last[key]), float(before[key])) for key in keys)
-    return [growth / span for growth in grown]
-
-
-def largest_remainder(run: Run) -> float:
-    """Return the largest share of a metric of collapse that remains at the end.
-
-    Infinity if one rises over the later half of the measurements.
-    """
-    late = run.rows[len(run.rows) // 2 :]
-    courses = [[max(value, ROUNDING) for value in values(late, key)] for key in COLLAPSE]
-    if any(order_breaks(course, falling=True) for course in courses):
-        return math.inf
-    pairs = [ends(run.rows, key) for key in COLLAPSE]
-    return max(ratio(last, max(first, 100 * ROUNDING)) for first, last in pairs)
-
-
-def order_of_descent(run: Run, settings: CentralPath) -> float:
-    """Return the order in the step size of the deviation from the renormalised law."""
-    *_, few, many = list_descents(run.experiment, settings)
-    deviation, rate = (
-        decades(last_value(few, key), last_value(many, key))
-        for key in ("renormalised_deviation", "rate")
-    )
-    return ratio(deviation, rate)
-
-
-def steps_approach_law(run: Run, settings: CentralPath) -> bool:
-    """Return whether smaller steps end nearer to the renormalised law, and far from the other."""
-    descents = list_descents(run.experiment, settings)
-    gaps = [last_value(each, "renormalised_deviation") for each in descents]
-    return is_falling(gaps) and last_value(run, "projected_deviation") > 10 * gaps[-1]
-
-
-def largest_share_off_path(run: Run) -> float:
-    """Return the largest share of the loss off the central path, from a tenth of the time on."""
-    late = [row for row in run.rows if float(row["time"]) >= last_value(run, "time") / 10]
-    return max(shares_off_path(late))
-
-
-def shares_off_path(path: Path) -> list[float]:
-    """Return the share of the loss that lies off the central path."""
-    return list(map(ratio, values(path, "mse_off_path"), values(path, "mse_loss")))
-
-
-def write_share_off_path(run: Run) -> str:
-    """Write the share of the loss off the central path at the start and late."""
-    return (
-        f"{shares_off_path(run.rows)[0]:.2g} of the loss at the start, at most "
-        f"{largest_share_off_path(run):.1e} in the last decade of time, in which the loss falls to "
-        f"{last_value(run, 'mse_loss'):.1e}"
-    )
+    return [run for run in runs if run.name.startswith("descent in")]
 
 
 def list_parts(settings: CentralPath) -> list[Part]:

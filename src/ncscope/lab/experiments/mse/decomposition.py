@@ -1,24 +1,29 @@
 """MSE section 2 and figure 2: the parts of the MSE loss; is the classifier the least-squares one?
 
-The parts are measured on two kinds of features of the training set: in evaluation mode, with the
-running statistics of the batch norms, and in training mode, with the statistics of each batch. The
-classifier is trained on the latter; the paper does not say which it measures.
+The parts are measured on two kinds of features of the training set: in training mode, with the
+statistics of each batch, and in evaluation mode, with the running statistics of the batch norms.
+The classifier is trained on the former, so the claims are about them; the paper does not say which
+it measures. The paper calls the part off the path negligible from an early epoch on. While the rate
+is high, the noise of the steps keeps the classifier off it: so one mean over epochs begins at zero
+error and one an epoch after the rate's first fall, and a claim of ours is on the cause.
 
 The networks are those of `ncscope.lab.experiments.mse.collapse`, with the settings in
 `ncscope.lab.experiments.mse.networks`.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
+from dataclasses import replace
 from functools import partial
+from typing import Literal
 
 import numpy as np
 from torch import nn
 
 from ncscope.data.loaders import make_training_loader
 from ncscope.data.order import EpochBatches
-from ncscope.lab.claims import Claim, above, below
+from ncscope.lab.claims import Claim, Region, above, below
 from ncscope.lab.experiment import Experiment
 from ncscope.lab.experiments.mse.learning_rates import (
     select_best_rates,
@@ -28,7 +33,7 @@ from ncscope.lab.experiments.mse.learning_rates import (
 from ncscope.lab.experiments.mse.networks import MSETrainings, paper_runs, small_runs
 from ncscope.lab.experiments.mse.terminal_phase import (
     FACTOR,
-    claim_by_network,
+    claim_of_most,
     draw_curves,
     draw_networks,
     find_zero_error,
@@ -36,7 +41,16 @@ from ncscope.lab.experiments.mse.terminal_phase import (
 )
 from ncscope.lab.figures import Curve
 from ncscope.lab.observations import Observation
-from ncscope.lab.quantities import Path, Run, Runs, average, ends, ratio, values
+from ncscope.lab.quantities import (
+    Path,
+    Quantity,
+    Run,
+    Runs,
+    average,
+    last,
+    ratio,
+    values,
+)
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.training.loop import EpochEnd
 from ncscope.lab.training.supervised import Bench
@@ -44,7 +58,7 @@ from ncscope.measurement.model import measure_layers
 from ncscope.measurement.options import Options
 from ncscope.report import panels
 
-GROUPS = ("nc4", "mse")
+GROUPS = ("nc1", "nc2", "nc3", "nc4", "mse")  # those of mse/collapse
 PAPER = MSETrainings(runs=paper_runs(("mse",), GROUPS))
 SMALL = MSETrainings(runs=small_runs(("mse",), GROUPS))
 
@@ -61,88 +75,6 @@ CURVES = (
 NEGLIGIBLE = 0.1  # a part is negligible below this share of the others; the paper has no number
 DOMINANT = 2.0  # least factor between the dominant part and each other part
 HALF = 0.5  # largest share of a value that remains if something else causes most of it
-
-
-def list_claims(settings: MSETrainings) -> list[Claim]:
-    """Return which part is negligible, and why it is not, which dominates and which falls first."""
-    figure = "MSE, figure 2"
-    return [
-        *(
-            claim_by_network(
-                f"at the end the part off the central path, features in {mode}, is below "
-                f"{NEGLIGIBLE:.0%} of the least-squares part, in most networks",
-                partial(last_share, split=split),
-                source=figure,
-                region=below(NEGLIGIBLE),
-            )
-            for split, mode in MODES.items()
-        ),
-        *(
-            claim_by_network(
-                f"from zero training error on the part off the central path, features in {mode}, "
-                f"is below {NEGLIGIBLE:.0%} of the least-squares part in the mean over epochs, in "
-                "most networks",
-                partial(late_share, split=split),
-                source=figure,
-                region=below(NEGLIGIBLE),
-                write=partial(write_shares, split=split),
-            )
-            for split, mode in MODES.items()
-        ),
-        claim_by_network(
-            "from zero training error on most of the share off the central path in evaluation mode "
-            "is due to the batch norms' running statistics: in training mode it is less than half, "
-            "in the mean over epochs, in most networks",
-            lambda run: ratio(late_share(run, TRAINING_MODE), late_share(run, "train")),
-            source="ours",
-            region=below(HALF),
-            write=lambda run: (
-                f"{late_share(run, TRAINING_MODE):.1%} of {late_share(run, 'train'):.1%}"
-            ),
-        ),
-        claim_by_network(
-            "what remains off the central path in training mode is due to the learning rate: the "
-            "share is less than half in the stage after the rate's first fall as in the second "
-            "half of the stage before it, in most networks",
-            lambda run: ratio(*reversed(shares_around_fall(run))),
-            source="ours",
-            region=below(HALF),
-            write=lambda run: " to ".join(f"{share:.1%}" for share in shares_around_fall(run)),
-        ),
-        claim_by_network(
-            f"at the end the NC1 part of the loss is at least {DOMINANT:g} times each other part, "
-            "in most networks",
-            lambda run: part_over_others(last_parts(run), 0),
-            source=figure,
-            region=above(DOMINANT),
-            write=lambda run: write_parts(last_parts(run)),
-        ),
-        claim_by_network(
-            "from its largest value to zero training error the NC2/3 part falls by a larger factor "
-            f"than each other part, at least {FACTOR:g} times theirs, in most networks",
-            lambda run: part_over_others(fall_factors(run), 1),
-            source=figure,
-            region=above(FACTOR),
-            write=lambda run: f"factors {write_parts(fall_factors(run))}",
-        ),
-    ]
-
-
-def draw_figures(settings: MSETrainings, runs: Runs) -> list[Drawing]:
-    """Draw figure 2 of the paper in both modes."""
-    return [
-        Drawing(
-            name,
-            f"MSE figure 2, features in {MODES[split]}: parts of the MSE loss over training: the "
-            "loss of the least-squares classifier from variability (NC1) and from the class means "
-            "(NC2/3), and the excess of the network's classifier (off the central path); one curve "
-            "for each seed, and dashed its first epoch of zero training error.",
-            draw_networks(
-                runs, "part of the loss", partial(draw_curves, curves=CURVES, split=split)
-            ),
-        )
-        for split, name in {"train": "fig-2", TRAINING_MODE: "fig-2-training-mode"}.items()
-    ]
 
 
 def measure_shares(path: Path) -> list[float]:
@@ -166,57 +98,163 @@ def mean_share(path: Path) -> float:
     return float(np.trapezoid(measure_shares(path), epochs)) / (epochs[-1] - epochs[0])
 
 
-def last_share(run: Run, split: str) -> float:
-    """Return the share off the path at the end."""
-    return (measure_shares(run.path(split)) or [math.nan])[-1]
+def last_share(split: str) -> Quantity:
+    """Return the quantity of the share off the path at the end."""
+    return Quantity(
+        "share at the end", lambda run: (measure_shares(run.path(split)) or [math.nan])[-1]
+    )
 
 
-def late_share(run: Run, split: str) -> float:
-    """Return the mean share off the path from zero training error on."""
-    return mean_share(select_phase(run, split))
+def find_fall(run: Run) -> float:
+    """Return the number of epochs before the learning rate first falls; NaN if it never does."""
+    optimisation = run.settings.optimisation
+    return float(optimisation.epochs * min(optimisation.milestones, default=math.nan))
 
 
-def write_shares(run: Run, split: str) -> str:
-    """Write the largest and the last share from zero training error on; nothing without one."""
-    shares = measure_shares(select_phase(run, split))
-    return f"largest {max(shares):.1%}, last {shares[-1]:.1%}" if shares else ""
+def share_after_fall(split: str) -> Quantity:
+    """Return the quantity of the mean share from one epoch after the rate's first fall on."""
+
+    def compute(run: Run) -> float:
+        fall = find_fall(run)
+        return mean_share([row for row in run.path(split) if row.epoch >= fall + 1])
+
+    return Quantity("mean share after the rate's first fall", compute)
 
 
-def shares_around_fall(run: Run) -> tuple[float, float]:
-    """Return the mean share in training mode before and after the learning rate first falls.
+def share_past_zero_error(split: str) -> Quantity:
+    """Return the quantity of the mean share off the path from zero training error on."""
+    return Quantity(
+        f"mean share in {MODES[split]}", lambda run: mean_share(select_phase(run, split))
+    )
+
+
+def share_of_stage(stage: Literal["before", "after"]) -> Quantity:
+    """Return the quantity of the mean share in training mode before or after the rate falls.
 
     Before: in the second half of the first stage; after: in a second stage of equal length.
     """
-    optimisation, path = run.settings.optimisation, run.path(TRAINING_MODE)
-    fall = optimisation.epochs * min(optimisation.milestones, default=math.nan)
-    course = list(zip([row.epoch for row in path], measure_shares(path), strict=True))
-    before = [share for epoch, share in course if fall / 2 < epoch <= fall]
-    after = [share for epoch, share in course if fall < epoch <= 2 * fall]
-    return average(before), average(after)
+
+    def compute(run: Run) -> float:
+        fall, path = find_fall(run), run.path(TRAINING_MODE)
+        start, end = (fall / 2, fall) if stage == "before" else (fall, 2 * fall)
+        course = zip([row.epoch for row in path], measure_shares(path), strict=True)
+        return average([share for epoch, share in course if start < epoch <= end])
+
+    return Quantity(f"mean share {stage} the fall", compute)
 
 
-def last_parts(run: Run) -> list[float]:
-    """Return the parts of the loss at the end."""
-    return [ends(run.path(), curve.key)[1] for curve in CURVES]
+def fall_to_zero_error(key: str, split: str) -> Quantity:
+    """Return the quantity of a part's factor of fall from its largest value to zero error."""
+
+    def compute(run: Run) -> float:
+        zero = find_zero_error(run)
+        early = [row for row in run.path(split) if zero is not None and row.epoch <= zero]
+        course = values(early, key) or [math.nan]
+        return ratio(max(course), course[-1])
+
+    return Quantity(f"factor of {key}", compute)
 
 
-def fall_factors(run: Run) -> list[float]:
-    """Return the factor by which each part falls from its largest value to zero training error."""
-    zero = find_zero_error(run)
-    path = [] if zero is None else [row for row in run.path() if row.epoch <= zero]
-    courses = [values(path, curve.key) or [math.nan] for curve in CURVES]
-    return [ratio(max(course), course[-1]) for course in courses]
+def over_others(key: str, number: Callable[[str, str], Quantity], split: str) -> Quantity:
+    """Return the quantity of a number of one part of the loss over the largest of the others.
+
+    Args:
+        key: Key of the part.
+        number: Function that returns the number of a part, from its key and the split.
+        split: Split of the rows.
+    """
+    parts = {curve.key: number(curve.key, split) for curve in CURVES}
+    others = [part for other, part in parts.items() if other != key]
+    return Quantity(
+        f"that of {key} over the larger of the others",
+        lambda run: ratio(parts[key](run), float(np.max([other(run) for other in others]))),
+        list(parts.values()),
+    )
 
 
-def part_over_others(parts: list[float], index: int) -> float:
-    """Return one part over the largest of the others."""
-    return ratio(parts[index], max(parts[:index] + parts[index + 1 :]))
+def claim_in_training_mode(text: str, quantity: Callable[[str], Quantity], region: Region) -> Claim:
+    """Make a claim of figure 2 about features in training mode, judged in evaluation mode beside.
+
+    Args:
+        text: Text of the claim.
+        quantity: Function of the split of the rows.
+        region: Values for which the claim is true.
+    """
+    claim = claim_of_most(
+        text=text, source="MSE, figure 2", quantity=quantity(TRAINING_MODE), region=region
+    )
+    beside = replace(claim, quantity=quantity("train"))
+    return replace(claim, uncounted={"features in evaluation mode": beside})
 
 
-def write_parts(parts: list[float]) -> str:
-    """Write the three parts."""
-    nc1, nc23, off = parts
-    return f"{nc1:.3g}, {nc23:.3g} and {off:.3g}"
+CLAIMS = [
+    claim_in_training_mode(
+        "at the end the part off the central path, features in training mode, is below "
+        f"{NEGLIGIBLE:.0%} of the least-squares part, in most networks",
+        last_share,
+        below(NEGLIGIBLE),
+    ),
+    claim_in_training_mode(
+        "from one epoch after the rate's first fall on the part off the central path, features in "
+        f"training mode, is below {NEGLIGIBLE:.0%} of the least-squares part in the mean over "
+        "epochs, in most networks",
+        share_after_fall,
+        below(NEGLIGIBLE),
+    ),
+    claim_in_training_mode(
+        "from zero training error on the part off the central path, features in training mode, is "
+        f"below {NEGLIGIBLE:.0%} of the least-squares part in the mean over epochs, in most "
+        "networks",
+        share_past_zero_error,
+        below(NEGLIGIBLE),
+    ),
+    claim_of_most(
+        text="from zero training error on most of the share off the central path in evaluation "
+        "mode is due to the batch norms' running statistics: in training mode it is less than "
+        "half, in the mean over epochs, in most networks",
+        source="ours",
+        quantity=share_past_zero_error(TRAINING_MODE) / share_past_zero_error("train"),
+        region=below(HALF),
+    ),
+    claim_of_most(
+        text="what remains off the central path in training mode is due to the learning rate: the "
+        "share is less than half in the stage after the rate's first fall as in the second half of "
+        "the stage before it, in most networks",
+        source="ours",
+        quantity=share_of_stage("after") / share_of_stage("before"),
+        region=below(HALF),
+    ),
+    claim_in_training_mode(
+        "at the end the NC1 part of the loss, features in training mode, is at least "
+        f"{DOMINANT:g} times each other part, in most networks",
+        lambda split: over_others("mse_nc1", last, split),
+        above(DOMINANT),
+    ),
+    claim_in_training_mode(
+        "from its largest value to zero training error the NC2/3 part, features in training mode, "
+        f"falls by a larger factor than each other part, at least {FACTOR:g} times theirs, in most "
+        "networks",
+        lambda split: over_others("mse_nc23", fall_to_zero_error, split),
+        above(FACTOR),
+    ),
+]
+
+
+def draw_figures(settings: MSETrainings, runs: Runs) -> list[Drawing]:
+    """Draw figure 2 of the paper in both modes."""
+    return [
+        Drawing(
+            name,
+            f"MSE figure 2, features in {MODES[split]}: parts of the MSE loss over training: the "
+            "loss of the least-squares classifier from variability (NC1) and from the class means "
+            "(NC2/3), and the excess of the network's classifier (off the central path); one curve "
+            "for each seed, and dashed its first epoch of zero training error.",
+            draw_networks(
+                runs, "part of the loss", partial(draw_curves, curves=CURVES, split=split)
+            ),
+        )
+        for split, name in {"train": "fig-2", TRAINING_MODE: "fig-2-training-mode"}.items()
+    ]
 
 
 def measure_training_mode(bench: Bench, end: EpochEnd) -> list[Observation]:
@@ -277,10 +315,13 @@ EXPERIMENT = Experiment(
     ),
     source="MSE section 2, theorems 1 and 2, figure 2",
     scales={"paper": PAPER, "small": SMALL},
-    cost={"paper": "75 GPU-hours (estimated)", "small": "7 minutes on one core"},
+    cost={
+        "paper": "75 GPU-hours (estimated)",
+        "small": "3.5 hours on one core; the run serves mse/collapse too",
+    },
     parts=partial(train_sweep, extra=measure_training_mode),
     select=select_best_rates,
-    claims=list_claims,
+    claims=CLAIMS,
     figures=draw_figures,
     tables=tabulate_rates,
     columns=("epoch", "accuracy", "mse_loss", "mse_nc1", "mse_nc23", "mse_off_path"),

@@ -9,12 +9,11 @@ seeds. It is held if it is held for two thirds of them, unless it states another
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ncscope.lab.claims import Claim, Region, above, tell_each, two_thirds
+from ncscope.lab.claims import Claim, above, two_thirds
 from ncscope.lab.experiments.mse.networks import (
     KINDS,
     LOSSES,
@@ -23,8 +22,16 @@ from ncscope.lab.experiments.mse.networks import (
     select_typical,
 )
 from ncscope.lab.figures import Curve, draw_grid, draw_paths
-from ncscope.lab.intervals import Scale
-from ncscope.lab.quantities import AnyQuantity, Path, Run, Runs, ends, ratio, zero_error_row
+from ncscope.lab.quantities import (
+    Path,
+    Quantity,
+    Run,
+    Runs,
+    ends,
+    last,
+    quantity,
+    zero_error_row,
+)
 from ncscope.report import panels
 
 ZERO_ERROR = 0.999
@@ -45,100 +52,62 @@ def find_zero_error(run: Run) -> int | None:
 def select_phase(run: Run, split: str = "train") -> Path:
     """Select the rows of a split from the first measured epoch of zero training error on.
 
+    A run that reaches zero error only at its last measurement, or never, has no terminal phase.
+
     Args:
-        run: Run; without rows if it has training errors at every measured epoch.
+        run: The run.
         split: Split of the rows.
     """
     since = find_zero_error(run)
-    return [] if since is None else [row for row in run.path(split) if row.epoch >= since]
+    path = [] if since is None else [row for row in run.path(split) if row.epoch >= since]
+    return path if len(path) > 1 else []
 
 
-def phase_ends(run: Run, key: str, split: str = "train") -> tuple[float, float] | None:
-    """Return a metric at zero training error and at the end; None if never reached.
+def at_zero_error(key: str, split: str = "train") -> Quantity:
+    """Return the quantity of a metric at zero training error; NaN without a terminal phase."""
+    where = "" if split == "train" else f" ({split})"
+    return Quantity(
+        f"{key} at zero error{where}", lambda run: ends(select_phase(run, split), key)[0]
+    )
 
-    A run that reaches zero error only at its last measurement has no terminal phase.
-    """
-    path = select_phase(run, split)
-    return ends(path, key) if len(path) > 1 else None
 
-
-def end_over_zero_error(key: str, split: str = "train") -> AnyQuantity:
+def end_over_zero_error(key: str, split: str = "train") -> Quantity:
     """Return the quantity of a metric at the end over that at zero training error."""
-
-    def quantity(run: Run) -> float:
-        change = phase_ends(run, key, split)
-        return math.nan if change is None else ratio(change[1], change[0])
-
-    return quantity
+    return last(key, split) / at_zero_error(key, split)
 
 
-def write_change(key: str, split: str = "train") -> Callable[[Run], str]:
-    """Return a function that writes a metric at zero training error and at the end."""
-
-    def write(run: Run) -> str:
-        change = phase_ends(run, key, split)
-        return "never at zero error" if change is None else f"{change[0]:.3g} to {change[1]:.3g}"
-
-    return write
-
-
-def claim_by_network(
-    text: str,
-    quantity: AnyQuantity,
-    *,
-    source: str,
-    region: Region,
-    scale: Scale = "ratio",
-    write: Callable[[Run], str] | None = None,
-    **fields: Any,
-) -> Claim:
-    """Make a claim that holds in most networks, the paper's exceptions apart.
-
-    Args:
-        text: Text of the claim.
-        quantity: Number of one run.
-        source: Owner of the claim.
-        region: Values for which the claim is true.
-        scale: Scale of the mean over the seeds.
-        write: Function that writes the numbers of a run, for the evidence.
-        fields: Further fields of `Claim`.
-    """
-    return Claim(
-        text=text,
-        source=source,
-        quantity=quantity,
-        region=region,
-        scale=scale,
-        tell=None if write is None else tell_each(write),
-        **{"where": select_typical, "groups": name_network, "enough": two_thirds} | fields,
-    )
+@quantity("epochs past zero error")
+def epochs_past_zero_error(run: Run) -> float:
+    """Return the epochs from the first measured epoch of zero training error to the last."""
+    path, zero = run.path(), find_zero_error(run)
+    if not path:
+        return math.nan
+    return 0.0 if zero is None else path[-1].epoch - zero
 
 
-def claim_zero_error() -> Claim:
-    """Make the claim that training goes past zero error, on which the other claims depend."""
+claim_of_most = partial(
+    Claim, scale="ratio", where=select_typical, groups=name_network, enough=two_thirds
+)
+"""Claim of most networks, the paper's exceptions apart, about the mean of a ratio over the seeds.
+"""
 
-    def write(run: Run) -> str:
-        epoch = find_zero_error(run)
-        return "never" if epoch is None else f"epoch {epoch}"
-
-    return Claim(
-        text="every network has zero training error before the last epoch",
-        source="ours",
-        quantity=lambda run: len(select_phase(run)) if run.path() else math.nan,
-        region=above(1),
-        rule="each",
-        where=select_typical,
-        over="runs; first measured",
-        tell=tell_each(write),
-    )
+ZERO_ERROR_CLAIM = Claim(  # the claims past zero error depend on it
+    text="every network has zero training error before the last epoch",
+    source="ours",
+    quantity=epochs_past_zero_error,
+    region=above(0),
+    rule="all",
+    where=select_typical,
+    over="runs",
+)
 
 
-def draw_networks(runs: Runs, quantity: str, draw: Callable[[Axes, Runs], None]) -> Figure:
+def draw_networks(runs: Runs, label: str, draw: Callable[[Axes, Runs], None]) -> Figure:
     """Arrange panels as in the paper: one column per data set, one row per kind of network.
 
     Args:
         runs: Runs to draw.
-        quantity: AnyQuantity on the vertical axes.
+        label: Name of the quantity on the vertical axes.
         draw: Function that draws the runs of one network.
     """
 
@@ -157,7 +126,7 @@ def draw_networks(runs: Runs, quantity: str, draw: Callable[[Axes, Runs], None])
         ],
         cell=(max(2.9, 5.6 / max(1, len(columns))), 2.2),
         legend="above",
-        quantity=quantity,
+        quantity=label,
     )
 
 
