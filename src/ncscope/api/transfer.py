@@ -125,9 +125,9 @@ class TransferReport:
     def to_json(self) -> str:
         """Write one JSON object: facts, measure, checkpoints, correlations, qualities, notes.
 
-        `from_json` reads it. Each checkpoint has the ``interval`` of its accuracy, and by its ``gap`` what it lacks to
-        the first, with its interval, and whether it is ``separable``; both are null for the first.
-        NaN and infinities are written as null.
+        `from_json` reads it. Each checkpoint has the ``interval`` of its accuracy, and by its
+        ``gap`` what it lacks to the first, with its interval, and whether it is ``separable``; both
+        are null for the first. NaN and infinities are written as null.
         """
         ranking = self.ranking
         content = {
@@ -267,7 +267,11 @@ def _parse_ranking(content: bytes) -> TransferReport:
         )
     accuracies, keys = [each.accuracy for each in results], [set(each.scores) for each in results]
     in_order = accuracies == sorted(accuracies, reverse=True)
-    if not results or not in_order or any(each != keys[0] or each - set(ALL_SCORES) for each in keys):
+    if (
+        not results
+        or not in_order
+        or any(each != keys[0] or each - set(ALL_SCORES) for each in keys)
+    ):
         msg = "checkpoints that are not ranked, or have unknown scores"
         raise ValueError(msg)
     correlations = {
@@ -279,9 +283,7 @@ def _parse_ranking(content: bytes) -> TransferReport:
     static = whole["static"] and StaticRanking(
         tuple(whole["static"]["models"]),
         tuple(whole["static"]["sets"]),
-        np.array(
-            [[_read_number(value) for value in row] for row in whole["static"]["standings"]]
-        ),
+        np.array([[_read_number(value) for value in row] for row in whole["static"]["standings"]]),
         _read_qualities(whole["static"]["qualities"]),
     )
     facts = {str(name): value for name, value in whole["facts"].items()}

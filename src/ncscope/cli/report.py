@@ -22,7 +22,9 @@ A module of the entry-point group ``ncscope.commands`` appends to this list.
 def report(
     sources: Annotated[
         list[Path],
-        typer.Argument(help="Reports and histories (.json), and folders of runs, in any mixture; or a ranking."),
+        typer.Argument(
+            help="Reports and histories (.json), and folders of runs, in any mixture; or a ranking."
+        ),
     ],
     title: Annotated[
         str | None, typer.Option(help="Heading of the page; default the names of the files.")

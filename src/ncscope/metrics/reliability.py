@@ -215,8 +215,8 @@ def _warn_of_no_simplex(sources: Sources, values: Collection[str]) -> Iterator[s
     rank = rank if scatter is None else scatter.between.rank
     bound = math.sqrt(2 - 2 * math.sqrt(rank / (k - 1)))
     yield (
-        f"{k:,} class means in {rank:,} dimensions are no simplex: nc2_etf is at least {bound:.3f}; "
-        "read gnc2_log, gnc2_log_std and unc3 instead"
+        f"{k:,} class means in {rank:,} dimensions are no simplex: nc2_etf is at least "
+        f"{bound:.3f}; read gnc2_log, gnc2_log_std and unc3 instead"
     )
 
 

@@ -374,7 +374,8 @@ def warn_of_unlike_sizes(columns: Sequence[ComparisonColumn]) -> list[str]:
         columns: Measurements side by side.
     """
     sentences = []
-    _, classes, dims = (set(sizes) for sizes in zip(*(_list_sizes(c.last) for c in columns)))
+    sizes = [_list_sizes(column.last) for column in columns]
+    _, classes, dims = map(set, zip(*sizes, strict=True))
     keys = {key for column in columns for key in column.last.metrics}
     if len(classes) > 1:
         two = 2 in classes and "nc2_etf" in keys

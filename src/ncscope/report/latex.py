@@ -36,7 +36,8 @@ def format_history_latex(
     r"""Write the first and the last measurement of every run and split as a ``tabular``.
 
     Rows are the metrics of the last layer, columns the measurements; with chosen metrics rows are
-    the measurements. A 95 % interval stands behind a value that has one. The rules are those of the package ``booktabs``.
+    the measurements. A 95 % interval stands behind a value that has one. The rules are those of the
+    package ``booktabs``.
 
     Args:
         measurements: Measurements of one run or several; at least one.

@@ -216,7 +216,9 @@ def build_headlines(measurements: Sequence[Measurement], unit: str) -> list[Head
     return headlines
 
 
-def _describe_change(metric: Label, measurements: Sequence[Measurement], unit: str) -> Change | None:
+def _describe_change(
+    metric: Label, measurements: Sequence[Measurement], unit: str
+) -> Change | None:
     """Compare the first and the last value of a metric, and the last with the farthest between."""
     values = [find_value(merge_values(each), metric.key) for each in measurements]
     start, end = values[0], values[-1]
@@ -361,13 +363,13 @@ def collect_sentences(model: ModelRecord, kind: Literal["notes", "warnings"]) ->
         kind: Kind of the sentences.
     """
     order = [record.layer for record in model.layers]
-    # What the last layer's sentences are about leads the page.
-    by_layer = {
-        record.layer: merge_undefined(getattr(record, kind)) for record in reversed(model.layers)
-    }
+    by_layer = {record.layer: merge_undefined(getattr(record, kind)) for record in model.layers}
+    merged = merge_sentences(by_layer)
+    if kind == "warnings":  # the numbers of the last layer lead the page
+        merged.sort(key=lambda pair: order[-1] not in pair[1])
     return [
         sentence if len(names) == len(order) else f"{_join_layers(names, order)}: {sentence}"
-        for sentence, names in merge_sentences(by_layer)
+        for sentence, names in merged
     ]
 
 

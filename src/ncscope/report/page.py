@@ -242,7 +242,10 @@ def render_page(**sections: Any) -> str:
         headlines = comparison["headlines"]
     groups = [table.groups for table in sections.get("details", ())]
     groups += [] if comparison is None else [comparison["groups"]]
-    rows = [*headlines, *(row for table in groups for of_group in table.values() for row in of_group)]
+    rows = [
+        *headlines,
+        *(row for table in groups for of_group in table.values() for row in of_group),
+    ]
     defined = sort_labels(row.metric.key for row in rows)
     columns = collect_columns(sections.get("classes", ()))
     charts: dict[str, Any] = {}

@@ -181,8 +181,11 @@ class Ranking:
         if max((len(name) for name, _ in near), default=0) > _LONGEST_NAME:
             # Long names stand in the table once, beside their ranks.
             numbers = sorted({rank for _, rank in near})
-            of = "rank" if len(numbers) == 1 else "ranks"
-            said = f"not separable from {of} {_enumerate(list(map(str, numbers)))}"
+            low, high = numbers[0], numbers[-1]
+            listed = _enumerate(list(map(str, numbers)))
+            if len(near) > 2 and len(near) == high - low + 1:
+                listed = f"{low} to {high}"
+            said = f"not separable from rank{'s' * (len(numbers) > 1)} {listed}"
         elif near:
             said = f"not separable from {_enumerate([name for name, _ in near])}"
         elif len(best) == len(self.checkpoints):
