@@ -77,7 +77,7 @@ def test_warnings_and_sizes_stand_in_the_terminal(capsys: pytest.CaptureFixture[
     assert out.startswith(f"warning: {classes}")
     assert f"so nc2_etf is 0 at K = 2. warning: {said} warning: few: " in out
     assert "<li>n = 4 and 60</li>\n<li>K = 2 and 3</li>\n<li>d = 5</li>" in page
-    assert out.index("warning: few: ") < out.index("collapsed")
+    assert out.index("warning: few: ") < out.index(" metric at ")
     assert "1: few (n = 4, K = 2, d = 5) 2: before (n = 60, K = 3, d = 5)" in out
     assert f"<li>{said}</li>" in page
     assert run("before.json", "after.json") == 0

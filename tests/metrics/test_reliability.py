@@ -95,8 +95,8 @@ def test_nc2_is_compared_with_chance_where_it_can_differ() -> None:
     three = ncscope.measure(features, labels, groups=["nc2"], baseline=True)
     assert three["nc2_etf"] > three.baseline["nc2_etf"]
     assert three.warnings == [
-        "no closer to collapse than with permuted labels: nc2_etf (for nc2_etf no sign of a fault: "
-        "means of noise spread evenly by themselves)"
+        "no closer to collapse than with permuted labels: nc2_etf (common for nc2_etf: the means "
+        "of noise spread evenly)"
     ]
     # Two centred means are a simplex with any labels.
     two = ncscope.measure(features, labels % 2, groups=["nc2"], baseline=True)

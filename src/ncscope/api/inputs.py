@@ -230,11 +230,11 @@ def _check_rows(features: Any, if_empty: str) -> Tensor:
     """
     if isinstance(features, str | PathLike):
         path = Path(features)
-        fix = f"pass np.load({path.name!r})" + "['features']" * (path.suffix == ".npz")
+        fix = f"pass np.load({str(path)!r})" + "['features']" * (path.suffix == ".npz")
         if path.suffix not in (".npy", ".npz"):
             fix = (
                 "pass columns of numbers and the column of labels of a data frame, or run "
-                f"ncscope measure {path.name} --label COLUMN"
+                f"ncscope measure {path} --label COLUMN"
             )
         found = f"the path {str(features)!r}"
         raise InputError(expected="features as a numeric array", found=found, fix=fix)

@@ -193,8 +193,8 @@ class TransferReport:
         Example:
             >>> from ncscope.transfer import rank_checkpoints
             >>> report = TransferReport(rank_checkpoints({"it": [[0.0], [3.0]] * 9}, [0, 1] * 9))
-            >>> TransferReport.from_json(report.to_json()).rows() == report.rows()
-            True
+            >>> TransferReport.from_json(report.to_json()).ranking.order
+            ['it']
         """
         fix = "pass what TransferReport.save wrote as .json"
         name, content = "the text", str(source).encode()

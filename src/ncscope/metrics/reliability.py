@@ -180,7 +180,7 @@ def no_better_than_chance(
         return ()
     why = ""
     if "nc2_etf" in keys:
-        why = " (for nc2_etf no sign of a fault: means of noise spread evenly by themselves)"
+        why = " (common for nc2_etf: the means of noise spread evenly)"
     return (f"no closer to collapse than with permuted labels: {', '.join(keys)}{why}",)
 
 
