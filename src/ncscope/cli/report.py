@@ -9,6 +9,8 @@ from ncscope.cli.app import app
 from ncscope.cli.terminal import Terminal
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from ncscope.api.comparison import RunSections
 
 sections_of_runs: "list[RunSections]" = []
@@ -59,6 +61,7 @@ def report(
         check_file(file, COMPARISONS)
     check_reports(sources)
     console = Terminal()
+    table: RenderableType | None
     if len(sources) == 1 and sources[0].is_file() and holds_ranking(sources[0].read_bytes()):
         from ncscope.api.transfer import TransferReport
 

@@ -246,7 +246,7 @@ def _describe_change(
                 if typeset(worst, 3) != typeset(end, 3) and not _overlap(
                     metric, (at, worst), (last, end)
                 ):
-                    trend += f", nearer than at {name_step(at, unit)} ({typeset(worst, 3)})"
+                    trend += f", nearer than at {name_step(at, unit)}"
     return *texts, trend
 
 

@@ -252,7 +252,8 @@ def render_page(**sections: Any) -> str:
     if payload is not None:
         runs = payload["runs"].values()
         latex = {entry["formula"] for run in runs for entry in run["metrics"]}
-        latex |= {each.formula for each in (*defined, *columns)} | {SIGNAL_FORMULA}
+        latex |= {each.formula for each in defined} | {each.formula for each in columns}
+        latex.add(SIGNAL_FORMULA)
         drawn = {each: formula(each, display=True) for each in sorted(latex)}
         charts = {
             "data": _pack(write_json({**payload, "formulas": drawn})),
