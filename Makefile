@@ -64,6 +64,7 @@ docs: $(STAMP)
 
 # The pictures and tables that the README and the docs show; minutes.
 figures: $(STAMP)
+	$(BIN)/ncscope demo
 	$(BIN)/python docs/figures/demo.py
 	$(BIN)/python docs/figures/batch_mir.py
 	$(BIN)/python docs/figures/typical.py

@@ -76,7 +76,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: ncscope.measure(X.T, Y),
         "found labels of shape .* for 3 rows of features; transpose the features",
     ),
-    "path of features": (lambda: ncscope.measure("x.npz", Y), r"found str; pass the array, .*load"),
+    "path of features": (
+        lambda: ncscope.measure("x.npz", Y),
+        "found the path 'x.npz'; pass np.load",
+    ),
     "OOD without labels": (lambda: ncscope.measure(X, ood=X), "labels with ood, found none"),
     "OOD of another layer": (
         lambda: ncscope.measure(X, Y, ood=X[:, :2]),

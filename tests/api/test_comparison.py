@@ -92,8 +92,8 @@ def test_files_are_sources_too(tmp_path):
     assert [row["name"] for row in both.rows()] == [
         "mine",
         "theirs",
-        "source 3, train",
-        "source 3, test",
+        "LONG, train",
+        "LONG, test",
     ]
 
 
@@ -162,10 +162,38 @@ def test_what_cannot_be_compared_is_refused(tmp_path):
         (lambda: ncscope.compare([report, report]), "found list; pass each"),
         (lambda: ncscope.compare(report, report, names=["a", "a"]), "2 different names"),
         (lambda: ncscope.compare(report, ncscope.History()), "an empty one"),
-        (lambda: ncscope.compare(report, report).plot(), "reports alone; save the table"),
+        (lambda: ncscope.compare(report, report).plot(), "reports, without steps; save the table"),
         (lambda: ncscope.compare(SHORT, steps).plot(), "units epoch and step"),
         (lambda: ncscope.compare(SHORT).plot("ncx"), "'ncx'"),
         (lambda: ncscope.compare(tmp_path / "x.json"), "a report that ncscope wrote"),
     ):
         with pytest.raises(InputError, match=message):
             call()
+
+
+def test_intervals_and_sizes_are_in_every_table(tmp_path):
+    wide = ncscope.measure(np.hstack([NOISE] * 2), LABELS, uncertainty=True)
+    both = ncscope.compare(measure(1.0, uncertainty=True), wide, names=["one", "wide"])
+    first, second = both.rows()
+    assert (first["samples"], first["classes"], first["dimension"], second["dimension"]) == (
+        120, 3, 4, 8,
+    )  # fmt: skip
+    low, high = measure(1.0, uncertainty=True).interval("vci")
+    assert (first["vci_low"], first["vci_high"]) == (low, high)
+    header = both.save(tmp_path / "t.csv", metrics=["vci"]).read_text().splitlines()[0]
+    assert header == "name,step,vci,vci_low,vci_high"
+    assert f"$[{low:.3g}, {high:.3g}]$" in both.save(tmp_path / "t.tex").read_text()
+    assert f"{low:.3g} to {high:.3g}" in repr(both)
+    assert "warning: Dimensions differ (4 and 8)" in repr(both)
+    assert {len(line) <= 80 for line in repr(both).splitlines()} == {True}
+    assert "<li>d = 4 and 8</li>" in both.save(tmp_path / "t.html").read_text()
+
+
+def test_numbers_of_classes_that_differ_leave_nothing_marked(tmp_path):
+    three = measure(1.0, uncertainty=True)
+    two = ncscope.measure(9 * CENTRES[LABELS % 2] + NOISE, LABELS % 2, uncertainty=True)
+    both = ncscope.compare(three, two)
+    assert [row["name"] for row in both.rows()] == ["three", "two"]
+    page = both.save(tmp_path / "x.html").read_text()
+    assert 'class="number best"' not in page
+    assert "so nc2_etf is 0 at K = 2" in page

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -360,3 +361,16 @@ def test_measuring_moments_leaves_them_to_go_on() -> None:
     before = moments.state_dict()
     ncscope.measure_moments(moments)
     torch.testing.assert_close(moments.state_dict(), before, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("path", "fix"),
+    [
+        ("iris.csv", r"or run ncscope measure iris\.csv --label COLUMN"),
+        (Path("far", "x.npz"), r"pass np\.load\('far/x\.npz'\)\['features'\]$"),
+        ("x.npy", r"pass np\.load\('x\.npy'\)$"),
+    ],
+)
+def test_a_path_is_answered_with_what_reads_it(path: str | Path, fix: str) -> None:
+    with pytest.raises(InputError, match=fix):
+        ncscope.measure(path, "species")

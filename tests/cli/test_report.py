@@ -6,7 +6,9 @@ import pytest
 import torch
 
 import ncscope
+from ncscope.api.transfer import TransferReport
 from ncscope.cli import main
+from ncscope.transfer import rank_checkpoints
 
 
 @pytest.fixture(autouse=True)
@@ -71,12 +73,36 @@ def test_warnings_and_sizes_stand_in_the_terminal(capsys: pytest.CaptureFixture[
     page = Path("comparison.html").read_text()
     out = " ".join(capsys.readouterr().out.split())
     said = "Samples differ (4 and 60): few samples look more collapsed; compare at equal numbers."
-    assert out.startswith(f"warning: {said} warning: few: ")
-    assert out.index("warning: few: ") < out.index("metric")
+    classes = "Numbers of classes differ (2 and 3): the metrics depend on them"
+    assert out.startswith(f"warning: {classes}")
+    assert f"so nc2_etf is 0 at K = 2. warning: {said} warning: few: " in out
+    assert "<li>n = 4 and 60</li>\n<li>K = 2 and 3</li>\n<li>d = 5</li>" in page
+    assert out.index("warning: few: ") < out.index(" metric at ")
     assert "1: few (n = 4, K = 2, d = 5) 2: before (n = 60, K = 3, d = 5)" in out
     assert f"<li>{said}</li>" in page
     assert run("before.json", "after.json") == 0
     assert "Samples differ" not in capsys.readouterr().out + Path("comparison.html").read_text()
+
+
+def test_a_single_report_is_written_as_any_kind() -> None:
+    assert run("before.json", "-o", "x.svg", "-o", "x.csv", "-o", "x.tex") == 0
+    assert Path("x.svg").read_text().startswith("<?xml")
+    assert Path("x.csv").read_text().startswith("layer,metric,value")
+
+
+def test_a_ranking_is_shown_by_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    labels = torch.arange(60) % 3
+    noise = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+    near = {"near": torch.eye(4)[labels] + 2 * noise, "far": torch.eye(4)[labels] + 0.1 * noise}
+    report = TransferReport(rank_checkpoints(near, labels, expensive=False), {"samples": 60})
+    report.save("ranking.json")
+    assert run("ranking.json", "-o", "x.csv", "-o", "x.tex", "-o", "x.html") == 0
+    assert "far is best" in capsys.readouterr().out
+    report.save("y.csv")
+    assert Path("x.csv").read_text() == Path("y.csv").read_text()
+    assert Path("x.html").read_text().startswith("<!doctype html>")
+    assert run("ranking.json", "before.json") == 2
+    assert "show it by itself: ncscope report ranking.json" in capsys.readouterr().err
 
 
 def test_single_reports_have_no_training_to_move_through() -> None:

@@ -121,3 +121,13 @@ def test_what_would_measure_something_else_is_refused(model: Language) -> None:
         measured(model, [batch | {"labels": batch["labels"][:, 0]}])
     with pytest.raises(InputError, match="logits of every token for next_token"):
         measured(nn.Linear(3, 2), [(torch.randn(4, 3), torch.arange(4) % 2)], next_token=True)
+
+
+def test_tokens_without_labels_are_measured_as_the_message_says(model: Language) -> None:
+    tokens = [{"input_ids": each["input_ids"]} for each in texts()]
+    with pytest.raises(InputError, match="for next_token=True that is split_batch='input_ids'"):
+        ncscope.measure_model(model, tokens, next_token=True, progress=False)
+    named = {"split_batch": "input_ids", "next_token": True, "progress": False}
+    labelled = [each | {"labels": each["input_ids"]} for each in tokens]
+    wanted = ncscope.measure_model(model, labelled, next_token=True, progress=False)
+    assert_agree(dict(ncscope.measure_model(model, tokens, **named)), dict(wanted))

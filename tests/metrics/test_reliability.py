@@ -87,6 +87,47 @@ def test_what_is_no_better_than_chance_is_named() -> None:
     assert not any("permuted" in line for line in apart(400, 4, k=2, baseline=True).warnings)
 
 
+def test_nc2_is_compared_with_chance_where_it_can_differ() -> None:
+    draws = torch.Generator().manual_seed(0)
+    labels = torch.arange(300) % 3
+    line = 10 * torch.tensor([[-1.0], [0.0], [1.0]])[labels] * torch.eye(4)[0]
+    features = line + torch.randn(300, 4, generator=draws)
+    three = ncscope.measure(features, labels, groups=["nc2"], baseline=True)
+    assert three["nc2_etf"] > three.baseline["nc2_etf"]
+    assert three.warnings == [
+        "no closer to collapse than with permuted labels: nc2_etf (common for nc2_etf: the means "
+        "of noise spread evenly)"
+    ]
+    # Two centred means are a simplex with any labels.
+    two = ncscope.measure(features, labels % 2, groups=["nc2"], baseline=True)
+    assert max(two["nc2_etf"], two.baseline["nc2_etf"]) < 1e-9
+    assert two.warnings == []
+
+
+@pytest.mark.parametrize(("k", "warned"), [(5, False), (6, True)])
+def test_more_classes_than_a_simplex_has_room_for_are_warned_about(k: int, warned: bool) -> None:
+    features = torch.randn(40 * k, 4, generator=torch.Generator().manual_seed(0))
+    features += 30 * torch.randn(k, 4, generator=torch.Generator().manual_seed(1)).repeat(40, 1)
+    report = ncscope.measure(features, torch.arange(40 * k) % k)
+    said = [line for line in report.warnings if "no simplex" in line]
+    assert bool(said) == warned
+    if warned:
+        assert said[0].startswith(
+            "6 class means in 4 dimensions are no simplex: nc2_etf is at least"
+        )
+        bound = float(said[0].partition("at least ")[2].partition(";")[0])
+        assert bound == pytest.approx(rank_bound(6, 4), abs=5e-4)
+        assert report["nc2_etf"] >= bound
+
+
+def rank_bound(k: int, rank: int) -> float:
+    """Distance of a projector inside the centred space to the simplex: the least of this rank."""
+    simplex = torch.eye(k, dtype=torch.float64) - 1 / k
+    frame = torch.linalg.eigh(simplex).eigenvectors[:, k - rank :]
+    projector = frame @ frame.T
+    return float((projector / projector.norm() - simplex / simplex.norm()).norm())
+
+
 def test_a_decay_is_no_error_of_the_logits() -> None:
     labels = torch.arange(80) % 4
     features = torch.eye(4)[labels] + 0.01 * torch.randn(80, 4)
@@ -99,7 +140,7 @@ def test_classes_of_few_samples_are_named() -> None:
     labels = torch.tensor([0] * 30 + [1] * 9 + [2] * 30 + [3] * 4)
     features = torch.randn(len(labels), 2, generator=torch.Generator().manual_seed(0))
     features[:, 0] += 50 * labels
-    (warning,) = ncscope.measure(features, labels).warnings
+    (warning,) = ncscope.measure(features, labels, groups=["nc1"]).warnings
     assert warning.startswith("classes 1, 3 have fewer than 10 samples (the fewest: 4)")
     (warning,) = ncscope.measure(features[:39], labels[:39]).warnings
     assert warning.startswith("class 1 has fewer than 10 samples")
@@ -112,7 +153,7 @@ def test_logits_far_from_one_hot_are_of_another_loss(scale: float, warned: bool)
     said = [line for line in report.warnings if "mse_nc1, mse_nc23, mse_off_path" in line]
     assert bool(said) == warned
     if warned:
-        assert "exceeds that of a constant output, 0.38" in said[0]
+        assert "exceeds that of a constant output (0.38)" in said[0]
 
 
 def test_the_error_of_an_estimate_is_relative_to_the_smaller_entropy() -> None:

@@ -21,9 +21,9 @@ def test_neighbouring_layers_are_named_by_first_and_last_and_numbers_by_their_ra
     one = [(NOISE.format(share, 64),) for share in (81, 9, 78, 100)]
     found = collect_sentences(model(*one, (), (NOISE.format(50, 1024),), ("else",)), "warnings")
     assert found == [
+        "blocks.6: else",  # the last layer leads
         "blocks.0 to blocks.3 and blocks.5: 9 to 100% of the spread is noise of few samples, "
         "2 of 64 to 1024 directions",
-        "blocks.6: else",
     ]
 
 
@@ -42,8 +42,8 @@ def test_a_sentence_of_all_layers_names_none() -> None:
 )
 def test_numbers_that_are_names_are_no_range(one: str, other: str) -> None:
     assert collect_sentences(model((one,), (other,)), "warnings") == [
-        f"blocks.0: {one}",
         f"blocks.1: {other}",
+        f"blocks.0: {one}",
     ]
 
 

@@ -26,6 +26,7 @@ from ncscope.report.formulas import formula
 from ncscope.report.overview import (
     build_details,
     build_headlines,
+    choose_headlines,
     describe_history,
     flatten_config,
     select_last,
@@ -616,9 +617,11 @@ def test_keys_stand_beside_titles(single_layer: ModelRecord) -> None:
         "Two", [ComparisonSource(n, one, "", Provenance()) for n in "ab"]
     )
     for markup in (render_model_page("One", single_layer), compared):
-        written = re.findall(r'<th scope="row"[^>]*>[^<]*<span class="key">(.*?)</span>', markup)
+        tables = markup.partition("What each metric is")[0]
+        written = re.findall(r' <span class="key">(.*?)</span></(?:th|dt)>', tables)
         keys = [key.replace("<wbr>", "") for key in written]
-        assert set(single_layer.layers[0].metrics) - {"pfc1", "pfc2", "pfc3"} <= set(keys)
+        assert set(single_layer.layers[0].metrics) - {"pfc1", "pfc2", "pfc3"} == set(keys)
+        assert len(keys) == len(set(keys))  # no number twice
 
 
 def test_the_layers_that_are_compared_are_named(measurements: list[Measurement]) -> None:
@@ -657,7 +660,7 @@ def test_the_first_chart_stands_on_the_first_screen(
     html, jumps = {
         "report": lambda: (
             render_model_page("Report", one[-1].model_record),
-            ["Numbers", "Layers", "Class means", "Spectra", "Every number"],
+            ["Numbers", "Layers", "Class means", "Spectra", "Every other number"],
         ),
         "history": lambda: (
             render_history_page("History", one),
@@ -697,9 +700,50 @@ def test_a_headline_says_first_and_last_and_judges_nothing_inside_the_noise() ->
         ((0.3, 0.3), "within the 95 % interval"),
         ((None, 0.3), "within the 95 % interval"),
     ]:
-        nc1, accuracy, loss = build_headlines([at(0, 1.0, errors[0]), at(1, 0.9, errors[1])])
+        both = [at(0, 1.0, errors[0]), at(1, 0.9, errors[1])]
+        nc1, accuracy, loss = build_headlines(both, "epoch")
         assert (nc1.tag, nc1.ends, nc1.trend) == ("NC1", {"train": ("1", "0.9")}, trend)
         assert (accuracy.tag, accuracy.trend, loss.metric.key) == ("", "", "loss")
+
+
+def test_a_curve_that_comes_back_is_said_to_be_nearer_than_at_its_worst() -> None:
+    def at(step: int, value: float) -> Measurement:
+        return Measurement(
+            ModelRecord((LayerRecord("last", {"nc2_etf": value}, (), 3, 40, 4),)), step
+        )
+
+    (back,) = build_headlines([at(0, 0.8), at(1, 1.1), at(9, 0.9)], "epoch")
+    assert back.trend == "↑ farther from collapse than at epoch 0, nearer than at epoch 1"
+    (away,) = build_headlines([at(0, 0.8), at(1, 0.7), at(9, 0.9)], "epoch")
+    assert away.trend == "↑ farther from collapse than at epoch 0"
+
+
+@pytest.mark.parametrize(
+    ("k", "dim", "led"),
+    [
+        (3, 2, ["nc1", "nc2_etf", "nc3_self_duality"]),
+        (4, 2, ["nc1", "gnc2_log", "unc3"]),
+        (2, 2, ["nc1", "nc3_self_duality"]),
+    ],
+)
+def test_the_metrics_that_lead_are_those_that_mean_something(
+    k: int, dim: int, led: list[str]
+) -> None:
+    keys = ["nc1", "nc2_etf", "nc3_self_duality", "gnc2_log", "unc3", "mse_loss"]
+    record = LayerRecord("last", dict.fromkeys(keys, 0.5), (), k, 40, dim)
+    assert [each.metric.key for each in choose_headlines(keys, record)] == led
+
+
+def test_a_warning_on_none_of_the_leading_numbers_is_folded(single_layer: ModelRecord) -> None:
+    (layer,) = single_layer.layers
+    said = ("mse_nc1 says little", "nc2_etf says little", "classes are few")
+    page = render_model_page("One", ModelRecord((replace(layer, warnings=said),)))
+    box = page.partition('class="warnings"')[2].partition("</aside>")[0]
+    shown, _, folded = box.partition("<details>")
+    assert [text in shown for text in said] == [False, True, True]
+    assert said[0] in folded
+    alone = render_model_page("One", ModelRecord((replace(layer, warnings=said[:1]),)))
+    assert "<summary>Read with care: mse_nc1</summary>" in alone
 
 
 def test_short_runs_have_linear_epochs(show: Open, measurements: list[Measurement]) -> None:

@@ -137,7 +137,7 @@ def test_tables_hold_the_metrics_asked_for(history, report, tmp_path):
     assert lines[0] == "run,split,step,layer," + ",".join(NC.values())
     assert len(lines) == 1 + 16
     rows = history.save(tmp_path / "h.tex", metrics=keys).read_text().splitlines()
-    assert sum("seed" in row for row in rows) == 4
+    assert sum("seed" in row for row in rows) == 8  # first and last of two runs and two splits
     assert history.save(tmp_path / "h.svg", metrics=keys).stat().st_size > 1000
     for each in (history, report):
         with pytest.raises(InputError, match="a choice; leave metrics out"):

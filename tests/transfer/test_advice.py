@@ -29,7 +29,7 @@ def test_conditions(samples, classes, dims, known):
 
 @pytest.mark.parametrize(("samples", "first"), [(1000, "usual"), (200, "few")])
 def test_the_order_is_by_the_first_of_the_conditions(samples, first):
-    found = Advice(list_conditions(samples, 30, [64, 29]), read_evidence())
+    found = Advice(list_conditions(samples, 30, [64, 29]), read_evidence(), reason="")
     values = [read_evidence()[first][key].value for key in found.order]
     assert values == sorted(values, reverse=True)
     assert found.order[0] == "explained_entropy"

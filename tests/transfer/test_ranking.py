@@ -600,3 +600,45 @@ def test_unknown_baselines_are_said_to_come_last(ranking):
     assert "unknown" in render_ranking_page(short, {})
     panel = plot_scores(short).axes[list(short.scores).index("parameters")]
     assert all(float(tick).is_integer() for tick in panel.get_xticks())
+
+
+def test_a_ranking_that_was_saved_is_read_whole(ranking, tmp_path):
+    report = TransferReport(ranking, {"data": "blobs", "train": 1200}, ("weights: all used",))
+    path = report.save(tmp_path / "ranking.json")
+    again = TransferReport.from_json(path)
+    assert again.rows() == report.rows()
+    assert (repr(again), again.to_json()) == (repr(report), report.to_json())
+    assert again.facts == report.facts
+    assert again.notes == report.notes
+    for suffix in (".tex", ".csv"):
+        files = [each.save(tmp_path / f"x{suffix}").read_text() for each in (report, again)]
+        assert files[0] == files[1]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda whole: whole.pop("measure"),
+        lambda whole: whole.update(schema_version=2),
+        lambda whole: whole.update(measure="best"),
+        lambda whole: whole["checkpoints"].reverse(),
+        lambda whole: whole["checkpoints"].clear(),
+        lambda whole: whole["checkpoints"][0].update(correct="01"),
+        lambda whole: whole["checkpoints"][0].update(correct="x" * 30),
+        lambda whole: whole["checkpoints"][0].update(accuracy="high"),
+        lambda whole: whole["checkpoints"][0]["scores"].update(unheard_of=1.0),
+        lambda whole: whole.update(held_out_by_class=[0, 30]),
+    ],
+)
+def test_what_is_no_ranking_is_refused(ranking, change):
+    whole = json.loads(TransferReport(ranking).to_json())
+    change(whole)
+    with pytest.raises(InputError, match="a ranking of checkpoints that ncscope wrote"):
+        TransferReport.from_json(json.dumps(whole))
+
+
+def test_a_long_name_stands_once():
+    names = [f"features-of-{name}.npz" for name in "abc"]
+    said = of_accuracies(90, 89, 50, names=names).verdict
+    assert said.endswith("; not separable from rank 2.")
+    assert said.count("features-of-") == 1

@@ -1,5 +1,6 @@
 """Reports, histories and folders of runs, read from files to be compared."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from html import escape
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ncscope.api.history import History
-from ncscope.api.readable import REPORT, REPORT_FIX
+from ncscope.api.readable import REPORT, REPORT_FIX, holds_ranking
 from ncscope.api.result import Report, choose_columns, draw_panels
 from ncscope.api.tables import csv_text, data_frame, parse_content
 from ncscope.api.writable import COMPARISONS, check_file, write_figure, write_text
@@ -51,18 +52,26 @@ class Comparison:
         self.contents, self.sections = dict(contents), dict(sections or {})
 
     def rows(self) -> list[dict[str, object]]:
-        """Return a flat row for each report, run and split: name, step, then every metric.
+        """Return a flat row for each report, run and split: name, step, sizes, then every metric.
 
-        The metrics are those of the last layer. Runs of histories are compared at the last step
-        that all of them have.
+        The metrics are those of the last layer; where there are standard errors, ``nc1_low`` and
+        ``nc1_high`` are the ends of the 95 % interval of ``nc1``. Runs of histories are compared at
+        the last step that all of them have.
         """
         from ncscope.report.comparison import build_columns
+        from ncscope.report.wording import find_interval
 
-        columns, _ = build_columns(self._sources())
-        return [
-            {"name": column.name, "step": column.step} | dict(column.last.metrics)
-            for column in columns
-        ]
+        rows = []
+        for column in build_columns(self._sources())[0]:
+            last = column.last
+            row: dict[str, object] = {"name": column.name, "step": column.step}
+            row |= {"samples": last.num_samples, "classes": last.k, "dimension": last.dim}
+            for key, value in last.metrics.items():
+                row[key] = value
+                if (ends := find_interval(last, key)) is not None:
+                    row[f"{key}_low"], row[f"{key}_high"] = ends
+            rows.append(row)
+        return rows
 
     def to_dataframe(self) -> "pandas.DataFrame":
         """Return `rows` as a pandas data frame.
@@ -86,8 +95,9 @@ class Comparison:
         histories = {n: each for n, each in self.contents.items() if isinstance(each, History)}
         units = {each.unit for each in histories.values()}
         if len(units) != 1:
-            found = f"units {' and '.join(sorted(units))}" if units else "reports alone"
+            found = f"units {' and '.join(sorted(units))}" if units else "reports, without steps"
             fix = "save the table as .csv or .tex, or the page as .html"
+            fix += ", or one report by itself as a figure" * (not units)
             raise InputError(expected="histories of one unit to draw", found=found, fix=fix)
         together = History(unit=units.pop())
         for name, history in histories.items():
@@ -120,7 +130,7 @@ class Comparison:
         return out.getvalue().rstrip()
 
     def _repr_html_(self) -> str:
-        from ncscope.report.comparison import build_columns, warn_of_unlike_samples
+        from ncscope.report.comparison import build_columns, warn_of_unlike_sizes
         from ncscope.report.notebook import render_comparison_fragment
 
         sources = self._sources()
@@ -128,7 +138,7 @@ class Comparison:
             return f"<p>{escape(printable(repr(self)))}</p>"
         columns, sentence = build_columns(sources)
         models = {each.title: each.model for each in columns}
-        return render_comparison_fragment(models, [sentence], warn_of_unlike_samples(columns))
+        return render_comparison_fragment(models, [sentence], warn_of_unlike_sizes(columns))
 
     def save(
         self,
@@ -158,6 +168,9 @@ class Comparison:
         from ncscope.report.page import render_page
 
         path = check_file(path, COMPARISONS)
+        only = next(iter(self.contents.values()))
+        if path.suffix != ".html" and len(self.contents) == 1 and only is not None:
+            return only.save(path, metrics=metrics)
         sources = self._sources()
         if path.suffix != ".html" and not sources:
             fix = "save an .html page"
@@ -168,7 +181,8 @@ class Comparison:
         if path.suffix == ".csv":
             rows = self.rows()
             if chosen is not None:
-                names = ("name", "step", *chosen)
+                ends = [f"{key}{end}" for key in chosen for end in ("", "_low", "_high")]
+                names = ("name", "step", *ends)
                 rows = [{name: row[name] for name in names if name in row} for row in rows]
             return write_text(path, csv_text(rows))
         if path.suffix == ".tex":
@@ -181,7 +195,6 @@ class Comparison:
             for name in ("title", "lead", "facts"):
                 sections.pop(name, None)
         sections["title"] = title = title or sections.get("title") or " and ".join(self.contents)
-        only = next(iter(self.contents.values()))
         if len(self.contents) > 1 and sources:
             page = render_comparison_page(title, sources, sections)
         elif self.sections or only is None:
@@ -213,7 +226,8 @@ def compare(
 
     Args:
         sources: Reports, histories, files that their ``save`` wrote as .json, and folders of runs.
-        names: Name of each source; by default those of its model and data, or of its file.
+        names: Name of each source; by default those of its file, of its model and data, or of the
+            variable that holds it.
 
     Returns:
         The comparison, with ``rows``, ``to_dataframe``, ``plot`` and ``save``. Runs of different
@@ -244,7 +258,9 @@ def compare(
             ((named, content),) = read_sources([source]).contents.items()
         else:
             origin, content = source.provenance, source
-            named = ", ".join(filter(None, (origin.model, origin.data))) or f"source {number}"
+            named = ", ".join(filter(None, (origin.model, origin.data)))
+            if not named or named in contents:
+                named = _find_variable(source) or named or f"source {number}"
         if isinstance(content, History) and not content:
             fix = "pass one with a measurement"
             raise InputError(expected="histories to compare", found="an empty one", fix=fix)
@@ -254,6 +270,18 @@ def compare(
         fix = "pass reports, histories, or their files"
         raise InputError(expected="something to compare", found="nothing", fix=fix)
     return Comparison(contents)
+
+
+def _find_variable(source: object) -> str:
+    """Return the name of the caller's variable that holds an object; empty if none does."""
+    frame = sys._getframe().f_back
+    while frame is not None:
+        if not frame.f_globals.get("__name__", "").startswith("ncscope."):
+            for name, value in (*frame.f_locals.items(), *frame.f_globals.items()):
+                if value is source and not name.startswith("_"):
+                    return name
+        frame = frame.f_back
+    return ""
 
 
 def read_sources(
@@ -282,9 +310,13 @@ def read_sources(
             has_sections_only = sections and not (path / "history.json").exists()
             contents[name] = None if has_sections_only else History.load(path)
         else:
+            content = read_file(path, expected=expected, fix=fix)
+            if holds_ranking(content):
+                fix = f"show it by itself: ncscope report {path}, or TransferReport.from_json"
+                raise InputError(expected=expected, found=f"a ranking, {path}", fix=fix)
             holds_history = parse_content(
                 is_history,
-                read_file(path, expected=expected, fix=fix),
+                content,
                 expected="a report or a history that ncscope wrote",
                 name=str(path),
                 fix="pass a file that save wrote as .json",

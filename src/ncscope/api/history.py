@@ -413,8 +413,8 @@ class History:
             path: File to write; one that is there is replaced whole or not at all.
             title: Heading of the page; by default the name of the file.
             metrics: Keys of the metrics of a figure (see `plot`), of the columns of a ``.csv`` or
-                of a ``.tex``, whose rows are then the last measurements of the runs and splits;
-                by default all. Pages and ``.json`` hold all.
+                of a ``.tex``, whose rows are then the first and last measurements of the runs and
+                splits; by default all, in columns. Pages and ``.json`` hold all.
 
         Returns:
             The path written.

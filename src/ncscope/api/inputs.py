@@ -6,6 +6,7 @@ What one array must be by itself is checked in `ncscope.array_checks`.
 import re
 from collections.abc import Mapping, Sequence
 from os import PathLike
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -227,8 +228,18 @@ def _check_rows(features: Any, if_empty: str) -> Tensor:
         features: Features to check.
         if_empty: Likely remedy if there are no rows, for the message.
     """
-    if isinstance(features, str | PathLike | Mapping):
-        fix = "pass the array, for example np.load(path)['features']"
+    if isinstance(features, str | PathLike):
+        path = Path(features)
+        fix = f"pass np.load({str(path)!r})" + "['features']" * (path.suffix == ".npz")
+        if path.suffix not in (".npy", ".npz"):
+            fix = (
+                "pass columns of numbers and the column of labels of a data frame, or run "
+                f"ncscope measure {path} --label COLUMN"
+            )
+        found = f"the path {str(features)!r}"
+        raise InputError(expected="features as a numeric array", found=found, fix=fix)
+    if isinstance(features, Mapping):
+        fix = "pass the array of one entry, for example data['features']"
         found = type(features).__name__
         raise InputError(expected="features as a numeric array", found=found, fix=fix)
     rows = as_tensor(features, "features")

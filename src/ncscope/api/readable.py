@@ -1,5 +1,6 @@
 """Checks, before torch is imported, that what a command reads is there."""
 
+import json
 from collections.abc import Iterable
 from glob import has_magic
 from pathlib import Path
@@ -51,3 +52,16 @@ def check_reports(paths: Iterable[Path]) -> None:
     for path in paths:
         if not is_folder(path) and (fault := describe_fault(path)):
             raise InputError(expected=REPORT, found=fault, fix=REPORT_FIX)
+
+
+def holds_ranking(content: bytes) -> bool:
+    """Return whether a file that ncscope wrote holds a ranking of checkpoints.
+
+    Args:
+        content: Content of the file.
+    """
+    try:
+        whole = json.loads(content)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(whole, dict) and "checkpoints" in whole

@@ -8,15 +8,18 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import torch
 
 from ncscope.api.files import checksum_notes
 from ncscope.api.samples import load_samples
-from ncscope.api.tables import csv_text, data_frame
+from ncscope.api.tables import csv_text, data_frame, parse_content
 from ncscope.api.writable import REPORTS, check_file, write_figure, write_text
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
+from ncscope.files import read_file
 from ncscope.labels import IgnoreIndex, count_labels, find_names, read_labels
+from ncscope.measurement.history_file import parse_object
 from ncscope.memory import check_memory
 from ncscope.transfer.baselines import (
     AccuracyTable,
@@ -26,6 +29,7 @@ from ncscope.transfer.baselines import (
     static_ranking,
 )
 from ncscope.transfer.correlations import Correlation
+from ncscope.transfer.intervals import Answers
 from ncscope.transfer.probes.linear_probe import check_measure
 from ncscope.transfer.quality import RankingQuality
 from ncscope.transfer.ranking import (
@@ -35,12 +39,16 @@ from ncscope.transfer.ranking import (
     score_checkpoint,
     split_samples,
 )
-from ncscope.transfer.records import Ranking, rank_results
+from ncscope.transfer.records import ALL_SCORES, CheckpointResult, Ranking, rank_results
+from ncscope.transfer.scores.ncti import NctiParts
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
     from rich.console import RenderableType
+
+SCHEMA_VERSION = 1
+"""Version of the file format; a file of any other version is refused."""
 
 OnStep = Callable[[str, int, int], None]
 """Function of a description of the present step, the number of steps done, and their total."""
@@ -117,16 +125,19 @@ class TransferReport:
     def to_json(self) -> str:
         """Write one JSON object: facts, measure, checkpoints, correlations, qualities, notes.
 
-        Each checkpoint has the ``interval`` of its accuracy, and by its ``gap`` what it lacks to
-        the first, with its interval, and whether it is ``separable``; both are null for the first.
-        NaN and infinities are written as null.
+        `from_json` reads it. Each checkpoint has the ``interval`` of its accuracy, and by its
+        ``gap`` what it lacks to the first, with its interval, and whether it is ``separable``; both
+        are null for the first. NaN and infinities are written as null.
         """
         ranking = self.ranking
         content = {
+            "schema_version": SCHEMA_VERSION,
+            "facts": dict(self.facts),
             **self.facts,
             "measure": ranking.measure,
             "verdict": ranking.verdict,
             "held_out": len(ranking.checkpoints[0].answers.correct),
+            "held_out_by_class": ranking.checkpoints[0].answers.counts.tolist(),
             "checkpoints": [
                 {
                     "rank": rank,
@@ -139,6 +150,10 @@ class TransferReport:
                     "scores": _finite_values(each.scores),
                     "standard_errors": _finite_values(each.errors),
                     "ncti_parts": each.parts and _finite_values(each.parts._asdict()),
+                    "omissions": dict(each.omissions),
+                    "size": each.size,
+                    # A digit for each held-out sample: 1 if the probe decided it right.
+                    "correct": "".join(map(str, each.answers.correct.int().tolist())),
                 }
                 for rank, each, (low, high), gap in zip(
                     ranking.ranks, ranking.checkpoints, ranking.intervals, ranking.gaps, strict=True
@@ -154,11 +169,39 @@ class TransferReport:
             else {
                 "models": self.static.models,
                 "sets": self.static.sets,
+                "standings": [
+                    [value if math.isfinite(value) else None for value in row]
+                    for row in self.static.standings.tolist()
+                ],
                 "qualities": _quality_records(self.static.qualities),
             },
             "notes": self.ranking.notes,
+            "notes_on_files": self.notes,
         }
         return json.dumps(content, indent=2, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, source: str | Path) -> "TransferReport":
+        """Read a ranking that `save` wrote as .json, or `to_json` as text.
+
+        Args:
+            source: Path of the file, or the text, which begins with ``{``.
+
+        Raises:
+            InputError: If there is no such file, or it holds something else.
+
+        Example:
+            >>> from ncscope.transfer import rank_checkpoints
+            >>> report = TransferReport(rank_checkpoints({"it": [[0.0], [3.0]] * 9}, [0, 1] * 9))
+            >>> TransferReport.from_json(report.to_json()).ranking.order
+            ['it']
+        """
+        fix = "pass what TransferReport.save wrote as .json"
+        name, content = "the text", str(source).encode()
+        if isinstance(source, Path) or source.lstrip()[:1] != "{":
+            name, content = str(source), read_file(Path(source), expected="a ranking", fix=fix)
+        expected = "a ranking of checkpoints that ncscope wrote"
+        return parse_content(_parse_ranking, content, expected=expected, name=name, fix=fix)
 
     def plot(self, kind: Literal["accuracies", "scores"] = "accuracies") -> "Figure":
         """Draw the ranking as a matplotlib figure.
@@ -193,6 +236,74 @@ class TransferReport:
         if path.suffix == ".html":
             return write_text(path, render_ranking_page(self.ranking, self.facts, self.static))
         return write_figure(path, self.plot(), dpi=160)
+
+
+def _parse_ranking(content: bytes) -> TransferReport:
+    """Read what `TransferReport.to_json` wrote; a ValueError, TypeError or KeyError if not."""
+    whole = parse_object(content.decode())
+    if whole["schema_version"] != SCHEMA_VERSION:
+        msg = f"schema version {whole['schema_version']!r}, not {SCHEMA_VERSION}"
+        raise ValueError(msg)
+    counts = torch.tensor(whole["held_out_by_class"], dtype=torch.int64)
+    results = []
+    for each in whole["checkpoints"]:
+        correct = torch.tensor([{"0": False, "1": True}[digit] for digit in each["correct"]])
+        if not 0 < len(correct) == int(counts.sum()) or int(counts.min()) < 1:
+            msg = f"{len(correct)} answers of {int(counts.sum())} held-out samples"
+            raise ValueError(msg)
+        parts, size = each["ncti_parts"], each["size"]
+        results.append(
+            CheckpointResult(
+                str(each["name"]),
+                {key: _read_number(value) for key, value in each["scores"].items()},
+                _read_number(each["accuracy"]),
+                _read_number(each["strength"]),
+                Answers(correct, counts),
+                parts and NctiParts(*(_read_number(parts[name]) for name in NctiParts._fields)),
+                {str(name): str(reason) for name, reason in each["omissions"].items()},
+                {key: _read_number(value) for key, value in each["standard_errors"].items()},
+                size and (int(size[0]), int(size[1]), int(size[2])),
+            )
+        )
+    accuracies, keys = [each.accuracy for each in results], [set(each.scores) for each in results]
+    in_order = accuracies == sorted(accuracies, reverse=True)
+    if (
+        not results
+        or not in_order
+        or any(each != keys[0] or each - set(ALL_SCORES) for each in keys)
+    ):
+        msg = "checkpoints that are not ranked, or have unknown scores"
+        raise ValueError(msg)
+    correlations = {
+        key: {name: _read_correlation(each) for name, each in by_name.items()}
+        for key, by_name in whole["correlations"].items()
+    }
+    measure = check_measure(whole["measure"])
+    ranking = Ranking(results, correlations, measure, _read_qualities(whole["qualities"]))
+    static = whole["static"] and StaticRanking(
+        tuple(whole["static"]["models"]),
+        tuple(whole["static"]["sets"]),
+        np.array([[_read_number(value) for value in row] for row in whole["static"]["standings"]]),
+        _read_qualities(whole["static"]["qualities"]),
+    )
+    facts = {str(name): value for name, value in whole["facts"].items()}
+    return TransferReport(ranking, facts, tuple(map(str, whole["notes_on_files"])), static)
+
+
+def _read_qualities(records: Mapping[str, Any]) -> dict[str, RankingQuality]:
+    return {
+        key: RankingQuality(**{name: _read_correlation(each) for name, each in record.items()})
+        for key, record in records.items()
+    }
+
+
+def _read_correlation(record: Mapping[str, Any]) -> Correlation:
+    return Correlation(**{name: _read_number(value) for name, value in record.items()})
+
+
+def _read_number(value: Any) -> float:
+    """Return a number of a file; null stands for what is not finite."""
+    return math.nan if value is None else float(value)
 
 
 def _quality_records(qualities: Mapping[str, RankingQuality]) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from ncscope.cli.app import app
 from ncscope.cli.terminal import Terminal
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from ncscope.api.comparison import RunSections
 
 sections_of_runs: "list[RunSections]" = []
@@ -22,7 +24,9 @@ A module of the entry-point group ``ncscope.commands`` appends to this list.
 def report(
     sources: Annotated[
         list[Path],
-        typer.Argument(help="Reports and histories (.json), and folders of runs, in any mixture."),
+        typer.Argument(
+            help="Reports and histories (.json), and folders of runs, in any mixture; or a ranking."
+        ),
     ],
     title: Annotated[
         str | None, typer.Option(help="Heading of the page; default the names of the files.")
@@ -37,7 +41,7 @@ def report(
         ),
     ] = None,
 ) -> None:
-    """Show reports, histories and runs side by side.
+    """Show reports, histories and runs side by side; or a ranking of checkpoints by itself.
 
     Histories are compared at equal epochs.
 
@@ -46,20 +50,28 @@ def report(
     Example: ncscope report runs/pfc-training-small history.json
 
     Example: ncscope report a.json b.json -o table.tex
+
+    Example: ncscope report ranking.json -o ranking.csv
     """
-    from ncscope.api.readable import check_reports
+    from ncscope.api.readable import check_reports, holds_ranking
     from ncscope.api.writable import COMPARISONS, check_file
 
     targets = save or [Path("comparison.html")]
     for file in targets:
         check_file(file, COMPARISONS)
     check_reports(sources)
-    from ncscope.api.comparison import read_sources
-
-    contents = read_sources(sources, sections_of_runs)
-    paths = [contents.save(file, title) for file in targets]
-    table = contents.table()
     console = Terminal()
+    table: RenderableType | None
+    if len(sources) == 1 and sources[0].is_file() and holds_ranking(sources[0].read_bytes()):
+        from ncscope.api.transfer import TransferReport
+
+        ranking = TransferReport.from_json(sources[0])
+        paths, table = [ranking.save(file) for file in targets], ranking.table()
+    else:
+        from ncscope.api.comparison import read_sources
+
+        contents = read_sources(sources, sections_of_runs)
+        paths, table = [contents.save(file, title) for file in targets], contents.table()
     if table is not None:
         console.print(table)
     for path in paths:

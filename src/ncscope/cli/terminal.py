@@ -1,5 +1,6 @@
 """Terminal of the commands: width, colours and progress bars."""
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -47,11 +48,14 @@ class Terminal(Console):
 
 
 @contextmanager
-def row_bar(*, silent: bool = False) -> Iterator[Callable[[str, int, int], None]]:
+def row_bar(
+    *, silent: bool = False, lines: bool = False
+) -> Iterator[Callable[[str, int, int], None]]:
     """Show a progress bar of measurements while the block runs.
 
     Args:
         silent: Show nothing if True, as in all processes of a run except the first.
+        lines: Write a line for each description to standard error if this is no terminal.
 
     Yields:
         Function of a description, the number done and the total; call it after each measurement.
@@ -64,6 +68,18 @@ def row_bar(*, silent: bool = False) -> Iterator[Callable[[str, int, int], None]
     )
     console = Terminal(stderr=True)
     hidden = silent or not console.is_terminal
+    if lines and hidden and not silent:
+        last = ""
+
+        def write_line(part: str, done: int, total: int) -> None:
+            nonlocal last
+            if part != last:
+                last = part
+                percent = f"{done / total:.0%}" if total else ""
+                print(f"{percent:>4} {printable(part)}", file=sys.stderr, flush=True)
+
+        yield write_line
+        return
     with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
         task = progress.add_task("Starting", total=None)
         yield lambda part, done, total: progress.update(

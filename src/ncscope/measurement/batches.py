@@ -176,10 +176,14 @@ def split(batch: Any, model: nn.Module, split_batch: SplitBatch = None) -> Batch
             several = len(keys) > 1 and keys[0] != LABEL_KEYS[0]
             key = keys[0] if keys else LABEL_KEYS[0]
         if key in batch and not several:
-            return {name: value for name, value in batch.items() if name != key}, batch[key]
+            # Tokens are labels (of next_token) and inputs in one.
+            inputs = {each: batch[each] for each in batch if each != key or key == "input_ids"}
+            return inputs, batch[key]
         if several:
             expected = "one entry of labels in a batch"
         fix = "pass split_batch, the name of the entry of the labels"
+        if "input_ids" in batch:
+            fix += "; for next_token=True that is split_batch='input_ids'"
         raise InputError(expected=expected, found=found, fix=fix)
     if split_batch is not None:
         expected = f"mappings with {split_batch!r}, as split_batch says"

@@ -33,7 +33,7 @@ UNEXPLAINED = 1e-3
 
 _NAMED_CLASSES = 10
 _LOWERED = ("nc1", "nc1_quotient", "cdnv")
-_MAIN = ("nc1", "nc1_quotient", "cdnv", "vci", "ncc_accuracy", "mir_centered")
+_MAIN = ("nc1", "nc1_quotient", "cdnv", "vci", "nc2_etf", "ncc_accuracy", "mir_centered")
 _RAISED = ("ncc_accuracy", "mir", "mir_centered")
 _INVERTED = tuple(row.key for row in METRICS.values() if row.inverts)
 _RANKS = ("rankme", "effective_rank_features", "participation_ratio")
@@ -58,6 +58,7 @@ def warnings_on(sources: Sources, values: Mapping[str, float]) -> tuple[str, ...
         *_warn_of_few_samples(stats, values),
         *_warn_of_bounded_ranks(stats, values),
         *_warn_of_noisy_means(stats, values),
+        *_warn_of_no_simplex(sources, values),
         *_warn_of_absent_classes(stats),
         *_warn_of_small_classes(stats),
         *_warn_of_another_loss(sources, values),
@@ -166,7 +167,8 @@ def no_better_than_chance(
     """
     keys = []
     for key in _MAIN:
-        if key in values and key in chance:
+        # Two centred means are a simplex whatever the labels are.
+        if key in values and key in chance and not (key == "nc2_etf" and num_classes < 3):
             row = METRICS[key]
             ideal = float(row.better == "high")
             if row.at_collapse is not None:
@@ -176,7 +178,10 @@ def no_better_than_chance(
                 keys.append(key)
     if not keys:
         return ()
-    return (f"no closer to collapse than with permuted labels: {', '.join(keys)}",)
+    why = ""
+    if "nc2_etf" in keys:
+        why = " (common for nc2_etf: the means of noise spread evenly)"
+    return (f"no closer to collapse than with permuted labels: {', '.join(keys)}{why}",)
 
 
 def warn_of_missing_classes(stats: ClassStatistics, reference: ClassStatistics) -> tuple[str, ...]:
@@ -194,6 +199,24 @@ def warn_of_missing_classes(stats: ClassStatistics, reference: ClassStatistics) 
     return (
         f"the reference has no samples of {kind} {_list_classes(missing)}: ncc_accuracy and "
         "nc4_disagreement count their samples as wrong",
+    )
+
+
+def _warn_of_no_simplex(sources: Sources, values: Collection[str]) -> Iterator[str]:
+    r"""Warn if there are too few dimensions for a simplex: some metrics then cannot reach 0.
+
+    K vectors of rank r have a distance of at least $\sqrt{2-2\sqrt{r/(K-1)}}$ to the simplex.
+    """
+    k, rank = sources.stats.k, sources.stats.dim
+    if k <= rank + 1 or "nc2_etf" not in values:
+        return
+    # Metrics of the means alone do not decompose the scatter, and this is no reason to do so.
+    scatter = vars(sources.in_range).get("discriminants")
+    rank = rank if scatter is None else scatter.between.rank
+    bound = math.sqrt(2 - 2 * math.sqrt(rank / (k - 1)))
+    yield (
+        f"{k:,} class means in {rank:,} dimensions are no simplex: nc2_etf is at least "
+        f"{bound:.3f}; read gnc2_log, gnc2_log_std and unc3 instead"
     )
 
 
@@ -234,8 +257,8 @@ def _warn_of_another_loss(sources: Sources, values: Mapping[str, float]) -> Iter
     if loss > constant:
         parts = ", ".join(key for key in _MSE_PARTS if key in values)
         yield (
-            f"the squared error of the logits, {loss:.3g}, exceeds that of a constant output, "
-            f"{constant:.2g}: {parts} say little of a network trained with cross-entropy"
+            f"the squared error of the logits ({loss:.3g}) exceeds that of a constant output "
+            f"({constant:.2g}): {parts} say little of a network trained with cross-entropy"
         )
 
 

@@ -39,7 +39,9 @@ from ncscope.report.payload import build_history_payload, build_model_payload
 from ncscope.report.tables import make_table
 from ncscope.report.wording import (
     find_interval,
+    format_interval_title,
     format_plain,
+    join_words,
     make_all_printable,
     make_printable,
     name_step,
@@ -49,6 +51,9 @@ from ncscope.report.wording import (
 
 _UNLIKE = 2
 """Factor by which numbers of samples differ too much to compare their metrics."""
+
+_MOST_SIZES = 3
+"""Most sizes that are listed in a row; of more, the least and the greatest are."""
 
 _MOST_COLUMNS = 6
 """Most columns of numbers that an 80-column terminal shows."""
@@ -124,24 +129,36 @@ def render_comparison_page(
     models = {column.title: column.model for column in columns}
     metrics = sort_labels(key for column in columns for key in column.last.metrics)
     headlines = choose_headlines({metric.key for metric in metrics}, columns[0].last)
+    leading = {headline.metric.key for headline in headlines}
     names = dict.fromkeys(name for column in columns for name in column.facts)
     content: dict[str, Any] = {
         "title": title,
-        "facts": [f"{len(columns)} measurements side by side", *filter(None, [steps])],
+        "facts": [
+            f"{len(columns)} measurements side by side",
+            *describe_sizes(columns),
+            *filter(None, [steps]),
+        ],
         **sections,
-        "warnings": [*warn_of_unlike_samples(columns), *collect_warnings(models)],
+        "warnings": [*warn_of_unlike_sizes(columns), *collect_warnings(models)],
         "comparison": {
             "columns": [column.title for column in columns],
+            "sizes": _tell_sizes_apart(columns),
             "headlines": headlines,
             "rows": [_build_row(each.metric, columns, typeset, 4) for each in headlines],
             "groups": {
                 group: [_build_row(metric, columns, typeset, 4) for metric in labels]
-                for group, labels in group_labels(metrics).items()
+                for group, labels in group_labels(
+                    metric for metric in metrics if metric.key not in leading
+                ).items()
             },
             "facts": {name: [column.facts.get(name, "") for column in columns] for name in names},
         },
         "history": _build_charts(safe, _build_dots(columns, headlines)),
-        "details": [build_details(model, name) for name, model in models.items()],
+        # The numbers of the only layer stand side by side already.
+        "details": [
+            build_details(model, name, leading={metric.key for metric in metrics})
+            for name, model in models.items()
+        ],
     }
     return render_page(**content)
 
@@ -158,34 +175,51 @@ def build_comparison_table(sources: Sequence[ComparisonSource]) -> Group:
     """
     columns, steps = build_columns(sources)
     models = {printable(column.title): make_printable(column.model) for column in columns}
-    warnings = [*warn_of_unlike_samples(columns), *collect_warnings(models)]
+    warnings = [*warn_of_unlike_sizes(columns), *collect_warnings(models)]
     visible = columns[:_MOST_COLUMNS]
     table = make_table()
     table.add_column("metric", no_wrap=True)
     table.add_column("collapsed\nat", justify="right", no_wrap=True)
     for number in range(1, len(visible) + 1):
-        table.add_column(f"{number}", justify="right", no_wrap=True)
+        table.add_column(f"{number}", justify="right")
     if len(visible) == 2:
         table.add_column("2 − 1", justify="right", no_wrap=True)
     keys = {key for column in visible for key in column.last.metrics}
+    has_intervals = False
     for metric in map(find_label, choose_key_metrics(keys)):
         if any(find_value(column.last.metrics, metric.key) is not None for column in visible):
             row = _build_row(metric, visible, format_plain, 3)
-            cells = [Text(cell.value, style="bold" if cell.is_best else "") for cell in row.cells]
+            cells = [
+                Text.assemble(
+                    (cell.value, "bold" if cell.is_best else ""),
+                    (f"\n{cell.interval}" if cell.interval else "", "dim"),
+                )
+                for cell in row.cells
+            ]
+            has_intervals |= any(cell.interval for cell in row.cells)
             difference = [row.difference] if len(visible) == 2 else []
             style = "" if row.differs else "dim"
             table.add_row(metric.key, row.collapsed, *cells, *difference, style=style)
-    captions = []
-    for number, column in enumerate(visible, start=1):
-        last = column.last
-        classes = f"K = {last.num_classes:,}" if last.num_classes else "no labels"
-        size = f"n = {last.num_samples:,}, {classes}, d = {last.dim:,}"
-        captions.append(f"{number}: {column.title} ({size})")
+    captions = [
+        f"{number}: {column.title} ({', '.join(describe_sizes([column]))})"
+        for number, column in enumerate(visible, start=1)
+    ]
+    if has_intervals:
+        captions.append(f"Below a value: {format_interval_title(visible[0].last)}.")
     if len(columns) > len(visible):
         captions.append(f"{len(columns) - len(visible)} more are on the page")
     captions += filter(None, [steps])
     table.caption = Text("\n".join(map(printable, captions)))
     return Group(*(Text(f"warning: {each}", style="yellow") for each in warnings), table)
+
+
+def _tell_sizes_apart(columns: Sequence[ComparisonColumn]) -> list[str]:
+    """Return the sizes of each column in which the columns differ."""
+    sizes = [describe_sizes([column]) for column in columns]
+    differ = [len(set(texts)) > 1 for texts in zip(*sizes, strict=True)]
+    return [
+        ", ".join(text for text, told in zip(texts, differ, strict=True) if told) for texts in sizes
+    ]
 
 
 def build_columns(
@@ -288,10 +322,13 @@ def _is_comparable(metric: Label, columns: Sequence[ComparisonColumn]) -> bool:
     """Return whether the nearest to collapse of a row's values means anything.
 
     It does not if the numbers of samples differ by a factor of two, since few samples look more
-    collapsed; for a value in the features' unit; if a column lacks a 95 % interval, or two overlap.
+    collapsed, or those of classes at all; for a value in the features' unit; if a column lacks a
+    95 % interval, or two overlap.
     """
     row = METRICS.get(metric.key)
     if _are_unlike(columns) or row is None or row.degree or row.group == "mse":
+        return False
+    if len({column.last.k for column in columns}) > 1:
         return False
     ends = sorted(
         interval
@@ -309,7 +346,55 @@ def _are_unlike(columns: Iterable[ComparisonColumn]) -> bool:
     return max(sizes) >= _UNLIKE * min(sizes)
 
 
-def warn_of_unlike_samples(columns: Sequence[ComparisonColumn]) -> list[str]:
+def describe_sizes(columns: Sequence[ComparisonColumn]) -> list[str]:
+    """Return the numbers of samples, classes and dimensions, in the order of the columns.
+
+    Args:
+        columns: Measurements side by side.
+    """
+    sizes = zip(*(_list_sizes(column.last) for column in columns), strict=True)
+    phrases = []
+    for name, numbers in zip("nKd", sizes, strict=True):
+        texts = [f"{number:,}" for number in dict.fromkeys(numbers)]
+        if len(texts) > _MOST_SIZES:
+            texts = [f"{min(numbers):,} to {max(numbers):,}"]
+        phrases.append(f"{name} = {join_words(texts)}" if any(numbers) else "no labels")
+    return phrases
+
+
+def _list_sizes(record: LayerRecord) -> tuple[int, int, int]:
+    """Return the numbers of samples, of classes present, and of dimensions."""
+    return record.num_samples, record.k if record.num_classes else 0, record.dim
+
+
+def warn_of_unlike_sizes(columns: Sequence[ComparisonColumn]) -> list[str]:
+    """Return sentences on numbers of classes, dimensions or samples that differ, if any do.
+
+    Args:
+        columns: Measurements side by side.
+    """
+    sentences = []
+    sizes = [_list_sizes(column.last) for column in columns]
+    _, classes, dims = map(set, zip(*sizes, strict=True))
+    keys = {key for column in columns for key in column.last.metrics}
+    if len(classes) > 1:
+        two = 2 in classes and "nc2_etf" in keys
+        why = "; two class means always are a simplex, so nc2_etf is 0 at K = 2" if two else ""
+        numbers = join_words([f"{number:,}" for number in sorted(classes)])
+        sentences.append(
+            f"Numbers of classes differ ({numbers}): the metrics depend on them, and no value is "
+            f"marked as nearest to collapse{why}."
+        )
+    if len(dims) > 1 and "vci" in keys:
+        numbers = join_words([f"{number:,}" for number in sorted(dims)])
+        sentences.append(
+            f"Dimensions differ ({numbers}): at equal numbers of samples vci falls with the "
+            "dimension, by about d/n at chance."
+        )
+    return [*sentences, *_warn_of_unlike_samples(columns)]
+
+
+def _warn_of_unlike_samples(columns: Sequence[ComparisonColumn]) -> list[str]:
     """Return a sentence on numbers of samples that differ by a factor of two or more, if any do.
 
     Train and test samples of one run differ in number, and so do those of one run and another: a

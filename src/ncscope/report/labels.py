@@ -1,7 +1,7 @@
 """Labels of metrics in reports: from the registry, or from the key of an unregistered value."""
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from ncscope.metrics.metric import Metric
@@ -40,6 +40,38 @@ SPECTRAL_METRICS = ("rankme", "effective_rank_features", "participation_ratio", 
 """Metrics that a summary shows if none of the key metrics was measured, as without labels."""
 
 PFC_METRICS = ("pfc1", "pfc2", "pfc3")
+
+
+_NC = {
+    "NC1": ("nc1", "nc1_quotient", "vci", "cdnv"),
+    "NC2": ("nc2_etf", "nc2_equinorm", "nc2_equiangularity"),
+    "NC3": ("nc3_self_duality", "nc3_etf"),
+    "NC4": ("nc4_disagreement",),
+}
+
+_NC_WITHOUT_SIMPLEX = _NC | {
+    "NC2": ("gnc2_log", "gnc2_log_std"),
+    "NC3": ("unc3", "unc3_mean"),
+}
+
+
+def list_nc_metrics(num_classes: int, dim: int) -> Mapping[str, Sequence[str]]:
+    """Return the metrics that stand for NC1 to NC4, the first choice of each first.
+
+    Two class means are always a simplex, so that NC2 says nothing of two classes. In fewer than
+    K - 1 dimensions K means cannot be one: their evenness and uniform duality are read instead.
+
+    Args:
+        num_classes: Number of classes K.
+        dim: Feature dimension d.
+
+    Example:
+        >>> list(list_nc_metrics(2, 8)), list_nc_metrics(100, 8)["NC3"]
+        (['NC1', 'NC3', 'NC4'], ('unc3', 'unc3_mean'))
+    """
+    if num_classes == 2:
+        return {tag: keys for tag, keys in _NC.items() if tag != "NC2"}
+    return _NC_WITHOUT_SIMPLEX if num_classes > dim + 1 else _NC
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from ncscope.errors import printable
 from ncscope.measurement.records import ClassTable, LayerRecord, Measurement, ModelRecord
 from ncscope.report.classes import build_class_view
-from ncscope.report.labels import find_label, find_value, sort_labels
-from ncscope.report.overview import select_last
-from ncscope.report.wording import format_plain
+from ncscope.report.labels import find_key, find_label, sort_labels
+from ncscope.report.overview import select_ends
+from ncscope.report.wording import find_interval, format_plain
 
 _ESCAPES = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "&": r"\&", "%": r"\%", "$": r"\$",
@@ -33,17 +33,18 @@ def escape_latex(text: str) -> str:
 def format_history_latex(
     measurements: Sequence[Measurement], unit: str, metrics: Sequence[str] | None = None
 ) -> str:
-    r"""Write the last measurement of every run and split as a ``tabular``.
+    r"""Write the first and the last measurement of every run and split as a ``tabular``.
 
-    Rows are the metrics of the last layer, columns the runs and splits; with chosen metrics rows
-    are the runs and splits. The rules are those of the package ``booktabs``.
+    Rows are the metrics of the last layer, columns the measurements; with chosen metrics rows are
+    the measurements. A 95 % interval stands behind a value that has one. The rules are those of the
+    package ``booktabs``.
 
     Args:
         measurements: Measurements of one run or several; at least one.
         unit: Unit of their steps.
         metrics: Keys of the metrics to write; None for all.
     """
-    models = select_last(measurements, unit)
+    models = select_ends(measurements, unit)
     return format_records({name: model.layers[-1] for name, model in models.items()}, metrics)
 
 
@@ -88,8 +89,14 @@ def format_records(records: Mapping[str, LayerRecord], metrics: Sequence[str] | 
     """
 
     def format_cell(record: LayerRecord, key: str) -> str:
-        value = find_value(record.metrics, key)
-        return "--" if value is None else format_number(format_plain(value))
+        name = find_key(record.metrics, key)
+        if name is None:
+            return "--"
+        value, ends = format_number(format_plain(record.metrics[name])), find_interval(record, name)
+        if ends is None:
+            return value
+        low, high = (format_number(format_plain(end, 3)).strip("$") for end in ends)
+        return f"{value} $[{low}, {high}]$"
 
     if metrics is not None:
         titles = [escape_latex(find_label(key).title) for key in metrics]

@@ -17,6 +17,7 @@ from ncscope.report.labels import (
     find_key,
     find_label,
     group_labels,
+    list_nc_metrics,
     sort_labels,
 )
 from ncscope.report.overview import (
@@ -41,15 +42,8 @@ from ncscope.report.wording import (
     typeset,
 )
 
-HEADLINE: Mapping[str, Sequence[str]] = {
-    "NC1": ("nc1", "nc1_quotient", "vci", "cdnv"),
-    "NC2": ("nc2_etf", "nc2_equinorm", "nc2_equiangularity"),
-    "NC3": ("nc3_self_duality", "nc3_etf"),
-    "NC4": ("nc4_disagreement",),
-    "Accuracy": ("accuracy",),
-    "Nearest mean": ("ncc_accuracy",),
-}
-"""Columns of the headline; of the metrics of a column, the one that most rows have is shown."""
+_ACCURACIES = {"Accuracy": ("accuracy",), "Nearest mean": ("ncc_accuracy",)}
+"""Columns of the headline besides those of NC1 to NC4."""
 
 _MOST_LINES = 12
 """Most rows of the headline of a history; further runs are folded."""
@@ -227,7 +221,8 @@ def build_headline(
     """
     keys = {key for record in records.values() for key in record.metrics}
     chosen: dict[str, Label] = {}
-    for title, candidates in HEADLINE.items():
+    last = list(records.values())[-1]
+    for title, candidates in {**list_nc_metrics(last.k, last.dim), **_ACCURACIES}.items():
         counts = {
             key: sum(find_key(record.metrics, key) is not None for record in records.values())
             for key in candidates

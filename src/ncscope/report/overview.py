@@ -1,5 +1,6 @@
 """Texts and tables of a page: first and last values, all values, notes."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -8,6 +9,7 @@ from typing import Any, Literal
 
 from ncscope.measurement.provenance import Provenance
 from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
+from ncscope.metrics.registry import METRICS
 from ncscope.report.curves import group_by_run, group_by_split
 from ncscope.report.labels import (
     PFC_METRICS,
@@ -18,6 +20,7 @@ from ncscope.report.labels import (
     find_label,
     find_value,
     group_labels,
+    list_nc_metrics,
     sort_labels,
     value_at_collapse,
 )
@@ -133,15 +136,6 @@ class Details:
         return any(getattr(cell, part) for cell in cells)
 
 
-_TAGS = {
-    "nc1": "NC1",
-    "nc1_quotient": "NC1",
-    "nc2_etf": "NC2",
-    "nc3_self_duality": "NC3",
-    "nc4_disagreement": "NC4",
-}
-"""Metrics that stand for NC1 to NC4; the first of two that were measured."""
-
 _ACCURACIES = ("ncc_accuracy", "accuracy")
 
 _LOSSES = ("loss", "error", "accuracy")
@@ -165,9 +159,9 @@ def choose_headlines(
         values: Keys of further numbers of a step, such as the loss.
     """
     tags: dict[str, str] = {}
-    for key, tag in _TAGS.items():
-        if find_key(keys, key) is not None and tag not in tags.values():
-            tags[key] = tag
+    for tag, candidates in list_nc_metrics(record.k, record.dim).items():
+        present = [key for key in candidates if find_key(keys, key) is not None]
+        tags |= dict.fromkeys(present[:1], tag)
     tags |= {key: "" for key in _ACCURACIES if find_key(keys, key) is not None}
     if not tags:
         summary = [key for key in choose_key_metrics(keys) if find_key(keys, key) is not None]
@@ -185,11 +179,12 @@ def merge_values(measurement: Measurement) -> dict[str, float]:
     return {**measurement.values, **measurement.model_record.layers[-1].metrics}
 
 
-def build_headlines(measurements: Sequence[Measurement]) -> list[Headline]:
+def build_headlines(measurements: Sequence[Measurement], unit: str) -> list[Headline]:
     """Compare the last layer's headline metrics at the first and last step of every run and split.
 
     Args:
         measurements: Measurements of one run or several; at least one.
+        unit: Unit of their steps.
     """
     runs = group_by_run(measurements)
     lines = {
@@ -205,7 +200,7 @@ def build_headlines(measurements: Sequence[Measurement]) -> list[Headline]:
         changes = {
             name: change
             for name, of_split in lines.items()
-            if (change := _describe_change(headline.metric, of_split[0], of_split[-1]))
+            if (change := _describe_change(headline.metric, of_split, unit))
         }
         trends = Counter(trend for *_, trend in changes.values())
         trend = next(iter(trends), "")
@@ -221,25 +216,48 @@ def build_headlines(measurements: Sequence[Measurement]) -> list[Headline]:
     return headlines
 
 
-def _describe_change(metric: Label, first: Measurement, last: Measurement) -> Change | None:
-    start, end = (find_value(merge_values(each), metric.key) for each in (first, last))
+def _describe_change(
+    metric: Label, measurements: Sequence[Measurement], unit: str
+) -> Change | None:
+    """Compare the first and the last value of a metric, and the last with the farthest between."""
+    values = [find_value(merge_values(each), metric.key) for each in measurements]
+    start, end = values[0], values[-1]
     if start is None or end is None:
         return None
+    first, last = measurements[0], measurements[-1]
     trend, texts = "", (typeset(start), typeset(end))
     # A comparison with NaN is False both ways, so an undefined end has no trend.
     if metric.better and (start < end or end < start) and texts[0] != texts[1]:
         rose = end > start
         trend = "↑" if rose else "↓"
-        (_, one), (other, _) = sorted(
-            _find_range(each.model_record.layers[-1], metric.key, value)
-            for each, value in ((first, start), (last, end))
-        )
-        if one >= other:
+        if _overlap(metric, (first, start), (last, end)):
             trend = "within the 95 % interval"
         elif not metric.two_sided:
-            towards = rose == (metric.better == "high")
-            trend += f" {'towards' if towards else 'away from'} collapse"
+            nearer = rose == (metric.better == "high")
+            trend += " towards collapse"
+            if not nearer:
+                # The first network is often untrained, with means that spread evenly as noise does:
+                # farther than there is not on the way away.
+                trend = f"{trend[0]} farther from collapse than at {name_step(first, unit)}"
+                choose = min if metric.better == "high" else max
+                pairs = zip(values, measurements, strict=True)
+                known = [(v, at) for v, at in pairs if v is not None and not math.isnan(v)]
+                worst, at = choose(known, key=lambda pair: pair[0])
+                if typeset(worst, 3) != typeset(end, 3) and not _overlap(
+                    metric, (at, worst), (last, end)
+                ):
+                    trend += f", nearer than at {name_step(at, unit)}"
     return *texts, trend
+
+
+def _overlap(
+    metric: Label, one: tuple[Measurement, float], other: tuple[Measurement, float]
+) -> bool:
+    """Return whether the 95 % intervals of a metric at two measurements overlap."""
+    (_, end), (start, _) = sorted(
+        _find_range(each.model_record.layers[-1], metric.key, value) for each, value in (one, other)
+    )
+    return end >= start
 
 
 def _find_range(record: LayerRecord, key: str, value: float) -> tuple[float, float]:
@@ -252,8 +270,18 @@ def _find_range(record: LayerRecord, key: str, value: float) -> tuple[float, flo
 _PROGRESS = {find_label(key).key for key in PFC_METRICS}
 
 
-def build_details(model: ModelRecord, caption: str, write: Write = typeset) -> Details:
-    """Collect all metrics of one measurement at each layer, and its notes."""
+def build_details(
+    model: ModelRecord, caption: str, write: Write = typeset, leading: Collection[str] = ()
+) -> Details:
+    """Collect all metrics of one measurement at each layer, and its notes.
+
+    Args:
+        model: Measurement of one or more layers.
+        caption: Name of the measurement.
+        write: Function that writes a number.
+        leading: Keys of the last layer's metrics that the page shows before; a table of this layer
+            alone leaves them out.
+    """
     layers: list[LayerRecord] = []
     progress: list[LayerRecord] = []
     for record in reversed(model.layers):
@@ -261,6 +289,8 @@ def build_details(model: ModelRecord, caption: str, write: Write = typeset) -> D
         slim = layers and all(find_label(key).key in _PROGRESS for key in record.metrics)
         (progress if slim else layers).append(record)
     metrics = sort_labels(key for record in layers for key in record.metrics)
+    if len(layers) == 1:
+        metrics = [metric for metric in metrics if metric.key not in leading]
     groups = {
         title: [
             MetricRow(
@@ -303,13 +333,26 @@ def collect_warnings(models: Mapping[str, ModelRecord]) -> list[str]:
     """Return each warning once, with the measurements and layers that it concerns.
 
     Args:
-        models: Measurements by caption; with one, the caption is left out.
+        models: Measurements by caption; captions are left out where a warning concerns all.
     """
     sentences = {caption: collect_sentences(model, "warnings") for caption, model in models.items()}
     return [
-        f"{join_words(names)}: {sentence}" if len(models) > 1 else sentence
+        sentence if len(names) == len(models) else f"{join_words(names)}: {sentence}"
         for sentence, names in merge_sentences(sentences)
     ]
+
+
+def name_metrics(sentence: str) -> list[str]:
+    """Return the keys of the metrics that a sentence names.
+
+    Args:
+        sentence: Warning or note.
+
+    Example:
+        >>> name_metrics("too high: ncc_accuracy, mir; measure 600 samples")
+        ['ncc_accuracy', 'mir']
+    """
+    return [word for word in re.findall(r"\w+", sentence) if word in METRICS]
 
 
 def collect_sentences(model: ModelRecord, kind: Literal["notes", "warnings"]) -> list[str]:
@@ -321,9 +364,12 @@ def collect_sentences(model: ModelRecord, kind: Literal["notes", "warnings"]) ->
     """
     order = [record.layer for record in model.layers]
     by_layer = {record.layer: merge_undefined(getattr(record, kind)) for record in model.layers}
+    merged = merge_sentences(by_layer)
+    if kind == "warnings":  # the numbers of the last layer lead the page
+        merged.sort(key=lambda pair: order[-1] not in pair[1])
     return [
         sentence if len(names) == len(order) else f"{_join_layers(names, order)}: {sentence}"
-        for sentence, names in merge_sentences(by_layer)
+        for sentence, names in merged
     ]
 
 
@@ -443,12 +489,24 @@ def describe_history(measurements: Sequence[Measurement], unit: str) -> list[str
 
 def select_last(measurements: Sequence[Measurement], unit: str) -> dict[str, ModelRecord]:
     """Return the last measurement of each run and split, by caption."""
+    return select_ends(measurements, unit, ends=(-1,))
+
+
+def select_ends(
+    measurements: Sequence[Measurement], unit: str, ends: Sequence[int] = (0, -1)
+) -> dict[str, ModelRecord]:
+    """Return the first and the last measurement of each run and split, by caption.
+
+    Args:
+        measurements: Measurements of one run or several.
+        unit: Unit of their steps.
+        ends: Places of the measurements among those of a run and split.
+    """
     return {
-        ", ".join(filter(None, (run, split, name_step(of_split[-1], unit)))): of_split[
-            -1
-        ].model_record
+        ", ".join(filter(None, (run, split, name_step(each, unit)))): each.model_record
         for run, of_run in group_by_run(measurements).items()
         for split, of_split in group_by_split(of_run).items()
+        for each in (of_split[end] for end in ends)
     }
 
 

@@ -16,6 +16,7 @@ from plotly.offline import get_plotlyjs
 from ncscope.errors import printable
 from ncscope.measurement.provenance import UNKNOWN, Provenance
 from ncscope.measurement.records import Measurement, ModelRecord
+from ncscope.metrics.registry import METRICS
 from ncscope.report.classes import build_class_views, collect_columns
 from ncscope.report.curves import group_by_split
 from ncscope.report.formulas import formula
@@ -30,15 +31,23 @@ from ncscope.report.overview import (
     describe_history,
     describe_model,
     describe_origin,
+    name_metrics,
     select_last,
 )
 from ncscope.report.payload import build_history_payload, build_model_payload, write_json
-from ncscope.report.wording import make_all_printable, make_printable, quote_number
+from ncscope.report.wording import (
+    join_words,
+    make_all_printable,
+    make_printable,
+    quote_number,
+)
 
 _EMPTY_SECTIONS: Mapping[str, Any] = {
     "lead": "",
     "facts": (),
     "warnings": (),
+    "folded_warnings": (),
+    "folded_names": "",
     "comparison": None,
     "sweep": None,
     "matrix": None,
@@ -139,7 +148,7 @@ class HistoryView:
     @cached_property
     def headlines(self) -> list[Headline]:
         """Metrics of the grid, with their first and last values; none without steps."""
-        return build_headlines(self.measurements) if self.measurements else []
+        return build_headlines(self.measurements, self.unit) if self.measurements else []
 
     @property
     def over_time(self) -> bool:
@@ -213,7 +222,7 @@ def render_model_page(title: str, model: ModelRecord, provenance: Provenance = U
         last_layer=last.layer,
         key_numbers=key_numbers,
         classes=build_class_views({"": model}, provenance.class_names),
-        details=[build_details(model, "")],
+        details=[build_details(model, "", leading=[each.metric.key for each, _ in key_numbers])],
         provenance=provenance.facts(),
     )
 
@@ -227,15 +236,24 @@ def render_page(**sections: Any) -> str:
     """
     history = sections.get("history")
     payload = sections.get("payload") if history is None else history.payload
-    details = sections.get("details", ())
-    rows = (row for table in details for group in table.groups.values() for row in group)
-    defined = {row.metric.key: row.metric for row in rows}
+    comparison = sections.get("comparison")
+    headlines = [headline for headline, _ in sections.get("key_numbers", ())]
+    if comparison is not None:
+        headlines = comparison["headlines"]
+    groups = [table.groups for table in sections.get("details", ())]
+    groups += [] if comparison is None else [comparison["groups"]]
+    rows = [
+        *headlines,
+        *(row for table in groups for of_group in table.values() for row in of_group),
+    ]
+    defined = sort_labels(row.metric.key for row in rows)
     columns = collect_columns(sections.get("classes", ()))
     charts: dict[str, Any] = {}
     if payload is not None:
         runs = payload["runs"].values()
         latex = {entry["formula"] for run in runs for entry in run["metrics"]}
-        latex |= {each.formula for each in (*defined.values(), *columns)} | {SIGNAL_FORMULA}
+        latex |= {each.formula for each in defined} | {each.formula for each in columns}
+        latex.add(SIGNAL_FORMULA)
         drawn = {each: formula(each, display=True) for each in sorted(latex)}
         charts = {
             "data": _pack(write_json({**payload, "formulas": drawn})),
@@ -243,8 +261,19 @@ def render_page(**sections: Any) -> str:
             "plotly": _pack_plotly(),
             "pfc": next(iter(runs))["pfc"],
         }
+    if history is not None and not headlines:
+        headlines = history.headlines
+    leading = {each.metric.key for each in headlines} or set(METRICS)
+    warnings = sections.get("warnings", ())
+    # What concerns none of the numbers that lead is folded, and the first chart moves up.
+    folded = [w for w in warnings if (keys := name_metrics(w)) and not leading & set(keys)]
+    sections["warnings"] = [w for w in warnings if w not in folded]
+    sections["folded_warnings"] = folded
+    named = list(dict.fromkeys(key for sentence in folded for key in name_metrics(sentence)))
+    more = [f"{len(named) - 3} more"] if len(named) > 4 else []
+    sections["folded_names"] = join_words([*named[: 3 if more else 4], *more])
     sections["signal"] = SIGNAL_FORMULA
-    sections |= {"defined": list(defined.values()), "class_columns": columns}
+    sections |= {"defined": defined, "class_columns": columns}
     return render_template("page.html.j2", **{**_EMPTY_SECTIONS, **charts, **sections})
 
 

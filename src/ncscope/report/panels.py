@@ -1,6 +1,7 @@
 """Matplotlib panels: each draws one thing on axes that it is given."""
 
 import math
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -306,11 +307,27 @@ def place_steps(axes: Axes, times: Sequence[float], unit: str) -> list[float]:
     for power in range(len(str(int(last)))):
         marks += [step * 10**power for step in (1, 2, 5)] if last < 1000 else [10**power]
     marks = sorted({mark for mark in marks if distinct[0] <= mark <= last})
+    marks = _thin_marks(axes, marks, last)
     axes.xaxis.set_major_locator(FixedLocator([math.log10(1 + mark) for mark in marks]))
     axes.xaxis.set_major_formatter(FixedFormatter([f"{mark:,}" for mark in marks]))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xlabel(f"{label} t, spaced as log(1 + t)")
+    axes.set_xlabel(f"{label}, as log(1 + t)")
     return [math.log10(1 + time) for time in times]
+
+
+def _thin_marks(axes: Axes, marks: Sequence[int], last: float) -> list[int]:
+    """Leave out marks whose labels would touch the next one's; the last stays."""
+    figure = axes.get_figure(root=True)
+    inches = axes.get_position().width * (1.0 if figure is None else figure.get_figwidth())
+    letter = 0.65 * mpl.rcParams["font.size"] / 72  # inches, with some air
+    thin: list[int] = []
+    for mark in reversed(marks):
+        if thin:
+            gap = inches * math.log((1 + thin[0]) / (1 + mark)) / math.log(1 + last)
+            if gap < letter * (len(f"{mark:,}{thin[0]:,}") / 2 + 1):
+                continue
+        thin.insert(0, mark)
+    return thin
 
 
 def draw_history(
@@ -343,6 +360,8 @@ def draw_runs(
 ) -> None:
     """Draw one metric of the last layer against the step: a colour a run, a dash a split.
 
+    The splits of a single run have colours too.
+
     Args:
         axes: Axes to draw on.
         runs: Measurements by run and split.
@@ -358,7 +377,8 @@ def draw_runs(
             if not all(map(math.isnan, values)):
                 several = (run if len(runs) > 1 else "", split if len(splits) > 1 else "")
                 name = ", ".join(filter(None, several))
-                lines.append((colour, dash, name, [each.step for each in of_split], values))
+                shade = colour if len(runs) > 1 else dash
+                lines.append((shade, dash, name, [each.step for each in of_split], values))
     every = [step for *_, steps, _ in lines for step in steps]
     scale = [value for *_, values in lines for value in values if math.isfinite(value)]
     log = find_label(key).log_scale and any(value > 0 for value in scale)
@@ -381,7 +401,8 @@ def draw_runs(
         )
     if log:
         make_logarithmic(axes, "y", scale)
-    axes.set_ylabel(textwrap.fill(find_label(key).title, _LONGEST_LABEL))
+    title = re.sub(r"^NC\d: ", "", find_label(key).title)  # the panel's title says it
+    axes.set_ylabel(textwrap.fill(title[:1].upper() + title[1:], _LONGEST_LABEL))
 
 
 def draw_layers(axes: Axes, model: ModelRecord, key: str) -> None:

@@ -186,7 +186,7 @@ def build_ranking_table(ranking: Ranking) -> RenderableType:
             table.add_row(*map(Text, cells))
         table.caption = (
             f"The first {min(_MOST_TRUSTED, len(trusted))} of {len(trusted)} scores, by how well "
-            f"they ordered a zoo of 128 networks ({CONDITIONS[condition]})."
+            f"they ordered a zoo of 128 networks ({CONDITIONS[condition]}). {advice.reason}"
         )
         parts += ["", table]
     return Group(*parts)
@@ -366,7 +366,8 @@ def _summarise_advice(ranking: Ranking) -> list[Summary]:
     keys = [key for key in advice.order if key in ranking.scores]
     caption = (
         "Which score to trust, the best first: mean weighted Kendall tau with 95 % intervals over "
-        "the targets of a zoo of 128 small networks, under conditions near yours. The truth is "
+        f"the targets of a zoo of 128 small networks, under conditions near yours. {advice.reason} "
+        "The truth is "
         "the accuracy of a linear probe or, where it says fine-tuned, of the fine-tuned network. "
         "How a score orders a few checkpoints says less. "
         "Evidence and limits: the page 'A zoo of networks' of the documentation."

@@ -41,10 +41,12 @@ class Advice:
         conditions: Keys of `CONDITIONS` that fit.
         weighted_tau: Mean weighted tau with its 95 % interval, by condition and key of the score;
             an interval of NaN is unknown.
+        reason: Sentence on why the first of the conditions fits.
     """
 
     conditions: Sequence[str]
     weighted_tau: Mapping[str, Mapping[str, Correlation]]
+    reason: str
 
     @property
     def order(self) -> list[str]:
@@ -66,13 +68,37 @@ def list_conditions(samples: int, classes: int, dims: Sequence[int]) -> list[str
         >>> list_conditions(samples=100, classes=20, dims=[16, 512])
         ['few', 'few of many', 'more classes', 'tuned']
     """
-    few = samples < FEW_PER_CLASS * classes or samples <= max(dims)
+    few = _are_few(samples, classes, dims)
     conditions = [FEW if few else USUAL]
     if classes >= MANY_CLASSES:
         conditions.append(FEW_OF_MANY if few else MANY)
     if any(dim < classes for dim in dims):
         conditions.append(MORE_CLASSES)
     return [*conditions, TUNED]
+
+
+def _are_few(samples: int, classes: int, dims: Sequence[int]) -> bool:
+    return samples < FEW_PER_CLASS * classes or samples <= max(dims)
+
+
+def describe_size(samples: int, classes: int, dims: Sequence[int]) -> str:
+    """Say why samples count as few, or not; the arguments are those of `list_conditions`.
+
+    Example:
+        >>> describe_size(samples=480, classes=10, dims=[64, 512])
+        'Yours are few: 480 training samples for up to 512 features.'
+        >>> describe_size(samples=480, classes=10, dims=[64])
+        'Yours are not few: 48 training samples a class, and in all more than the 64 features.'
+    """
+    each = samples / classes
+    if each < FEW_PER_CLASS:
+        return f"Yours are few: {each:.3g} training samples a class, fewer than {FEW_PER_CLASS}."
+    if _are_few(samples, classes, dims):
+        return f"Yours are few: {samples:,} training samples for up to {max(dims):,} features."
+    return (
+        f"Yours are not few: {each:.3g} training samples a class, and in all more than the "
+        f"{max(dims):,} features."
+    )
 
 
 @cache

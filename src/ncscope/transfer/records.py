@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
-from ncscope.transfer.advice import Advice, list_conditions, read_evidence
+from ncscope.transfer.advice import Advice, describe_size, list_conditions, read_evidence
 from ncscope.transfer.correlations import Correlation, correlations
 from ncscope.transfer.intervals import Answers, Gap, accuracy_gap, accuracy_interval
 from ncscope.transfer.probes.linear_probe import Measure
@@ -173,13 +173,21 @@ class Ranking:
             return f"{first.name}: {number}."
         best = [name for name, rank in zip(self.order, self.ranks, strict=True) if rank == 1]
         near = [
-            name
+            (name, rank)
             for name, rank, gap in zip(self.order, self.ranks, self.gaps, strict=True)
             if rank > 1 and gap is not None and not gap.is_separable
         ]
         said = "separable from all others"
-        if near:
-            said = f"not separable from {_enumerate(near)}"
+        if max((len(name) for name, _ in near), default=0) > _LONGEST_NAME:
+            # Long names stand in the table once, beside their ranks.
+            numbers = sorted({rank for _, rank in near})
+            low, high = numbers[0], numbers[-1]
+            listed = _enumerate(list(map(str, numbers)))
+            if len(near) > 2 and len(near) == high - low + 1:
+                listed = f"{low} to {high}"
+            said = f"not separable from rank{'s' * (len(numbers) > 1)} {listed}"
+        elif near:
+            said = f"not separable from {_enumerate([name for name, _ in near])}"
         elif len(best) == len(self.checkpoints):
             said = "not separable from each other"
         return f"{_enumerate(best)} {'are' if best[1:] else 'is'} best: {number}; {said}."
@@ -201,8 +209,9 @@ class Ranking:
         if len(sizes) < len(self.checkpoints):
             return None
         samples, classes, _ = sizes[0]
-        conditions = list_conditions(samples, classes, [dim for _, _, dim in sizes])
-        return Advice(conditions, read_evidence())
+        dims = [dim for _, _, dim in sizes]
+        conditions = list_conditions(samples, classes, dims)
+        return Advice(conditions, read_evidence(), describe_size(samples, classes, dims))
 
     @property
     def has_redundant_h_score(self) -> bool:
@@ -250,6 +259,9 @@ class Ranking:
             notes.append(f"Left out: {'; '.join(parts)}.")
         return notes
 
+
+_LONGEST_NAME = 16
+"""Letters of a name that a verdict repeats."""
 
 _LEAST_VCI = 1e-9  # a smaller VCI is rounding error
 _MOST_NAMES = 3

@@ -149,6 +149,14 @@ def test_live_bars_show_names(monkeypatch: pytest.MonkeyPatch) -> None:
         assert ODD[:6] not in written.getvalue()
 
 
+def test_progress_in_a_pipe_is_a_line_for_each_step(capsys: pytest.CaptureFixture[str]) -> None:
+    with terminal.row_bar(lines=True) as on_step:
+        for done, part in enumerate(("a", "a", "b", ODD)):
+            on_step(part, done, 4)
+    written = capsys.readouterr().err.splitlines()
+    assert written == ["  0% a", " 50% b", f" 75% {SHOWN}"]
+
+
 def test_layers_of_any_name_are_measured() -> None:
     names = [ODD, "x" * 300, "a/b", "a\0b", "last"]
     torch.manual_seed(0)
