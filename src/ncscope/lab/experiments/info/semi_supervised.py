@@ -349,7 +349,7 @@ def list_settings(settings: SemiSupervised) -> list[Setting]:
 
 def select_runs(setting: Setting, method: str, runs: Runs) -> Runs:
     """Select the runs of a method in a setting, seed by seed."""
-    fields = PLAIN | (METHODS | WEIGHTS)[method]
+    fields = {**PLAIN, **(METHODS | WEIGHTS)[method]}
     return runs.where(data=setting.data, labels=setting.labels, **fields)
 
 
