@@ -270,6 +270,9 @@ def test_so_many_seeds_decide_in_four_of_five_repetitions() -> None:
     assert 0.75 < np.mean(shown) < 0.85
     assert seeds_to_decide([1e-4, 1.0, -1.0], 0.0, "plain") is None
     assert seeds_to_decide([1.0, 0.2, -0.5], 0.0, "correlation") is None
+    # A correlation of exactly 1 counts as half a step less, as in the interval.
+    coarse = seeds_to_decide([1.0, 0.7, -0.2], 0.0, "correlation", step=0.1)
+    assert coarse == seeds_to_decide([0.95, 0.7, -0.2], 0.0, "correlation")
 
 
 def test_a_finding_says_what_would_have_shown_or_decided() -> None:

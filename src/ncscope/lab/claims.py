@@ -358,14 +358,14 @@ def judge_mean(
     detectable, needed = None, None
     if verdict == "not held" and isfinite(region.low) != isfinite(region.high):
         border, sign = (region.low, 1) if isfinite(region.low) else (region.high, -1)
-        effect = smallest_effect(values, border, sign, scale)
+        effect = smallest_effect(values, border, sign, scale, step)
         detectable = effect if isfinite(effect) else None
     elif verdict == "undecided":
         border = min(
             filter(isfinite, (region.low, region.high)),
             key=lambda border: abs(border - interval.estimate),
         )
-        needed = seeds_to_decide(values, border, scale)
+        needed = seeds_to_decide(values, border, scale, step)
     words = [f"{_write_interval(interval, of)}: {words[0]}", more]
     if detectable is not None:
         words.append(f"a mean of {detectable:.3g} would have shown (80 % power)")

@@ -98,12 +98,11 @@ def mean_interval(
         >>> round(fisher.low, 2), round(fisher.high, 2)
         (0.18, 0.99)
     """
-    numbers = np.array(values, dtype=np.float64)
+    numbers = _within_step(values, scale, step)
     if len(numbers) < 2 or not np.isfinite(numbers).all():
         return None
     rounding = step / 12**0.5
     if scale == "correlation" and step:
-        numbers = numbers.clip(step / 2 - 1, 1 - step / 2)
         rounding /= 1 - float(np.square(numbers).max())  # slope of Fisher's z
     forth, back = _TRANSFORMS[scale]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -125,6 +124,12 @@ def mean_interval(
         method="t" if few else "bootstrap",
         scale=scale,
     )
+
+
+def _within_step(values: Sequence[float], scale: Scale, step: float) -> Vector:
+    """Return the values, with correlations of exactly 1 or -1 as half a step less."""
+    numbers = np.array(values, dtype=np.float64)
+    return numbers.clip(step / 2 - 1, 1 - step / 2) if scale == "correlation" else numbers
 
 
 def _student(values: Vector, least: float) -> tuple[float, float]:
@@ -172,7 +177,9 @@ def share_interval(hits: Sequence[bool]) -> Interval:
     )
 
 
-def smallest_effect(values: Sequence[float], border: float, sign: int, scale: Scale) -> float:
+def smallest_effect(
+    values: Sequence[float], border: float, sign: int, scale: Scale, step: float = 0.0
+) -> float:
     r"""Return the mean nearest to a border that values like these show in 80 % of repetitions.
 
     A mean $m$ shows if its 95 % interval excludes the border. With $n$ values of standard deviation
@@ -184,18 +191,21 @@ def smallest_effect(values: Sequence[float], border: float, sign: int, scale: Sc
         border: Border of the claim, in the units of the values.
         sign: 1 for means above the border, -1 for means below.
         scale: Scale on which the values are averaged.
+        step: Spacing of the possible values, see `mean_interval`.
 
     Returns:
         The mean in the units of the values; NaN if the border has no place on the scale.
     """
     forth, back = _TRANSFORMS[scale]
     with np.errstate(all="ignore"):
-        sample, start = forth(np.array(values, dtype=np.float64)), float(forth(border))
+        sample, start = forth(_within_step(values, scale, step)), float(forth(border))
         error = float(stats.sem(sample))
         return float(back(start + sign * _quantiles(len(values)) * error))
 
 
-def seeds_to_decide(values: Sequence[float], border: float, scale: Scale) -> int | None:
+def seeds_to_decide(
+    values: Sequence[float], border: float, scale: Scale, step: float = 0.0
+) -> int | None:
     """Return how many values like these would decide on which side of a border their mean is.
 
     With so many the interval of a mean as far from the border as the present one excludes the
@@ -205,6 +215,7 @@ def seeds_to_decide(values: Sequence[float], border: float, scale: Scale) -> int
         values: Values that have an interval on this scale.
         border: Border of the claim, in the units of the values.
         scale: Scale on which the values are averaged.
+        step: Spacing of the possible values, see `mean_interval`.
 
     Returns:
         The number; None if a thousand are too few, or a value has no place on the scale.
@@ -215,8 +226,8 @@ def seeds_to_decide(values: Sequence[float], border: float, scale: Scale) -> int
     """
     with np.errstate(all="ignore"):
         forth = _TRANSFORMS[scale][0]
-        sample, start = forth(np.array(values, dtype=np.float64)), float(forth(border))
-        # A correlation of 1, to which a step gives an interval, is infinite on this scale.
+        sample, start = forth(_within_step(values, scale, step)), float(forth(border))
+        # Without a step a correlation of 1 is infinite on its scale.
         far, spread = abs(float(sample.mean()) - start), float(sample.std(ddof=1))
     counts = range(len(values) + 1, _MANY + 1)
     return next((n for n in counts if far >= _quantiles(n) * spread / n**0.5), None)
