@@ -7,11 +7,10 @@ import pytest
 from ncscope.lab.experiments.pfc.paths import SAMPLE, WHOLE
 from ncscope.lab.experiments.pfc.training import (
     EXPERIMENT,
-    OrderAt,
     PFCTraining,
-    list_comparable,
+    count_breaks,
+    layer_course,
     name_network,
-    order_over_training,
 )
 from ncscope.lab.observations import Results
 from ncscope.lab.quantities import Runs
@@ -19,7 +18,7 @@ from ncscope.lab.training.settings import Training
 from ncscope.measurement.records import Measurement
 from ncscope.models.layers import match_layers
 from ncscope.models.networks.catalogue import NAMES, build
-from tests.lab.experiments.pfc.courses import LAYERS, SMALL, TOLD, made
+from tests.lab.experiments.pfc.courses import SMALL, made
 from tests.lab.observed import measured, measurement, results_of
 from tests.pace import others_slow
 
@@ -123,23 +122,28 @@ CASES: list[tuple[dict[str, Any], list[str]]] = [
     ({"alignment_cosine": (0.4, -0.01, 0.6, 0.7)}, ["the premises of theorem 1"]),
     ({"remaining_pfc1": (1.1, 0.5, 0.2, 0.11)}, ["the premises of theorem 1"]),
     ({"energy_constant": (5.0, 2.0)}, ["at the end the ratio of a block's energy"]),
-    ({"pfc1": (4.0, 3.0, 3.5, 0.5, 0.3)}, ["at the end PFC1 falls at every layer"]),
-    ({"pfc2": (1.0, 0.8, 0.85, 0.5, 0.3)}, ["PFC2 falls at every", "PFC2 falls along"]),
-    ({"pfc3": (0.3, 0.5, 0.4, 0.9, 1.0)}, ["PFC3 rises at every", "PFC3 rises along"]),
+    ({"pfc1": (4.0, 0.5, 3.0, 2.0, 0.3)}, ["at the end PFC1 falls from layer to layer"]),
+    ({"pfc2": (1.0, 0.4, 0.8, 0.6, 0.3)}, ["PFC2 falls from layer", "PFC2 falls along"]),
+    ({"pfc3": (0.3, 0.9, 0.5, 0.8, 1.0)}, ["PFC3 rises from layer", "PFC3 rises along"]),
+    # An order whose differences mean nothing.
     (
-        {"at zero error": {"pfc1": (5.0, 6.0, 7.0, 8.0, 9.0)}},
-        ["past zero training error PFC1 falls at more layers"],
+        {"pfc2": (0.309, 0.306, 0.304, 0.302, 0.3)},
+        ["PFC2 falls from layer", "PFC2 falls along", "predicts PFC2"],
+    ),
+    (
+        {"start": {"pfc1": (5.0, 4.0, 3.0, 2.0, 1.0)}},
+        ["past zero training error PFC1 falls from layer to layer more steadily"],
     ),
     (
         {"start": {"pfc2": (1.0, 0.9, 0.8, 0.7, 0.6)}},
-        ["past zero training error PFC2 falls at more layers"],
+        ["past zero training error PFC2 falls from layer to layer more steadily"],
     ),
     (
-        {"at zero error": {"pfc3": (0.9, 0.8, 0.7, 0.6, 0.5)}},
-        ["past zero training error PFC3 rises at more layers"],
+        {"start": {"pfc3": (0.3, 0.5, 0.6, 0.7, 0.8)}},
+        ["past zero training error PFC3 rises from layer to layer more steadily"],
     ),
-    ({"line": {"pfc2": (1.0, 0.8, 0.81, 0.5, 0.3)}}, ["PFC2 falls along", "predicts PFC2"]),
-    ({"line": {"pfc3": (0.3, 0.5, 0.4, 0.9, 1.0)}}, ["PFC3 rises along the straight line"]),
+    ({"line": {"pfc2": (1.0, 0.4, 0.8, 0.6, 0.3)}}, ["PFC2 falls along", "predicts PFC2"]),
+    ({"line": {"pfc3": (0.3, 0.9, 0.5, 0.8, 1.0)}}, ["PFC3 rises along the straight line"]),
     ({"line": {"pfc1": (4.0, 1.0, 0.5, 0.4, 0.3)}}, ["predicts PFC1"]),
     ({"line": {"pfc2": (1.0, 0.5, 0.4, 0.35, 0.3)}}, ["predicts PFC2"]),
     (
@@ -192,7 +196,7 @@ def order_at(epoch: int, pfc1: list[float], pfc2: list[float], pfc3: list[float]
     )
 
 
-def test_breaks_are_counted_before_the_effective_depth_of_each_epoch() -> None:
+def test_the_order_ends_at_the_effective_depth_of_each_epoch() -> None:
     results = measured(
         [
             order_at(0, [9, 1, 2, 3, 4], [9, 4, 3, 5, 2], [0, 0.5, 0.6, 0.7, 0.8]),
@@ -200,44 +204,18 @@ def test_breaks_are_counted_before_the_effective_depth_of_each_epoch() -> None:
         ]
     )
     run = Runs.of({}, results).named("run")
-    assert order_over_training(run) == [
-        OrderAt(0, 3, {"pfc1": 3, "pfc2": 1, "pfc3": 0}),
-        OrderAt(7, 2, {"pfc1": 0, "pfc2": 1, "pfc3": 1}),
-    ]
-    assert [row.layer for row in list_comparable(run, 0)] == ["a", "b", "c", "d"]
-    assert [row.layer for row in list_comparable(run)] == ["a", "b", "c"]
+    assert layer_course("pfc2", run, 0) == [4, 3, 5, 2]
+    assert layer_course("pfc2", run) == [4, 5, 3]
+    counts = [count_breaks(key, layer_course(key, run)) for key in ("pfc1", "pfc2", "pfc3")]
+    assert counts == ["0 of 2", "1 of 2, 1", "1 of 2, 0.1"]
 
 
-def test_figures_have_a_row_a_network_and_a_panel_a_metric() -> None:
-    drawn = {d.name: d.figure for d in EXPERIMENT.draw(SMALL, made())}
-    panels = {"fig-2": 6, "fig-3": 6, "order": 4, "paths": 12}
-    assert {name: len(figure.axes) for name, figure in drawn.items()} == panels
-    vertical = 1
-    assert [len(axes.get_lines()) for axes in drawn["fig-2"].axes] == [len(LAYERS) + vertical] * 6
-    assert [len(axes.get_lines()) for axes in drawn["fig-3"].axes] == [2] * 6
-
-
-@pytest.mark.slow
-def test_paths_and_order_are_drawn_over_training() -> None:
-    drawn = {d.name: d.figure for d in EXPERIMENT.draw(SMALL, made())}
-    first, *_ = drawn["order"].axes
-    assert list(first.get_lines()[0].get_ydata()) == [4, 0, 0, 0]
-    shares, constants, premises = drawn["paths"].axes[:3]
-    means = [each - 0.004 for each in TOLD["straightness"]]
-    assert list(shares.get_lines()[0].get_ydata()) == pytest.approx(means)
-    assert [line.get_ydata()[-1] for line in shares.get_lines()[1:]] == pytest.approx(
-        [1.0, 0.9, 0.5]
-    )
-    ends = [line.get_ydata()[-1] for line in constants.get_lines()]
-    assert ends == pytest.approx([1.0, 60, 1.5, 90])
-    assert premises.get_lines()[0].get_ydata()[-1] == pytest.approx(0.7)
-
-
-def test_tables_show_pfc2_of_the_last_layer_beside_pfc1_and_pfc3() -> None:
-    collapse, paths = EXPERIMENT.summarise(SMALL, made())
+def test_tables_show_the_strict_order_the_last_layer_and_the_paths() -> None:
+    order, collapse, paths = EXPERIMENT.summarise(SMALL, made())
+    assert order.lines["digits, seed 3"] == ["0 of 4"] * 6
     assert collapse.columns[2:4] == ["PFC2, zero error", "PFC2, end"]
     assert collapse.lines["digits, seed 3"] == ["0.402", "0.309", "0.402", "0.309", "1", "1"]
-    assert list(collapse.lines) == list(paths.lines)
+    assert list(collapse.lines) == list(paths.lines) == list(order.lines)
     assert sorted(collapse.lines) == sorted(SMALL.runs)
     line = ["0.597", "0.967", "1", "0.9", "0.5", "0.7", "0.07", "0.7"]
     assert paths.lines["digits, seed 3"] == line

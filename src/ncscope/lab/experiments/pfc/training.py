@@ -18,22 +18,24 @@ judged on one value for each seed.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from pydantic import BaseModel, ConfigDict, Field
+from scipy.stats import spearmanr
 
-from ncscope.lab.claims import Claim, above, below
+from ncscope.lab.claims import Claim, Region, above, below
 from ncscope.lab.experiment import Experiment, train_runs
 from ncscope.lab.experiments.pfc.paths import SAMPLE, WHOLE, path_observations
 from ncscope.lab.figures import draw_band, draw_grid, draw_paths, make_depth_colours
 from ncscope.lab.intervals import SHARE
-from ncscope.lab.observations import Results
+from ncscope.lab.observations import Observation
 from ncscope.lab.quantities import (
     Path,
+    Quantity,
     Run,
     Runs,
     average,
@@ -41,7 +43,6 @@ from ncscope.lab.quantities import (
     ends,
     last,
     quantity,
-    ratio,
     replace_fields,
     values,
     zero_error_row,
@@ -141,396 +142,170 @@ STRAIGHT = 0.95  # least straightness of a path that counts as a straight line
 TENTH = 0.1  # largest PFC1 of collapsed features, as a share of PFC1 of the first layer
 EQUAL = 2.0  # largest factor between the blocks' ratios of energy to weights that are constant
 FACTOR = 1.1  # least factor by which a metric falls
+ORDER = 0.8  # least rank correlation with depth of a metric that goes from layer to layer
+RESOLUTION = {"pfc1": 0.01, "pfc2": 0.01, "pfc3": 0.001}  # least change, over one training image
+LEAST_LAYERS = 4  # fewer layers often have an order by chance
+SPACING = 0.06  # of rank correlations with the depth of six layers
+Course = Callable[[Run], Sequence[float]]
+"""Function of a run that lists a metric from layer to layer, or along the straight line."""
 
 
 def list_claims(settings: PFCTraining) -> list[Claim]:
     """Return the geodesic curve assumption and the PFC conjecture on each network with decay."""
-    return [
-        claim
-        for name, runs in Runs.of(settings.runs, Results()).group(name_network).items()
-        if all(map(has_decay, runs))
-        for claim in list_network_claims(name, runs)
-    ]
-
-
-def name_network(run: Run) -> str:
-    """Name the network of a run, which differs from others of the network in its seed."""
-    own = run.settings.model_copy(update={"seed": 0})
-    alike = (
-        each.name
-        for each in run.experiment
-        if each.settings and each.settings.model_copy(update={"seed": 0}) == own
-    )
-    return next(alike).split(", seed ")[0]
-
-
-def has_decay(run: Run) -> bool:
-    """Return whether a run has weight decay, which PFC's conjecture is about."""
-    return run.settings.optimisation.weight_decay > 0
-
-
-def list_network_claims(name: str, planned: Runs) -> list[Claim]:
-    """Return the claims on one network with decay.
-
-    Args:
-        name: Name of the network.
-        planned: Runs of the network, without results.
-    """
-    names = {run.name for run in planned}
-
-    def select(runs: Runs) -> Runs:
-        return Runs(run for run in runs if run.name in names)
-
-    claim = partial(Claim, where=select)
-    straighter = claim(
-        text=f"{name}: paths are straighter with weight decay than without",
-        source="PFC, assumption 1",
-        quantity=beyond(end_straightness, weight_decay=0.0),
-        region=above(0),
-        over="pairs of runs",
-    )
+    claim = partial(Claim, where=with_decay, per=name_network)
     return [
         claim(
-            text=f"{name}: training makes paths straighter: it at least halves the difference "
-            "between their straightness and 1, the straightness of a straight line",
+            text="training makes paths straighter: it at least halves the difference between "
+            "their straightness and 1, the straightness of a straight line",
             source="PFC, assumption 1",
-            quantity=bend_left,
+            quantity=bend(at_end("straightness")) / bend(at_start("straightness")),
             region=below(HALF),
             scale="ratio",
-            tell=lambda runs: f"straightness {tell_changes(map(straightness, runs))}",
         ),
         claim(
-            text=f"{name}: at the end paths are straight lines: straightness is above {STRAIGHT}",
+            text=f"at the end paths are straight lines: straightness is above {STRAIGHT}",
             source="PFC, assumption 1",
-            quantity=end_straightness,
+            quantity=at_end("straightness"),
             region=above(STRAIGHT),
             bounds=SHARE,
         ),
-        *([straighter] if all(run.partner(weight_decay=0.0) for run in planned) else []),
+        claim(
+            text="paths are straighter with weight decay than without",
+            source="PFC, assumption 1",
+            quantity=beyond(at_end("straightness"), weight_decay=0.0),
+            region=above(0),
+            where=with_control,
+            over="pairs of runs",
+        ),
         # Both premises, because class means agree in an untrained residual network too.
         claim(
-            text=f"{name}: the premises of theorem 1 are met: class means of the first and the "
-            "last layer have a cosine of at least 0 at every measured epoch, and the last layer "
-            "ends with less than a tenth of the first layer's PFC1",
+            text="the premises of theorem 1 are met: class means of the first and the last layer "
+            "have a cosine of at least 0 at every measured epoch, and the last layer ends with "
+            "less than a tenth of the first layer's PFC1",
             source="PFC, theorem 1",
             quantity={
                 "class means": Claim(
                     text="class means agree",
                     source="PFC, theorem 1",
-                    quantity=count_opposed,
-                    region=below(1),
+                    quantity=least_cosine,
+                    region=above(0),
                     rule="each",
                     over="runs",
-                    tell=lambda runs: (
-                        f"least cosine {min(list_cosines(runs[0]), default=math.nan):.3g}"
-                    ),
                 ),
                 "collapse": last("remaining_pfc1", SAMPLE, WHOLE),
             },
             unit="premises",
             region=below(TENTH),
             scale="ratio",
-            tell=lambda runs: "PFC1 of the last layer over PFC1 of the first",
         ),
         claim(
-            text=f"{name}: at the end the ratio of a block's energy to its squared weights is the "
-            f"same in all blocks, up to a factor of {EQUAL:g}",
+            text="at the end the ratio of a block's energy to its squared weights is the same in "
+            f"all blocks, up to a factor of {EQUAL:g}",
             source="ours",  # section III-C derives it for symmetric isotropic inputs of mean zero
-            quantity=lambda run: ratio(*reversed(constant_ends(run))),
+            quantity=block_constant("largest", max) / block_constant("least", min),
             region=below(EQUAL),
             scale="ratio",
-            tell=lambda runs: (
-                "largest over smallest ratio; ratios " + tell_changes(map(constant_ends, runs))
-            ),
         ),
         *(
-            claim(
-                text=f"{name}: at the end {goes(key)} at every layer before the effective depth",
+            claim_order(
+                claim,
+                key,
+                text=f"at the end {goes(key)} from layer to layer before the effective depth",
                 source="PFC, conjecture 1 and figure 3",
-                quantity=partial(count_breaks_along, layer_course, key),
-                region=below(1),
-                rule="each",
-                over="runs",
-                tell=partial(tell_order, layer_course, key),
+                course=partial(layer_course, key),
+                beside={"untrained networks": order_before(key)},
             )
             for key in KEYS
         ),
         *(
             claim(
-                text=f"{name}: past zero training error {goes(key)} at more layers: the share of "
-                "steps in the wrong direction is less than half of that before training",
+                text=f"past zero training error {goes(key)} from layer to layer more steadily "
+                "than before training: the mean of its rank correlation with depth is "
+                f"{'lower' if KEYS[key] else 'higher'}",
                 source="PFC, conjecture 1 and figure 2",
-                quantity=partial(share_beyond_half, key),
-                region=below(0),
-                step=lambda runs: HALF / max([1, *map(count_first_steps, select(runs))]),
-                bounds=(-HALF, 1.0),
-                tell=partial(tell_shares, key),
+                quantity=order_past_zero_error(key) - order_before(key),
+                region=towards_collapse(key, 0),
+                step=SPACING,
+                bounds=(-2.0, 2.0),
             )
             for key in KEYS
         ),
         *(
-            claim(
-                text=f"{name}: at the end {goes(key)} along the straight line from the first "
-                "layer's features to the last layer's",
+            claim_order(
+                claim,
+                key,
+                text=f"at the end {goes(key)} along the straight line from the first layer's "
+                "features to the last layer's",
                 source="PFC, figure 3",
-                quantity=partial(count_breaks_along, line_course, key),
-                region=below(1),
-                rule="each",
-                over="runs",
-                tell=partial(tell_order, line_course, key),
+                course=partial(line_course, key),
             )
             for key in ("pfc2", "pfc3")
         ),
         # Beside an interpolation, which is as good as the line where layers hardly differ.
         *(
             claim(
-                text=f"{name}: at the end the straight line of the features predicts {key.upper()} "
+                text=f"at the end the straight line of the features predicts {key.upper()} "
                 "between the first and the last layer better than the geometric interpolation of "
                 f"their {key.upper()} does",
                 source="PFC, figure 3",
-                quantity=partial(error_ratio, key),
+                quantity=line_error(key) / interpolation_error(key),
                 region=below(1),
                 scale="ratio",
-                tell=partial(tell_errors, key),
             )
             for key in ("pfc1", "pfc2")
         ),
         *(
             claim(
-                text=f"{name}: past zero training error {key.upper()} of the last layer falls by a "
+                text=f"past zero training error {key.upper()} of the last layer falls by a "
                 f"factor of {FACTOR}",
                 source="PFC, conjecture 1",
-                quantity=partial(late_ratio, key),
+                quantity=at_end(key) / at_zero_error(key),
                 region=below(1 / FACTOR),
                 scale="ratio",
-                tell=partial(tell_late, key),
             )
             for key in ("pfc1", "pfc2")
         ),
     ]
 
 
-def goes(key: str) -> str:
-    """Write which way a metric goes at collapse."""
-    return f"{key.upper()} {'falls' if KEYS[key] else 'rises'}"
+def claim_order(
+    claim: Callable[..., Claim],
+    key: str,
+    text: str,
+    source: str,
+    course: Course,
+    beside: Mapping[str, Quantity] = {},
+) -> Claim:
+    """Return the claim that a metric goes towards collapse along a course of values.
 
-
-def tell_changes(pairs: Iterable[tuple[float, float]]) -> str:
-    """Write pairs of numbers."""
-    return ", ".join(f"{first:.3g} to {last:.3g}" for first, last in pairs)
-
-
-def list_layers(run: Run, epoch: int | None = None) -> Path:
-    """List the layers of one dimension in forward order, by default at the last epoch."""
-    return [row for row in run.layers(epoch) if "relative_position" in row]
-
-
-def list_comparable(run: Run, epoch: int | None = None) -> Path:
-    """List the layers of one dimension up to the effective depth of the epoch."""
-    layers = list_layers(run, epoch)
-    depth = effective_depth(values(layers, "pfc3"))
-    return layers if depth is None else layers[: depth + 1]
-
-
-def last_layer(run: Run) -> Path:
-    """Return the rows of the last layer of one dimension over training."""
-    layers = list_layers(run)
-    return run.path(layer=layers[-1].layer) if layers else []
-
-
-def straightness(run: Run) -> tuple[float, float]:
-    """Return the straightness of a run's paths before training and at the end."""
-    return ends(last_layer(run), "straightness")
-
-
-@quantity("straightness at the end")
-def end_straightness(run: Run) -> float:
-    """Return the straightness at the end."""
-    return straightness(run)[1]
-
-
-def bend_left(run: Run) -> float:
-    """Return the share of the distance from a straight line that training leaves."""
-    start, end = straightness(run)
-    return ratio(1 - end, 1 - start)
-
-
-def list_cosines(run: Run) -> list[float]:
-    """List the cosine of the class means of the first and last layer at each epoch."""
-    return values(run.path(SAMPLE, WHOLE), "alignment_cosine")
-
-
-def count_opposed(run: Run) -> float:
-    """Return the number of epochs with a negative cosine; NaN if one is not measured."""
-    cosines = list_cosines(run)
-    known = bool(cosines) and all(map(math.isfinite, cosines))
-    return sum(cosine < 0 for cosine in cosines) if known else math.nan
-
-
-def constant_ends(run: Run) -> tuple[float, float]:
-    """Return the least and largest ratio of a block's energy to its squared weights, at the end."""
-    blocks = [row for row in run.layers(split=SAMPLE) if row.layer != WHOLE]
-    constants = values(blocks, "energy_constant")
-    return min(constants, default=math.nan), max(constants, default=math.nan)
-
-
-Course = Sequence[tuple[str, float]]
-"""Values of a metric by name of the layer, or of the point of the straight line."""
-
-
-def layer_course(key: str, run: Run) -> Course:
-    """Return a metric at the end in the layers up to the effective depth."""
-    layers = list_comparable(run)
-    return list(zip((row.layer for row in layers), values(layers, key), strict=True))
-
-
-def line_course(key: str, run: Run) -> Course:
-    """Return a metric at the end along the straight line of the features."""
-    line = run.geodesic()
-    if line is None:
-        return []
-    return list(zip((f"t = {t:.2f}" for t in line.t), geodesic_curves(line)[key], strict=True))
-
-
-def count_breaks(key: str, course: Course) -> float:
-    """Return the number of steps the wrong way; NaN without a step, or for unknown values."""
-    numbers = [value for _, value in course]
-    if len(numbers) < 2 or not all(map(math.isfinite, numbers)):
-        return math.nan
-    return len(order_breaks(numbers, KEYS[key]))
-
-
-def count_breaks_along(course: Callable[[str, Run], Course], key: str, run: Run) -> float:
-    """Return the number of steps the wrong way of a run's course."""
-    return count_breaks(key, course(key, run))
-
-
-def tell_order(find: Callable[[str, Run], Course], key: str, runs: Runs) -> str:
-    """Write the ends of a run's course and its first steps the wrong way."""
-    course = find(key, runs[0])
-    if math.isnan(count_breaks(key, course)):
-        return "fewer than two values were measured"
-    breaks = order_breaks([value for _, value in course], KEYS[key])
-    wrong = [f"the wrong way by {by:.2g} at {course[at][0]}" for at, by in breaks]
-    (first, start), (last, end) = course[0], course[-1]
-    steps = f"{len(course) - 1} steps from {start:.3g} at {first} to {end:.3g} at {last}"
-    return ", ".join([steps, *wrong[:3]])
-
-
-@dataclass(frozen=True)
-class OrderAt:
-    """Order of the layers at one epoch, up to the effective depth of that epoch.
-
-    Attributes:
-        epoch: Completed epochs.
-        steps: Number of steps between successive layers.
-        breaks: Number of steps in the wrong direction, for each of PFC1-3.
+    The change must exceed the metric's resolution too: differences that mean nothing also have an
+    order.
     """
-
-    epoch: int
-    steps: int
-    breaks: Mapping[str, int]
-
-
-def order_over_training(run: Run) -> list[OrderAt]:
-    """Count the order breaks of PFC1-3 at every measured epoch of a run."""
-    found = []
-    for epoch in dict.fromkeys(row.epoch for row in run.path()):
-        layers = list_comparable(run, epoch)
-        breaks = {key: len(order_breaks(values(layers, key), falls)) for key, falls in KEYS.items()}
-        found.append(OrderAt(epoch, max(len(layers) - 1, 0), breaks))
-    return found
-
-
-def breaking_shares(key: str, run: Run) -> tuple[float, float]:
-    """Return the share of steps in the wrong direction before training and past zero error.
-
-    Returns:
-        The share at the first measured epoch, and the mean over those from zero training error on;
-        NaN if there is none, or if a metric is not finite.
-    """
-    reached, course = zero_error_row(run.path()), order_over_training(run)
-    measured = values([row for row in run.rows if "relative_position" in row], key)
-    if reached is None or any(map(math.isnan, measured)):
-        return math.nan, math.nan
-    late = [ratio(at.breaks[key], at.steps) for at in course if at.epoch >= reached.epoch]
-    return ratio(course[0].breaks[key], course[0].steps), average(list(filter(math.isfinite, late)))
-
-
-def share_beyond_half(key: str, run: Run) -> float:
-    """Return the later share of steps in the wrong direction, minus half of the first."""
-    start, later = breaking_shares(key, run)
-    return later - HALF * start
-
-
-def count_first_steps(run: Run) -> int:
-    """Return the number of steps between layers before training."""
-    course = order_over_training(run)
-    return course[0].steps if course else 0
-
-
-def tell_shares(key: str, runs: Runs) -> str:
-    """Write the shares of steps in the wrong direction."""
-    shares = tell_changes(breaking_shares(key, run) for run in runs)
-    return f"later share minus half of the first; shares {shares}"
-
-
-def errors_between(key: str, run: Run) -> tuple[float, float]:
-    """Compute errors of two predictions of a metric between the first and the last layer.
-
-    Args:
-        key: Key of a positive metric.
-        run: The run.
-
-    Returns:
-        Root mean square errors in the logarithm at the last epoch: of the straight line of the
-        features at the layers' relative positions, and of the geometric interpolation of the
-        metric; NaN without layers between, or if a value is not positive.
-    """
-    layers, line = list_layers(run), run.geodesic()
-    measured, positions = values(layers, key), values(layers, "relative_position")
-    curve = [] if line is None else geodesic_curves(line)[key]
-    known = all(map(math.isfinite, [*positions, *measured, *curve]))
-    if line is None or len(layers) < 3 or not known or min([*measured, *curve]) <= 0:
-        return math.nan, math.nan
-    course = np.log(measured)
-    predicted = np.interp(positions, line.t, np.log(curve))
-    between = course[0] + np.array(positions) * (course[-1] - course[0])
-    first, second = (
-        float(np.sqrt(np.mean((each - course)[1:-1] ** 2))) for each in (predicted, between)
+    trend = partial(
+        Claim,
+        text="order",
+        source=source,
+        region=towards_collapse(key, ORDER),
+        scale="correlation",
+        step=SPACING,
     )
-    return first, second
-
-
-def error_ratio(key: str, run: Run) -> float:
-    """Return the error of the straight line over that of the interpolation."""
-    return ratio(*errors_between(key, run))
-
-
-def tell_errors(key: str, runs: Runs) -> str:
-    """Write the errors of both predictions."""
-    errors = [errors_between(key, run) for run in runs]
-    return (
-        "root mean square error in the logarithm, of the line and of the interpolation, "
-        + ", ".join(f"{line:.3g} and {between:.3g}" for line, between in errors)
+    size = Claim(
+        text="change",
+        source=source,
+        quantity=change(course),
+        region=towards_collapse(key, RESOLUTION[key]),
+        step=RESOLUTION[key],
     )
-
-
-def late_ends(key: str, run: Run) -> tuple[float, float]:
-    """Return a metric of the last layer at zero training error and at the end."""
-    reached, path = zero_error_row(run.path()), last_layer(run)
-    then = [row for row in path if reached is not None and row.epoch == reached.epoch]
-    return ends(then, key)[0], ends(path, key)[1]
-
-
-def late_ratio(key: str, run: Run) -> float:
-    """Return a metric of the last layer at the end over that at zero training error."""
-    return ratio(*reversed(late_ends(key, run)))
-
-
-def tell_late(key: str, runs: Runs) -> str:
-    """Write a metric of the last layer at zero training error and at the end."""
-    return f"{key.upper()} {tell_changes(late_ends(key, run) for run in runs)}"
+    return claim(
+        text=f"{text}: its rank correlation with the place is "
+        f"{'below -' if KEYS[key] else 'above '}{ORDER}, and its change more than "
+        f"{RESOLUTION[key]}",
+        source=source,
+        quantity={"order": trend(quantity=order("with the place", course)), "change": size},
+        region=towards_collapse(key, ORDER),
+        unit="conditions",
+        uncounted={name: trend(quantity=each) for name, each in beside.items()},
+    )
 
 
 SHARES = {
@@ -549,75 +324,53 @@ PREMISES = {
 def draw_figures(settings: PFCTraining, runs: Runs) -> list[Drawing]:
     """Draw figures 2 and 3, the order of the layers and the paths of the features."""
     networks = runs.group(name_network)
-    firsts = {name: own[0] for name, own in networks.items() if all(map(has_decay, own))}
-    firsts = firsts or {name: own[0] for name, own in networks.items()}
-    over_time = (
-        "PFC figure 2: PFC1-3 of every layer over training, on the training set; light to dark "
-        "from the first layer to the last. The dashed line is the first measured epoch of zero "
-        "training error."
-    )
-    by_layer = (
-        "PFC figure 3: PFC1-3 at the last epoch against relative position (points), and the "
-        "prediction by the straight line from the first layer's features to the last's (dashed); "
-        "the first seed of each network."
-    )
-    order = (
-        "Number of steps between successive layers at which PFC1-3 go in the wrong direction, up "
-        "to the effective depth of each epoch; means over seeds and their range."
-    )
-    paths = (
-        "Paths of the samples through the layers of one dimension; means over seeds and their "
-        "range. Left: the path compared with optimal transport from the first layer to the last "
-        "(PFC proposition 1); every share is 1 for a geodesic at constant speed. Middle: energy of "
-        "a block over the sum of its squared weights, which the bound of PFC III-C says is at most "
-        "C, for the first block and the last; dashed: the C that the proof gives, for blocks of "
-        "one layer. Right: premises of theorems 1 and 2."
-    )
+    decaying = with_decay(runs).group(name_network) or networks
+    firsts = {name: own[0] for name, own in decaying.items()}
     return [
         Drawing(
             "fig-2",
-            over_time,
+            "PFC figure 2: PFC1-3 of every layer over training, on the training set; light to "
+            "dark from the first layer to the last. The dashed line is the first measured epoch "
+            "of zero training error.",
             draw_grid(
-                [
-                    [partial(draw_layers, name, run, key) for key in KEYS]
-                    for name, run in firsts.items()
-                ],
+                [[partial(draw_layers, *each, key) for key in KEYS] for each in firsts.items()],
                 cell=(3.6, 2.9),
             ),
         ),
         Drawing(
             "fig-3",
-            by_layer,
+            "PFC figure 3: PFC1-3 at the last epoch against relative position (points), and the "
+            "prediction by the straight line from the first layer's features to the last's "
+            "(dashed); the first seed of each network.",
             draw_grid(
-                [
-                    [partial(draw_line, name, run, key) for key in KEYS]
-                    for name, run in firsts.items()
-                ],
+                [[partial(draw_line, *each, key) for key in KEYS] for each in firsts.items()],
                 cell=(3.3, 2.7),
                 legend="first",
             ),
         ),
         Drawing(
             "order",
-            order,
+            "Rank correlation of PFC1-3 with depth, up to the effective depth of each epoch: -1 "
+            "for a metric that falls at every layer; means over seeds and their range.",
             draw_grid(
-                [[partial(draw_order, name, own) for name, own in networks.items()]],
+                [[partial(draw_order, *each) for each in networks.items()]],
                 cell=(3.4, 2.7),
                 legend="beside",
-                quantity="order breaks",
+                quantity="rank correlation",
             ),
         ),
         Drawing(
             "paths",
-            paths,
+            "Paths of the samples through the layers of one dimension; means over seeds and their "
+            "range. Left: the path compared with optimal transport from the first layer to the "
+            "last (PFC proposition 1); every share is 1 for a geodesic at constant speed. Middle: "
+            "energy of a block over the sum of its squared weights, which the bound of PFC III-C "
+            "says is at most C, for the first block and the last; dashed: the C that the proof "
+            "gives, for blocks of one layer. Right: premises of theorems 1 and 2.",
             draw_grid(
                 [
-                    [
-                        partial(draw_shares, name, own),
-                        partial(draw_constants, name, own),
-                        partial(draw_premises, name, own),
-                    ]
-                    for name, own in networks.items()
+                    [partial(draw, *each) for draw in (draw_shares, draw_constants, draw_premises)]
+                    for each in networks.items()
                 ],
                 cell=(3.6, 2.9),
             ),
@@ -657,12 +410,16 @@ def draw_line(name: str, run: Run, key: str, axes: Axes) -> None:
 
 
 def draw_order(name: str, runs: Runs, axes: Axes) -> None:
-    """Draw the number of order breaks over training."""
-    courses = [at for run in runs for at in order_over_training(run)]
+    """Draw the rank correlations with depth over training."""
     for key, colour in zip(KEYS, panels.SERIES, strict=False):
-        draw_course(axes, [(at.epoch, at.breaks[key]) for at in courses], key.upper(), colour)
+        points = [
+            (row.epoch, rank_correlation(layer_course(key, run, row.epoch)))
+            for run in runs
+            for row in run.path()
+        ]
+        draw_course(axes, points, key.upper(), colour)
     axes.set_title(format_figure_text(name))
-    axes.set_ylim(bottom=-0.2)
+    axes.set_ylim(-1.05, 1.05)
 
 
 def draw_shares(name: str, runs: Runs, axes: Axes) -> None:
@@ -683,13 +440,8 @@ def draw_premises(name: str, runs: Runs, axes: Axes) -> None:
 def draw_whole(axes: Axes, runs: Runs, labels: Mapping[str, str]) -> None:
     """Draw numbers of the whole path over training."""
     for (key, label), colour in zip(labels.items(), panels.SERIES, strict=False):
-        rows = [row for run in runs for row in whole_path(run, key)]
-        draw_course(axes, [(row.epoch, row.get(key, math.nan)) for row in rows], label, colour)
-
-
-def whole_path(run: Run, key: str) -> Path:
-    """Return the rows over training that have a number of the whole path."""
-    return last_layer(run) if key == "straightness" else run.path(SAMPLE, WHOLE)
+        own = (last_layer(r) if key == "straightness" else r.path(SAMPLE, WHOLE) for r in runs)
+        draw_course(axes, list_points(chain.from_iterable(own), key), label, colour)
 
 
 def draw_constants(name: str, runs: Runs, axes: Axes) -> None:
@@ -699,15 +451,17 @@ def draw_constants(name: str, runs: Runs, axes: Axes) -> None:
         for run in runs:
             blocks = [row.layer for row in run.layers(split=SAMPLE) if row.layer != WHOLE]
             rows += list(run.path(SAMPLE, blocks[index])) if blocks else []
-        for key, style, label in (
-            ("energy_constant", "-", f"{'first' if index == 0 else 'last'} block"),
-            ("energy_bound", panels.DASHED, ""),
-        ):
-            points = [(row.epoch, row.get(key, math.nan)) for row in rows]
-            draw_course(axes, points, label, colour, style)
+        label = f"{'first' if index == 0 else 'last'} block"
+        draw_course(axes, list_points(rows, "energy_constant"), label, colour)
+        draw_course(axes, list_points(rows, "energy_bound"), "", colour, panels.DASHED)
     logarithmic_values(axes)
     axes.set_title(f"energy / weights, {format_figure_text(name)}")
     axes.legend(fontsize=6)
+
+
+def list_points(rows: Iterable[Observation], key: str) -> list[tuple[float, float]]:
+    """List the epochs of rows and their values of a metric."""
+    return [(row.epoch, row.get(key, math.nan)) for row in rows]
 
 
 def draw_course(
@@ -725,34 +479,217 @@ def draw_course(
 
 
 def make_tables(settings: PFCTraining, runs: Runs) -> list[Summary]:
-    """Summarise the last layer's PFC1-3, and the paths at the last epoch, for each run."""
+    """Summarise for each run the strict order, the last layer's collapse, and the paths."""
     rows = [run for own in runs.group(name_network).values() for run in own]
-    others = [key for key in (*SHARES, *PREMISES) if key != "straightness"]
-    collapse = {run.name: [each for key in KEYS for each in late_ends(key, run)] for run in rows}
-    paths = {
-        run.name: [*straightness(run), *(last(key, SAMPLE, WHOLE)(run) for key in others)]
-        for run in rows
-    }
+    courses = [("layers", layer_course, key) for key in KEYS]
+    courses += [("line", line_course, key) for key in KEYS]
+    paths = [at_start("straightness"), at_end("straightness")]
+    paths += [last(key, SAMPLE, WHOLE) for key in (*SHARES, *PREMISES) if key != "straightness"]
+    late = [when(key) for key in KEYS for when in (at_zero_error, at_end)]
     return [
+        Summary(
+            "Steps in the wrong direction at the end, of all steps, and the largest of them: from "
+            "layer to layer up to the effective depth, and along the straight line.",
+            [f"{key.upper()}, {where}" for where, _, key in courses],
+            {
+                run.name: [count_breaks(key, course(key, run)) for _, course, key in courses]
+                for run in rows
+            },
+            title="Strict order",
+        ),
         Summary(
             "Last layer of one dimension: PFC1-3 at the first measured epoch of zero training "
             "error, and at the end.",
             [f"{key.upper()}, {when}" for key in KEYS for when in ("zero error", "end")],
-            write_lines(collapse),
+            {run.name: [f"{number(run):.3g}" for number in late] for run in rows},
             title="Collapse of the last layer",
         ),
         Summary(
             "Paths of the samples at the last epoch, and straightness before training.",
             ["straightness, epoch 0", *SHARES.values(), *PREMISES.values()],
-            write_lines(paths),
+            {run.name: [f"{number(run):.3g}" for number in paths] for run in rows},
             title="Paths",
         ),
     ]
 
 
-def write_lines(lines: Mapping[str, Sequence[float]]) -> dict[str, list[str]]:
-    """Write the numbers of each line."""
-    return {name: [f"{value:.3g}" for value in numbers] for name, numbers in lines.items()}
+def count_breaks(key: str, course: Sequence[float]) -> str:
+    """Count the steps in the wrong direction, and write the largest of them."""
+    breaks = [size for _, size in order_breaks(course, KEYS[key])]
+    return f"{len(breaks)} of {max(0, len(course) - 1)}" + (
+        f", {max(breaks):.2g}" if breaks else ""
+    )
+
+
+def name_network(run: Run) -> str:
+    """Name the network of a run, without its seed."""
+    return run.name.split(", seed ")[0]
+
+
+def with_decay(runs: Runs) -> Runs:
+    """Select the runs with weight decay, which PFC's conjecture is about."""
+    return Runs(run for run in runs if run.settings.optimisation.weight_decay > 0)
+
+
+def with_control(runs: Runs) -> Runs:
+    """Select the runs with weight decay that have a partner without."""
+    return Runs(run for run in with_decay(runs) if run.partner(weight_decay=0.0))
+
+
+def list_layers(run: Run, epoch: int | None = None) -> Path:
+    """List the layers of one dimension in forward order, by default at the last epoch."""
+    return [row for row in run.layers(epoch) if "relative_position" in row]
+
+
+def last_layer(run: Run) -> Path:
+    """Return the rows of the last layer of one dimension over training."""
+    layers = list_layers(run)
+    return run.path(layer=layers[-1].layer) if layers else []
+
+
+def at_start(key: str) -> Quantity:
+    """Return the quantity of the last layer's metric before training."""
+    return Quantity(f"{key} before training", lambda run: ends(last_layer(run), key)[0])
+
+
+def at_end(key: str) -> Quantity:
+    """Return the quantity of the last layer's metric at the end."""
+    return Quantity(f"{key} at the end", lambda run: ends(last_layer(run), key)[1])
+
+
+def at_zero_error(key: str) -> Quantity:
+    """Return the quantity of the last layer's metric at the first epoch of zero training error."""
+
+    def compute(run: Run) -> float:
+        reached = zero_error_row(run.path())
+        then = [row for row in last_layer(run) if reached and row.epoch == reached.epoch]
+        return ends(then, key)[0]
+
+    return Quantity(f"{key} at zero training error", compute)
+
+
+def bend(straightness: Quantity) -> Quantity:
+    """Return the quantity of the distance from a straight line, 1 minus straightness."""
+    return Quantity(f"1 - {straightness.name}", lambda run: 1 - straightness(run))
+
+
+@quantity("least cosine")
+def least_cosine(run: Run) -> float:
+    """Return the least cosine of the first and last layer's class means over training."""
+    return float(np.min(values(run.path(SAMPLE, WHOLE), "alignment_cosine") or math.nan))
+
+
+def block_constant(name: str, select: Callable[[Sequence[float]], float]) -> Quantity:
+    """Return the quantity of the least or largest ratio of a block's energy to squared weights."""
+
+    def compute(run: Run) -> float:
+        blocks = [row for row in run.layers(split=SAMPLE) if row.layer != WHOLE]
+        return select(values(blocks, "energy_constant") or [math.nan])
+
+    return Quantity(f"{name} ratio", compute)
+
+
+def layer_course(key: str, run: Run, epoch: int | None = None) -> Sequence[float]:
+    """Return a metric in the layers up to the effective depth of the epoch, by default the last."""
+    layers = list_layers(run, epoch)
+    depth = effective_depth(values(layers, "pfc3"))
+    return values(layers if depth is None else layers[: depth + 1], key)
+
+
+def line_course(key: str, run: Run) -> Sequence[float]:
+    """Return a metric at the end along the straight line of the features.
+
+    The accuracy ends where it is 1, since it can rise no more.
+    """
+    line = run.geodesic()
+    curve = [] if line is None else geodesic_curves(line)[key]
+    depth = effective_depth(curve) if key == "pfc3" else None
+    return curve if depth is None else curve[: depth + 1]
+
+
+def rank_correlation(course: Sequence[float]) -> float:
+    """Return the rank correlation with depth; NaN for few or equal values, or if one is NaN."""
+    if len(course) < LEAST_LAYERS or len(set(course)) == 1 or not all(map(math.isfinite, course)):
+        return math.nan
+    return float(spearmanr(range(len(course)), course).statistic)
+
+
+def order(name: str, course: Course) -> Quantity:
+    """Return the quantity of the rank correlation of a course with depth."""
+    return Quantity(f"rank correlation {name}", lambda run: rank_correlation(course(run)))
+
+
+def order_past_zero_error(key: str) -> Quantity:
+    """Return the quantity of the mean rank correlation with depth past zero training error."""
+
+    def compute(run: Run) -> float:
+        reached = zero_error_row(run.path())
+        late = [row.epoch for row in run.path() if reached and row.epoch >= reached.epoch]
+        return average([rank_correlation(layer_course(key, run, epoch)) for epoch in late])
+
+    return Quantity("rank correlation past zero error", compute)
+
+
+def order_before(key: str) -> Quantity:
+    """Return the quantity of the rank correlation with depth before training."""
+    return order("before training", lambda run: layer_course(key, run, 0))
+
+
+def change(course: Course) -> Quantity:
+    """Return the quantity of the last value of a course minus the first."""
+
+    def compute(run: Run) -> float:
+        found = course(run) or [math.nan]
+        return found[-1] - found[0]
+
+    return Quantity("last minus first", compute)
+
+
+def towards_collapse(key: str, border: float) -> Region:
+    """Return the region of a change, or a trend, towards collapse by more than a border."""
+    return below(-border) if KEYS[key] else above(border)
+
+
+def goes(key: str) -> str:
+    """Write which way a metric goes at collapse."""
+    return f"{key.upper()} {'falls' if KEYS[key] else 'rises'}"
+
+
+def errors_between(key: str, run: Run) -> tuple[float, float]:
+    """Compute errors of two predictions of a metric between the first and the last layer.
+
+    Args:
+        key: Key of a positive metric.
+        run: The run.
+
+    Returns:
+        Root mean square errors in the logarithm at the last epoch: of the straight line of the
+        features at the layers' relative positions, and of the geometric interpolation of the
+        metric; NaN without layers between, or if a value is not positive.
+    """
+    layers, line = list_layers(run), run.geodesic()
+    measured, positions = values(layers, key), values(layers, "relative_position")
+    curve = [] if line is None else geodesic_curves(line)[key]
+    known = all(map(math.isfinite, [*positions, *measured, *curve]))
+    if line is None or len(layers) < 3 or not known or min([*measured, *curve]) <= 0:
+        return math.nan, math.nan
+    course = np.log(measured)
+    predicted = np.interp(positions, line.t, np.log(curve))
+    between = course[0] + np.array(positions) * (course[-1] - course[0])
+    first, second = (
+        float(np.sqrt(np.mean((each - course)[1:-1] ** 2))) for each in (predicted, between)
+    )
+    return first, second
+
+
+def line_error(key: str) -> Quantity:
+    """Return the quantity of the straight line's error."""
+    return Quantity("error of the line", lambda run: errors_between(key, run)[0])
+
+
+def interpolation_error(key: str) -> Quantity:
+    """Return the quantity of the interpolation's error."""
+    return Quantity("of the interpolation", lambda run: errors_between(key, run)[1])
 
 
 EXPERIMENT = Experiment(
