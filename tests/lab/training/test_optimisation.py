@@ -64,6 +64,16 @@ def test_the_optimiser_is_what_the_settings_say(kind):
         assert only["nesterov"] == (kind == "nesterov")
 
 
+@pytest.mark.parametrize(("clip", "moved"), [(None, 5.0), (10.0, 5.0), (1.0, 1.0)])
+def test_a_gradient_is_as_long_as_the_clip_at_most(clip: float | None, moved: float):
+    model = nn.Linear(2, 1, bias=False)
+    before = model.weight.detach().clone()
+    start = learner(model, Optimisation(learning_rate=1.0, weight_decay=0, clip=clip))
+    model.weight.grad = torch.tensor([[3.0, 4.0]])
+    start.optimiser.step()
+    assert float((model.weight.detach() - before).norm()) == pytest.approx(moved, rel=1e-5)
+
+
 def test_tokens_and_position_embeddings_do_not_decay_and_other_matrices_do():
     model = build("small-vit", 10, in_channels=1, image_size=8)
     assert {model.pos_embed.ndim, model.cls_token.ndim} == {3}

@@ -31,6 +31,9 @@ class Optimisation(BaseModel):
     weight_decay: float = Field(
         5e-4, ge=0, description="Weight decay; adamw's is decoupled and exempts vectors, tokens."
     )
+    clip: float | None = Field(
+        None, gt=0, description="Largest norm of the gradient, for high rates; default no limit."
+    )
     schedule: Literal["constant", "cosine", "cosine-7/16", "steps", "exponential"] = Field(
         "constant", description="Shape of the learning rate after warm-up."
     )
@@ -103,6 +106,14 @@ def learner(model: nn.Module, settings: Optimisation) -> Learner:
         settings: Settings of the optimisation.
     """
     optimiser = _optimiser(model, settings)
+    if settings.clip is not None:
+        parameters, norm = list(model.parameters()), settings.clip
+
+        def clip(*step: object) -> None:
+            nn.utils.clip_grad_norm_(parameters, norm)
+
+        # A hook, so that every loop clips, and after the gradients of all processes are averaged.
+        optimiser.register_step_pre_hook(clip)
     schedule = LambdaLR(optimiser, lambda epoch: rate_factor(settings, epoch))
     average = moving_average(model, settings.average) if settings.average else None
     return Learner(model, optimiser, schedule, average=average)
