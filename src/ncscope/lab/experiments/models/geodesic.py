@@ -20,7 +20,7 @@ from ncscope.lab.experiments.models.bounds import NotNegative, Positive, Seed
 from ncscope.lab.experiments.models.mufm import PFC_TITLES
 from ncscope.lab.figures import draw_grid
 from ncscope.lab.observations import Observation
-from ncscope.lab.quantities import Run, Runs, first, last, values
+from ncscope.lab.quantities import Quantity, Run, Runs, first, last, values
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.surrogates.geodesic import line_between, pfc1_falls_from, pfc2_falls_from
 from ncscope.lab.surrogates.problem import gaussian_classes
@@ -56,64 +56,44 @@ class GeodesicConfig(BaseModel):
 
 
 ZERO = 1e-9  # smaller values of PFC2 are zero but for rounding
+ALIGNMENT, PFC1_FROM, PFC2_FROM = map(first, ("alignment", "pfc1_falls_from", "pfc2_falls_from"))
 
 
 def list_claims(settings: GeodesicConfig) -> list[Claim]:
     """Return theorems 1 and 2, if the line ends in collapse, and that the accuracy never falls."""
-    alignment, cost = first("alignment"), first("transport_cost")
-    pfc1_from, pfc2_from, pfc2_end = (
-        first("pfc1_falls_from"),
-        first("pfc2_falls_from"),
-        last("pfc2"),
-    )
+    claim = partial(Claim, source="PFC", where="line", rule="all")
     theorems = [
-        Claim(
+        claim(
             text="Theorem 1: PFC1 falls on the whole line if, and only if, the class means of both "
             "ends are aligned",
-            source="PFC",
-            where="line",
-            quantity=lambda run: float((alignment(run) >= 0) != (pfc1_from(run) <= 0)),
+            quantity=Quantity(
+                "contradictions",
+                lambda run: float((ALIGNMENT(run) >= 0) != (PFC1_FROM(run) <= 0)),
+                parts=(ALIGNMENT, PFC1_FROM),
+            ),
             region=below(1),
-            rule="all",
-            tell=lambda runs: (
-                f"inner product {alignment(runs[0]):.4g}; PFC1 falls from "
-                f"t = {pfc1_from(runs[0]):.4g} on"
-            ),
         ),
-        Claim(
+        claim(
             text="Theorem 2: PFC2 falls to 0 on a neighbourhood of t = 1",
-            source="PFC",
-            where="line",
-            quantity=lambda run: pfc2_end(run) if pfc2_from(run) < 1 else 1.0,
-            region=below(ZERO),
-            rule="all",
-            tell=lambda runs: (
-                f"from t = {pfc2_from(runs[0]):.4g} on; transport cost {cost(runs[0]):.4g}"
+            quantity=Quantity(
+                "PFC2 at t = 1, or 1 if it does not fall",
+                lambda run: last("pfc2")(run) if PFC2_FROM(run) < 1 else 1.0,
+                parts=(PFC2_FROM, first("transport_cost")),
             ),
+            region=below(ZERO),
         ),
     ]
-    ordered = Claim(
+    ordered = claim(
         text="PFC3 does not fall along the line",
-        source="PFC",
-        where="line",
-        quantity=lambda run: len(list_losses(run)),
+        quantity=Quantity("falls", count_losses, parts=(first("pfc3"), last("pfc3"))),
         region=below(1),
-        rule="all",
-        tell=tell_losses,
     )
     return [*theorems, ordered] if settings.spread == 0 else [ordered]
 
 
-def list_losses(run: Run) -> list[float]:
-    """List the falls of the nearest-mean accuracy between two points."""
-    return [a - b for a, b in pairwise(values(run.rows, "pfc3")) if a > b]
-
-
-def tell_losses(runs: Runs) -> str:
-    """Write the ends of the accuracy, and its largest fall."""
-    losses = list_losses(runs[0])
-    told = f"; falls by {max(losses):.2g} at most between two points" if losses else ""
-    return f"from {first('pfc3')(runs[0]):.4g} to {last('pfc3')(runs[0]):.4g}{told}"
+def count_losses(run: Run) -> float:
+    """Count the falls of the nearest-mean accuracy from one point to the next."""
+    return sum(b < a for a, b in pairwise(values(run.rows, "pfc3")))
 
 
 def draw_figures(settings: GeodesicConfig, runs: Runs) -> list[Drawing]:

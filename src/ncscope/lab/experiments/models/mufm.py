@@ -4,6 +4,7 @@ Source: PFC III-C and IV-B. The layered model with transport multiplied by its d
 reduced model.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,7 +21,7 @@ from ncscope.lab.experiments.models.bounds import Positive, Seed
 from ncscope.lab.experiments.models.descents import recorded_steps
 from ncscope.lab.figures import draw_grid
 from ncscope.lab.observations import Observation, observations_of
-from ncscope.lab.quantities import Path, Run, Runs, last, ratio, values
+from ncscope.lab.quantities import Path, Quantity, Run, Runs, first, last, quantity, values
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.surrogates.descent import SolverResult, gradient_descent, quasi_newton
 from ncscope.lab.surrogates.mufm import MUFM, ClassifierMUFM, LayeredMUFM, data_distance
@@ -66,64 +67,42 @@ class MUFMConfig(BaseModel):
 
 def list_claims(settings: MUFMConfig) -> list[Claim]:
     """Return theorems 3 and 4 at the minimum, and that descent reaches the minimum."""
-    objective, pfc1, pfc2 = last("objective"), last("pfc1"), last("pfc2")
+    objective, pfc1 = last("objective"), last("pfc1")
     claim = partial(Claim, source="PFC", rule="all")
-
-    def tell_starts(runs: Runs) -> str:
-        found, norms = list_objectives(runs[0]), values(runs[0].rows, "gradient_norm")
-        return (
-            f"objectives {min(found):.9g} to {max(found):.9g}; gradient norms up to "
-            f"{max(norms):.1e}"
-        )
-
-    def tell_descent(runs: Runs) -> str:
-        reached, best = runs[0], select_minimum(runs[0].experiment)[0]
-        return (
-            f"objective {objective(reached):.6g} after {reached.rows[-1].step:,} steps, least "
-            f"{objective(best):.6g}; PFC1 {pfc1(reached):.4g} and {pfc1(best):.4g}"
-        )
-
-    falls = claim(
+    minimum, solver, descent = (
+        partial(claim, where=where) for where in (select_minimum, "fast solver", "descent")
+    )
+    falls = minimum(
         text="PFC1 falls from layer to layer at the minimum",
-        where=select_minimum,
-        quantity=lambda run: max(b - a for a, b in pairwise(values(run.rows, "pfc1"))),
+        quantity=largest_rise,
         region=below(0),
         tell=lambda runs: ", ".join(f"{value:.4g}" for value in values(runs[0].rows, "pfc1")),
     )
     return [
-        claim(
+        minimum(
             text="The minimum is more concentrated than the data: PFC1(H) < PFC1(X)",
-            where=select_minimum,
-            quantity=lambda run: ratio(pfc1(run), float(run.rows[0]["pfc1"])),
+            quantity=pfc1 / first("pfc1", layer="X"),
             region=below(1),
-            tell=lambda runs: (
-                f"PFC1 {pfc1(runs[0]):.4g} of the features, {runs[0].rows[0]['pfc1']:.4g} of the "
-                "data"
-            ),
         ),
-        claim(
+        minimum(
             text=f"The minimum is not collapsed: PFC1 above {COLLAPSED}",
-            where=select_minimum,
             quantity=pfc1,
             region=above(COLLAPSED),
-            tell=lambda runs: f"PFC1 {pfc1(runs[0]):.4g}, PFC2 {pfc2(runs[0]):.4g}",
         ),
-        claim(
+        solver(
             text=f"The solver finds the same minimum from {SOLVER_STARTS} random starts",
-            where="fast solver",
-            quantity=lambda run: max(list_objectives(run)) / min(list_objectives(run)) - 1,
-            region=below(SAME),
+            quantity=largest_objective / least_objective,
+            region=below(1 + SAME),
             tell=tell_starts,
         ),
         *([falls] if settings.model == "layered" else []),
-        claim(
+        descent(
             text="Gradient descent arrives at the minimum, to 1 %",
-            where="descent",
-            quantity=lambda run: ratio(
-                objective(run), objective(select_minimum(run.experiment)[0])
+            quantity=objective
+            / Quantity(
+                "least objective", lambda run: least_objective(run.experiment.named("fast solver"))
             ),
             region=below(ARRIVED),
-            tell=tell_descent,
         ),
     ]
 
@@ -134,9 +113,29 @@ def select_minimum(runs: Runs) -> Runs:
     return Runs(sorted(starts, key=last("objective"))[:1])
 
 
-def list_objectives(run: Run) -> list[float]:
-    """List the objective that the fast solver finds from each start."""
-    return values(run.path(layer="X"), "objective")
+@quantity("largest rise of PFC1")
+def largest_rise(run: Run) -> float:
+    """Return the largest rise of PFC1 from one level to the next."""
+    return max(b - a for a, b in pairwise(values(run.rows, "pfc1")))
+
+
+@quantity("least objective")
+def least_objective(run: Run) -> float:
+    """Return the least objective that the fast solver finds."""
+    return min(values(run.path(layer="X"), "objective"), default=math.nan)
+
+
+@quantity("largest objective")
+def largest_objective(run: Run) -> float:
+    """Return the largest objective that the fast solver finds from a start."""
+    return max(values(run.path(layer="X"), "objective"), default=math.nan)
+
+
+def tell_starts(runs: Runs) -> str:
+    """Write the objectives with the digits in which minima differ."""
+    largest, least = largest_objective(runs[0]), least_objective(runs[0])
+    norm = max(values(runs[0].rows, "gradient_norm"))
+    return f"objectives {least:.9g} to {largest:.9g}; gradient norms up to {norm:.1e}"
 
 
 def draw_figures(settings: MUFMConfig, runs: Runs) -> list[Drawing]:

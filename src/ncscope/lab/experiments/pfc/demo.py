@@ -39,7 +39,7 @@ from ncscope.data.digits import DigitsSplit, read_digits
 from ncscope.lab.claims import Claim, below
 from ncscope.lab.experiment import Experiment, Part
 from ncscope.lab.observations import Event, Heartbeat
-from ncscope.lab.quantities import Path, Run, Runs, values, zero_error_row
+from ncscope.lab.quantities import Path, Quantity, Run, Runs, quantity, values, zero_error_row
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.reproducible import reproducible
 from ncscope.lab.runs.resources import Resources
@@ -91,6 +91,7 @@ PAPER = DemoConfig(
     label_smoothing=0.0,
 )
 
+FALLS = {"pfc1": True, "pfc2": True, "pfc3": False}
 FACTOR = 1.1  # least factor by which a metric falls past zero error; the paper states no number
 TREND = -0.7  # largest rank correlation with the epoch that counts as a fall
 LEAST_LAYERS = 4  # fewer layers often have an order by chance
@@ -118,7 +119,7 @@ def list_claims(settings: DemoConfig) -> list[Claim]:
                 text=f"{text}, by a factor of {FACTOR} and with a rank correlation with the epoch "
                 f"below {TREND}",
                 source="PFC, section II-A",
-                quantity=partial(trend_of_fall, key),
+                quantity=trend_of_fall(key),
                 region=below(TREND),
                 tell=partial(tell_fall, key),
             )
@@ -137,11 +138,11 @@ def list_claims(settings: DemoConfig) -> list[Claim]:
                 text=f"{key.upper()} {'falls' if falls else 'rises'} from layer to layer up to the "
                 "first layer without NCC error",
                 source="PFC, conjecture 1 and figure 3",
-                quantity=partial(count_breaks, key, falls),
+                quantity=count_breaks(key),
                 region=below(1),
-                tell=partial(tell_order, key, falls),
+                tell=partial(tell_order, key),
             )
-            for key, falls in (("pfc1", True), ("pfc2", True), ("pfc3", False))
+            for key, falls in FALLS.items()
         ),
     ]
 
@@ -152,6 +153,7 @@ def past_zero_error(run: Run) -> Path:
     return [] if reached is None else [row for row in run.path() if row.epoch >= reached.epoch]
 
 
+@quantity("epochs with an error")
 def count_errors(run: Run) -> float:
     """Return the number of epochs with an error past zero error; infinity without such epochs."""
     accuracy = values(past_zero_error(run), "accuracy")
@@ -177,10 +179,14 @@ def rank_correlation(key: str, run: Run) -> float:
     return float(spearmanr([row.epoch for row in past], course).statistic)
 
 
-def trend_of_fall(key: str, run: Run) -> float:
-    """Return the rank correlation with the epoch, or infinity for a fall by less than `FACTOR`."""
-    trend, course = rank_correlation(key, run), values(past_zero_error(run), key)
-    return trend if math.isnan(trend) or FACTOR * course[-1] < course[0] else math.inf
+def trend_of_fall(key: str) -> Quantity:
+    """Return the quantity of a trend: infinity, not the rank correlation, for a fall too small."""
+
+    def compute(run: Run) -> float:
+        trend, course = rank_correlation(key, run), values(past_zero_error(run), key)
+        return trend if math.isnan(trend) or FACTOR * course[-1] < course[0] else math.inf
+
+    return Quantity("rank correlation", compute)
 
 
 def tell_fall(key: str, runs: Runs) -> str:
@@ -194,24 +200,19 @@ def tell_fall(key: str, runs: Runs) -> str:
     )
 
 
-def list_disagreements(run: Run) -> list[float]:
-    """List the disagreements of classifier and nearest class mean from zero error on."""
-    return values(past_zero_error(run), "nc4_disagreement")
-
-
+@quantity("epochs with a disagreement")
 def count_disagreements(run: Run) -> float:
     """Return the number of epochs past zero error with a disagreement; NaN for fewer than two."""
-    course = list_disagreements(run)
+    course = values(past_zero_error(run), "nc4_disagreement")
     known = len(course) > 1 and all(map(math.isfinite, course))
     return sum(value > 0 for value in course) if known else math.nan
 
 
 def tell_disagreements(runs: Runs) -> str:
     """Write the largest disagreement."""
-    course = list_disagreements(runs[0])
-    return (
-        f"largest disagreement {max(course, default=math.nan):.3g} at {len(course)} measured epochs"
-    )
+    course = values(past_zero_error(runs[0]), "nc4_disagreement")
+    largest = max(course, default=math.nan)
+    return f"largest disagreement {largest:.3g} at {len(course)} measured epochs"
 
 
 def list_comparable(run: Run) -> Path:
@@ -221,18 +222,22 @@ def list_comparable(run: Run) -> Path:
     return layers if depth is None else layers[: depth + 1]
 
 
-def count_breaks(key: str, falls: bool, run: Run) -> float:
-    """Return the number of steps the wrong way; NaN for few layers, or if one is not measured."""
-    course = values(list_comparable(run), key)
-    known = len(course) >= LEAST_LAYERS and all(map(math.isfinite, course))
-    return len(order_breaks(course, falls)) if known else math.nan
+def count_breaks(key: str) -> Quantity:
+    """Return the quantity of steps the wrong way; NaN for few layers, or one not measured."""
+
+    def compute(run: Run) -> float:
+        course = values(list_comparable(run), key)
+        known = len(course) >= LEAST_LAYERS and all(map(math.isfinite, course))
+        return len(order_breaks(course, FALLS[key])) if known else math.nan
+
+    return Quantity("steps the wrong way", compute)
 
 
-def tell_order(key: str, falls: bool, runs: Runs) -> str:
+def tell_order(key: str, runs: Runs) -> str:
     """Write a metric of the first layer and the last, and the steps the wrong way."""
     layers = list_comparable(runs[0])
     course = values(layers, key)
-    breaks = order_breaks(course, falls)
+    breaks = order_breaks(course, FALLS[key])
     worst = max((step for _, step in breaks), default=0.0)
     broken = f"; {len(breaks)} steps the wrong way, by {worst:.2g} at most" if breaks else ""
     return f"{course[0]:.3g} at {layers[0].layer}, {course[-1]:.3g} at {layers[-1].layer}{broken}"
