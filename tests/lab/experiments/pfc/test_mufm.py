@@ -8,7 +8,9 @@ from ncscope.lab.observations import Observation, Results, together
 from ncscope.lab.runs.resources import Resources
 from tests.lab.observed import gathered, with_each
 
-TINY = PFCConfig(steps=20, every=10, transports=(0.0005, 0.02), seeds=2)
+TINY = PFCConfig(
+    steps=20, every=10, transports=(0.0005, 0.02), small_transports=(1e-8, 1e-4), seeds=2
+)
 
 
 @pytest.fixture(scope="module")
@@ -29,13 +31,11 @@ def claims(results: Results) -> dict[str, bool]:
 def test_claims_about_minima_hold_and_short_descents_have_not_arrived(results: Results):
     held = claims(results)
     for scaling in ("Plain", "Printed"):
-        own = {name: value for name, value in held.items() if name.startswith(scaling)}
-        assert len(own) == 9
-        concentrated = "the minimum is more concentrated than the data at every lambda"
-        assert own[f"{scaling}: {concentrated}, in every draw"]
-        rises = "as lambda grows, the minimum leaves the simplex: PFC1 rises by a factor of 1.1"
-        assert own[f"{scaling}: {rises}"]
-        assert not own[f"{scaling}: gradient descent on MUFM arrives at the minimum, to 1 %"]
+        own = [value for name, value in held.items() if name.startswith(scaling)]
+        assert len(own) == 19
+        assert [not value for value in own[:4]] == [True] * 4  # of descents
+        assert own[4:10] == [True] * 6  # of minima
+        assert not own[-1]
 
 
 def test_minima_are_stationary_and_ordered(results: Results):
@@ -51,17 +51,10 @@ def test_claims_fail_where_the_results_say_otherwise(results: Results):
     def wrong(row: Observation) -> Observation:
         values = {"objective": 1.0 + row.step if "MUFM," in row.part else 0.5}
         values |= {"pfc1": 0.0 if row.part.startswith("M") else 30.0, "pfc2": 0.9, "pfc3": 0.5}
-        return row.with_values({**values, "data_pfc1": 20.0, "data_distance": 0.1})
+        values |= {"data_pfc1": 20.0, "data_pfc2": 0.9, "data_distance": 0.1, "unread_norm": 5.0}
+        return row.with_values(values)
 
     assert set(claims(with_each(results, wrong)).values()) == {False}
-
-
-def test_four_figures(results: Results):
-    drawings = EXPERIMENT.draw(TINY, results)
-    assert [drawing.name for drawing in drawings] == [
-        "fig-4-plain", "fig-5-plain", "fig-4-printed", "fig-5-printed",
-    ]  # fmt: skip
-    assert [len(drawing.figure.axes) for drawing in drawings] == [6, 4, 6, 4]
 
 
 @pytest.mark.parametrize(

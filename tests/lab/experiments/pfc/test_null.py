@@ -48,7 +48,7 @@ def permuted(random: Random) -> Results:
         else row
         for row in results
     ]
-    for network in ("digits", "patterns"):
+    for network in ("digits", "patterns", "mnist-5k"):
         for key in KEYS:
             own = [i for i, row in enumerate(rows) if row.part.startswith(network) and key in row]
             moved = [rows[index][key] for index in own]
