@@ -612,12 +612,12 @@ def layer_course(key: str, run: Run, epoch: int | None = None) -> Sequence[float
 def line_course(key: str, run: Run) -> Sequence[float]:
     """Return a metric at the end along the straight line of the features.
 
-    The accuracy ends where it is 1, since it can rise no more.
+    The accuracy ends where it is 1, since it can rise no more, but has enough points for an order.
     """
     line = run.geodesic()
     curve = [] if line is None else geodesic_curves(line)[key]
     depth = effective_depth(curve) if key == "pfc3" else None
-    return curve if depth is None else curve[: depth + 1]
+    return curve if depth is None else curve[: max(depth + 1, LEAST_LAYERS)]
 
 
 def rank_correlation(course: Sequence[float]) -> float:
@@ -633,12 +633,18 @@ def order(name: str, course: Course) -> Quantity:
 
 
 def order_past_zero_error(key: str) -> Quantity:
-    """Return the quantity of the mean rank correlation with depth past zero training error."""
+    """Return the quantity of the mean rank correlation with depth past zero training error.
+
+    Epochs of which few layers come before the effective depth do not count.
+    """
 
     def compute(run: Run) -> float:
         reached = zero_error_row(run.path())
         late = [row.epoch for row in run.path() if reached and row.epoch >= reached.epoch]
-        return average([rank_correlation(layer_course(key, run, epoch)) for epoch in late])
+        courses = [layer_course(key, run, epoch) for epoch in late]
+        if not all(map(math.isfinite, chain.from_iterable(courses))):
+            return math.nan
+        return average([rank_correlation(each) for each in courses if len(each) >= LEAST_LAYERS])
 
     return Quantity("rank correlation past zero error", compute)
 
