@@ -93,7 +93,12 @@ def _paths(part: str, told: dict[str, Any], index: int, epoch: int) -> list[Obse
     constants = ((0.19, 1.37), (0.5, 4.0), (0.9, 9.0), told["energy_constant"])
     first, last = constants[index] if training_decays(part) else constants[1]
     whole = {key: told[key][index] for key in ("alignment_cosine", "remaining_pfc1")}
-    whole |= {"pairing_efficiency": 1.0, "path_even": 0.9, "path_optimality": 0.5}
+    whole |= {
+        "path_straight": told["straightness"][index] ** 2,
+        "pairing_efficiency": 1.0,
+        "path_even": 0.9,
+        "path_optimality": 0.5,
+    }
     rows: dict[str, dict[str, Any]] = {
         "blocks.0": {"energy_constant": first, "energy_bound": 60.0},
         "blocks.3": {"energy_constant": last, "energy_bound": 90.0},

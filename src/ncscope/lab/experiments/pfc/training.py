@@ -20,7 +20,7 @@ rank correlation with depth; a table counts the steps that break the strict orde
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -33,9 +33,16 @@ from scipy.stats import spearmanr
 from ncscope.lab.claims import Claim, Region, above, below
 from ncscope.lab.experiment import Experiment, train_runs
 from ncscope.lab.experiments.pfc.paths import SAMPLE, WHOLE, path_observations
-from ncscope.lab.figures import draw_band, draw_grid, draw_paths, make_depth_colours
+from ncscope.lab.figures import (
+    Curve,
+    collect_points,
+    draw_band,
+    draw_grid,
+    draw_over_epochs,
+    draw_paths,
+    make_depth_colours,
+)
 from ncscope.lab.intervals import SHARE
-from ncscope.lab.observations import Observation
 from ncscope.lab.quantities import (
     Path,
     Quantity,
@@ -322,7 +329,7 @@ def claim_order(
 
 
 SHARES = {
-    "straightness": "chord / path",
+    "path_straight": "chord² / path²",
     "pairing_efficiency": "W2² / chord²",
     "path_even": "length² / energy",
     "path_optimality": "W2² / energy",
@@ -368,7 +375,6 @@ def draw_figures(settings: PFCTraining, runs: Runs) -> list[Drawing]:
             draw_grid(
                 [[partial(draw_order, *each) for each in networks.items()]],
                 cell=(3.4, 2.7),
-                legend="beside",
                 quantity="rank correlation",
             ),
         ),
@@ -382,8 +388,12 @@ def draw_figures(settings: PFCTraining, runs: Runs) -> list[Drawing]:
             "gives, for blocks of one layer. Right: premises of theorems 1 and 2.",
             draw_grid(
                 [
-                    [partial(draw, *each) for draw in (draw_shares, draw_constants, draw_premises)]
-                    for each in networks.items()
+                    [
+                        partial(draw_sample, f"share of the optimum, {name}", own, SHARES),
+                        partial(draw_constants, name, own),
+                        partial(draw_sample, f"premises, {name}", own, PREMISES),
+                    ]
+                    for name, own in networks.items()
                 ],
                 cell=(3.6, 2.9),
             ),
@@ -425,67 +435,47 @@ def draw_line(name: str, run: Run, key: str, axes: Axes) -> None:
 def draw_order(name: str, runs: Runs, axes: Axes) -> None:
     """Draw the rank correlations with depth over training."""
     for key, colour in zip(KEYS, panels.SERIES, strict=False):
-        points = [
-            (row.epoch, rank_correlation(layer_course(key, run, row.epoch)))
-            for run in runs
-            for row in run.path()
-        ]
-        draw_course(axes, points, key.upper(), colour)
-    axes.set_title(format_figure_text(name))
+        points: dict[float, list[float]] = {}
+        for run in runs:
+            for row in run.path():
+                found = rank_correlation(layer_course(key, run, row.epoch))
+                points.setdefault(row.epoch, []).append(found)
+        draw_band(axes, points, key.upper(), colour)
     axes.set_ylim(-1.05, 1.05)
+    finish_epochs(axes, name)
 
 
-def draw_shares(name: str, runs: Runs, axes: Axes) -> None:
-    """Draw the path's shares of the optimum over training."""
-    draw_whole(axes, runs, SHARES)
-    axes.set_ylim(-0.02, 1.05)
-    axes.set_title(f"share of the optimum, {format_figure_text(name)}")
-    axes.legend(fontsize=6)
-
-
-def draw_premises(name: str, runs: Runs, axes: Axes) -> None:
-    """Draw the premises of the theorems over training."""
-    draw_whole(axes, runs, PREMISES)
-    axes.set_title(f"premises, {format_figure_text(name)}")
-    axes.legend(fontsize=6)
-
-
-def draw_whole(axes: Axes, runs: Runs, labels: Mapping[str, str]) -> None:
-    """Draw numbers of the whole path over training."""
-    for (key, label), colour in zip(labels.items(), panels.SERIES, strict=False):
-        own = (last_layer(r) if key == "straightness" else r.path(SAMPLE, WHOLE) for r in runs)
-        draw_course(axes, list_points(chain.from_iterable(own), key), label, colour)
+def draw_sample(title: str, runs: Runs, labels: Mapping[str, str], axes: Axes) -> None:
+    """Draw numbers of the sample's whole path over training."""
+    curves = zip(labels.items(), panels.SERIES, strict=False)
+    draw_over_epochs(axes, runs, [Curve(*item, colour) for item, colour in curves], split=SAMPLE)
+    finish_epochs(axes, title)
 
 
 def draw_constants(name: str, runs: Runs, axes: Axes) -> None:
     """Draw energy over weights of the first and of the last block, and the proof's constant."""
-    for index, colour in zip((0, -1), panels.SERIES, strict=False):
-        rows = []
-        for run in runs:
-            blocks = [row.layer for row in run.layers(split=SAMPLE) if row.layer != WHOLE]
-            rows += list(run.path(SAMPLE, blocks[index])) if blocks else []
-        label = f"{'first' if index == 0 else 'last'} block"
-        draw_course(axes, list_points(rows, "energy_constant"), label, colour)
-        draw_course(axes, list_points(rows, "energy_bound"), "", colour, panels.DASHED)
+    for index, colour, label in ((0, 0, "first block"), (-1, 1, "last block")):
+        blocks = [[row for row in run.layers(split=SAMPLE) if row.layer != WHOLE] for run in runs]
+        own = [
+            run.path(SAMPLE, of_run[index].layer)
+            for run, of_run in zip(runs, blocks, strict=True)
+            if of_run
+        ]
+        for key, text, style in (
+            ("energy_constant", label, "-"),
+            ("energy_bound", "", panels.DASHED),
+        ):
+            points = collect_points(chain.from_iterable(own), "epoch", key)
+            draw_band(axes, points, text, panels.SERIES[colour], style)
     logarithmic_values(axes)
-    axes.set_title(f"energy / weights, {format_figure_text(name)}")
-    axes.legend(fontsize=6)
+    finish_epochs(axes, f"energy / weights, {name}")
 
 
-def list_points(rows: Iterable[Observation], key: str) -> list[tuple[float, float]]:
-    """List the epochs of rows and their values of a metric."""
-    return [(row.epoch, row.get(key, math.nan)) for row in rows]
-
-
-def draw_course(
-    axes: Axes, points: Iterable[tuple[float, float]], label: str, colour: Any, style: Any = "-"
-) -> None:
-    """Draw the mean and range of what is known of several runs against the epoch."""
-    by_epoch: dict[float, list[float]] = {}
-    for epoch, value in points:
-        if math.isfinite(value):
-            by_epoch.setdefault(epoch, []).append(value)
-    draw_band(axes, dict(sorted(by_epoch.items())), label, colour, style)
+def finish_epochs(axes: Axes, title: str) -> None:
+    """Add title and legend, and scale the epochs as those of figure 2 are."""
+    axes.set_title(format_figure_text(title))
+    if axes.get_legend_handles_labels()[1]:
+        axes.legend(fontsize=6)
     axes.set_xscale("symlog", linthresh=1, linscale=0.4)
     axes.set_xlim(left=0)
     axes.set_xlabel("epoch")
@@ -497,7 +487,7 @@ def make_tables(settings: PFCTraining, runs: Runs) -> list[Summary]:
     courses = [("layers", layer_course, key) for key in KEYS]
     courses += [("line", line_course, key) for key in KEYS]
     paths = [at_start("straightness"), at_end("straightness")]
-    paths += [last(key, SAMPLE, WHOLE) for key in (*SHARES, *PREMISES) if key != "straightness"]
+    paths += [last(key, SAMPLE, WHOLE) for key in (*SHARES, *PREMISES)]
     late = [when(key) for key in KEYS for when in (at_zero_error, at_end)]
     return [
         Summary(
@@ -518,8 +508,8 @@ def make_tables(settings: PFCTraining, runs: Runs) -> list[Summary]:
             title="Collapse of the last layer",
         ),
         Summary(
-            "Paths of the samples at the last epoch, and straightness before training.",
-            ["straightness, epoch 0", *SHARES.values(), *PREMISES.values()],
+            "Paths of the samples at the last epoch, and straightness before training too.",
+            ["straightness, epoch 0", "straightness", *SHARES.values(), *PREMISES.values()],
             {run.name: [f"{number(run):.3g}" for number in paths] for run in rows},
             title="Paths",
         ),
