@@ -484,10 +484,9 @@ def finish_epochs(axes: Axes, title: str) -> None:
 def make_tables(settings: PFCTraining, runs: Runs) -> list[Summary]:
     """Summarise for each run the strict order, the last layer's collapse, and the paths."""
     rows = [run for own in runs.group(name_network).values() for run in own]
-    courses: list[tuple[str, Callable[[str, Run], Sequence[float]], str]] = [
-        *(("layers", layer_course, key) for key in KEYS),
-        *(("line", line_course, key) for key in KEYS),
-    ]
+    ways: dict[str, Callable[[str, Run], Sequence[float]]]
+    ways = {"layers": layer_course, "line": line_course}
+    courses = [(where, course, key) for where, course in ways.items() for key in KEYS]
     paths = [at_start("straightness"), at_end("straightness")]
     paths += [last(key, SAMPLE, WHOLE) for key in (*SHARES, *PREMISES)]
     late = [when(key) for key in KEYS for when in (at_zero_error, at_end)]
