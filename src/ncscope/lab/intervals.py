@@ -229,9 +229,10 @@ def seeds_to_decide(
         sample, start = forth(_within_step(values, scale, step)), float(forth(border))
         # Without a step, a correlation of 1 is infinite on this scale.
         far, spread = abs(float(sample.mean()) - start), float(sample.std(ddof=1))
-    counts = range(len(values) + 1, _MANY + 1)
-    return next((n for n in counts if far >= _quantiles(n) * spread / n**0.5), None)
+    counts = np.arange(len(values) + 1, _MANY + 1)
+    enough = counts[far >= _quantiles(counts) * spread / counts**0.5]
+    return int(enough[0]) if len(enough) else None
 
 
-def _quantiles(count: int) -> float:
-    return float(sum(stats.t.ppf([(1 + CONFIDENCE) / 2, POWER], count - 1)))
+def _quantiles(count: Any) -> Any:
+    return stats.t.ppf((1 + CONFIDENCE) / 2, count - 1) + stats.t.ppf(POWER, count - 1)

@@ -7,6 +7,7 @@ A quantity is a function of one run, for example ``last("nc1")``; a claim table 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -74,8 +75,7 @@ class Run:
         Args:
             fields: Fields of the settings, or of their ``optimisation``.
         """
-        wanted = replace_fields(self.settings, **fields)
-        return next((run for run in self.experiment if run.settings == wanted), None)
+        return self.experiment.by_settings.get(replace_fields(self.settings, **fields))
 
 
 class Runs(Sequence[Run]):
@@ -117,6 +117,11 @@ class Runs(Sequence[Run]):
 
     def __iter__(self) -> Iterator[Run]:
         return iter(self._runs)
+
+    @cached_property
+    def by_settings(self) -> Mapping[Any, Run]:
+        """The first run with each settings, which are found by their hash among hundreds."""
+        return {run.settings: run for run in reversed(self._runs)}
 
     def named(self, name: str) -> Run:
         """Return the run with this name, without rows if it was not run."""
