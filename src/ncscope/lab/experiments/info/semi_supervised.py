@@ -68,6 +68,15 @@ ADDED = COMPARED[1:]
 """Methods with an information loss."""
 
 
+LABELS: Mapping[str, Sequence[int]] = {
+    "cifar10": (10, 40, 250),
+    "cifar100": (400, 2500),
+    "stl10": (40, 1000),
+    "digits": (10, 20, 40),
+}
+"""Numbers of labels on each data set."""
+
+
 class SemiSupervised(BaseModel):
     """Settings of the experiment."""
 
@@ -77,7 +86,7 @@ class SemiSupervised(BaseModel):
 
 
 def make_runs(
-    data: str, labels: Sequence[int], seeds: Iterable[int], methods: Iterable[str], **fields: Any
+    data: str, seeds: Iterable[int], methods: Iterable[str], **fields: Any
 ) -> dict[str, FewLabels]:
     """Return settings of every method with every number of labels and every seed."""
     return {
@@ -86,7 +95,7 @@ def make_runs(
                 "data": data,
                 "labels": count,
                 "seed": seed,
-                "fairness_weight": 0.01 if count == min(labels) else 0.05,
+                "fairness_weight": 0.01 if count == min(LABELS[data]) else 0.05,
                 "layers": (),
                 "groups": ("nc4", "information"),
                 **(METHODS | WEIGHTS)[name],
@@ -94,7 +103,7 @@ def make_runs(
             }
         )
         for seed in seeds
-        for count in labels
+        for count in LABELS[data]
         for name in methods
     }
 
@@ -116,14 +125,13 @@ _PAPER: Mapping[str, Any] = {
 }
 PAPER = SemiSupervised(
     runs={
-        **make_runs("cifar10", labels=(10, 40, 250), network="wrn-28-2-ssl", **_PAPER),
-        **make_runs("cifar100", labels=(400, 2500), network="wrn-28-8-ssl", **_PAPER),
-        **make_runs("stl10", labels=(40, 1000), network="wrn-37-2", **_PAPER),
+        **make_runs("cifar10", network="wrn-28-2-ssl", **_PAPER),
+        **make_runs("cifar100", network="wrn-28-8-ssl", **_PAPER),
+        **make_runs("stl10", network="wrn-37-2", **_PAPER),
     }
 )
 _SMALL: Mapping[str, Any] = {
     "data": "digits",
-    "labels": (10, 20, 40),
     "network": "small-conv",
     "optimisation": Optimisation(
         epochs=10,
@@ -159,17 +167,14 @@ def name_setting(run: Run) -> str:
 
 
 def select_fewest(runs: Runs, **fields: Any) -> Runs:
-    """Select the runs with these fields that have the fewest labels of several on their data."""
-    return Runs(
-        run
-        for run in runs.where(**fields)
-        if run.settings.labels == count_labels(run)[0] != count_labels(run)[-1]
-    )
+    """Select the runs with these fields that have the fewest labels on their data."""
+    chosen = runs.where(**fields)
+    return Runs(run for run in chosen if run.settings.labels == min(list_labels(run)))
 
 
-def count_labels(run: Run) -> list[int]:
-    """Return the numbers of labels that the runs on the same data have, in order."""
-    return sorted({other.settings.labels for other in run.alike("data")})
+def list_labels(run: Run) -> Sequence[int]:
+    """Return the numbers of labels on a run's data, or the run's own if the data is another."""
+    return LABELS.get(run.settings.data, (run.settings.labels,))
 
 
 @quantity("error in per cent")
@@ -193,7 +198,7 @@ def gain_with_most(run: Run) -> float:
 
     So a term that harms less with few labels than with many does not pass.
     """
-    other = run.partner(labels=count_labels(run)[-1], fairness_weight=0.05)
+    other = run.partner(labels=max(list_labels(run)), fairness_weight=0.05)
     return math.nan if other is None else float(np.maximum(gain(other), 0))
 
 
@@ -292,15 +297,9 @@ class Setting(NamedTuple):
         return f"{self.data}, {self.labels} labels"
 
 
-COLUMNS = (
-    Setting("cifar10", 10),
-    Setting("cifar10", 40),
-    Setting("cifar10", 250),
-    Setting("cifar100", 400),
-    Setting("cifar100", 2500),
-    Setting("stl10", 40),
-    Setting("stl10", 1000),
-)
+COLUMNS = [
+    Setting(data, labels) for data in ("cifar10", "cifar100", "stl10") for labels in LABELS[data]
+]
 """Data sets and numbers of labels of table 1, in the order of its columns."""
 
 _ERRORS = """
