@@ -10,7 +10,9 @@ The transformer and its training stand in `modular_addition`.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from pydantic import BaseModel, ConfigDict, Field
@@ -19,8 +21,8 @@ from ncscope.lab.claims import Claim, above, below
 from ncscope.lab.experiment import Experiment, Part
 from ncscope.lab.experiments.info.information_runs import claim_by_batch
 from ncscope.lab.experiments.info.modular_addition import Grokking, grokking_events
-from ncscope.lab.figures import draw_grid
-from ncscope.lab.quantities import AnyQuantity, Run, Runs, ends, ratio, values, zero_error_row
+from ncscope.lab.figures import draw_grid, draw_reference
+from ncscope.lab.quantities import Quantity, Run, Runs, last, ratio, values, zero_error_row
 from ncscope.lab.report.drawing import Drawing
 from ncscope.metrics.information import collapse_mir
 from ncscope.report import panels
@@ -65,87 +67,149 @@ SMALL = InfoGrokking(
 # The paper states no borders.
 NEAR_CHANCE = 0.05  # largest excess over 1/p that counts as "nearly" guessing
 LEARNT = 0.99  # accuracy from which on a split counts as learnt
-ALL = 1 - 1e-9  # an accuracy above this is 1
 LONG_AFTER = 10  # least multiple of the memorisation steps that counts as long after
 CHANGED = 0.05  # least change of a ratio that counts
 HALF = 0.5  # HDR counts as declined if it halves
 
+SOURCE = "INFO, section 5.5 and figure 7"
 SPLITS: Mapping[str, str] = {"train": "training pairs", "test": "held-out pairs"}
 COLOURS: Mapping[str, str] = {"train": panels.ACCENT, "test": panels.SECOND}
 
 
+def steps_to(split: str, accuracy: float = 1.0) -> Quantity:
+    """Return the quantity of the first measured step with this accuracy or more."""
+
+    def compute(run: Run) -> float:
+        row = zero_error_row(run.path(split), accuracy)
+        return math.nan if row is None else row.epoch
+
+    return Quantity(f"steps to an accuracy of {accuracy:g} on {SPLITS[split]}", compute)
+
+
+def by_heart(key: str, name: str) -> Quantity:
+    """Return the quantity of a held-out metric at the first step of training accuracy 1."""
+
+    def compute(run: Run) -> float:
+        known = steps_to("train")(run)
+        rows = (row for row in run.path("test") if row.step == known)
+        return next((float(row[key]) for row in rows), math.nan)
+
+    return Quantity(name, compute)
+
+
+class Course(NamedTuple):
+    """A ratio over training, cut into phases; the later two are empty if no rule is learnt.
+
+    Attributes:
+        heart: Up to the first measurement at which all training pairs are known by heart.
+        then: From there until just before the rule is learnt.
+        before: Up to that place, from the start.
+        rule: From the rule on.
+    """
+
+    heart: Sequence[float]
+    then: Sequence[float]
+    before: Sequence[float]
+    rule: Sequence[float]
+
+
+def of_splits(compute: Callable[[Course], float], key: str) -> Mapping[str, Callable[[Run], float]]:
+    """Return the quantity of a ratio's course on each split.
+
+    A quantity is NaN while the training pairs are not known by heart, or without its phase.
+    """
+
+    def quantity(run: Run, split: str) -> float:
+        path = [row for row in run.path(split) if key in row]
+        numbers = values(path, key)
+        known, rule = (
+            next((at for at, row in enumerate(path) if row.step >= step), None)
+            for step in (steps_to("train")(run), steps_to("test", LEARNT)(run))
+        )
+        if known is None or not all(map(math.isfinite, numbers)):
+            return math.nan
+        end = rule or 0
+        later = numbers[end:] if rule else []
+        course = Course(numbers[: known + 1], numbers[known:end], numbers[:end], later)
+        return compute(course)
+
+    return {name: partial(quantity, split=split) for split, name in SPLITS.items()}
+
+
+def memorise(course: Course) -> float:
+    """Return the change until the training pairs are known by heart."""
+    return course.heart[-1] - course.heart[0]
+
+
+def search(course: Course) -> float:
+    """Return the change from then until just before the rule is learnt."""
+    return course.then[-1] - course.then[0] if course.then else math.nan
+
+
+def below_the_minimum(course: Course) -> float:
+    """Return the least value with the rule, minus the least before."""
+    return min(course.rule) - min(course.before) if course.rule else math.nan
+
+
+def share_left(course: Course) -> float:
+    """Return the last value over that just before the rule is learnt."""
+    return ratio(course.rule[-1], course.before[-1]) if course.rule else math.nan
+
+
 def list_claims(settings: InfoGrokking) -> Sequence[Claim]:
     """Return the claims of section 5.5 on the accuracies, and on MIR and HDR in the two phases."""
-    source = "INFO, section 5.5 and figure 7"
-    chance = 1 / settings.training.modulus
-    phase = partial(claim_by_batch, source=source, unit="splits")
-    by_heart = "batches of pairs: until the training pairs are known by heart,"
-    then = "batches of pairs: then, until just before the rule is learnt,"
-    rule = "batches of pairs: with the rule"
-    both = "on training and on held-out pairs"
+    first = "until the training pairs are known by heart"
+    then = "then, until just before the rule is learnt"
+    chance = Quantity("chance", lambda run: 1 / settings.training.modulus)
+    near = Claim(
+        text="when all training pairs are known by heart, held-out accuracy exceeds chance by "
+        f"less than {NEAR_CHANCE}",
+        source=SOURCE,
+        quantity=by_heart("accuracy", "held-out accuracy") - chance,
+        region=below(NEAR_CHANCE),
+    )
+    new = by_heart("accuracy_unmirrored", "accuracy on pairs held out in both orders") - chance
     return [
-        Claim(
-            text="when all training pairs are known by heart, held-out accuracy exceeds chance by "
-            f"less than {NEAR_CHANCE}",
-            source=source,
-            quantity=lambda run: accuracy_by_heart(run) - chance,
-            region=below(NEAR_CHANCE),
-            tell=tell_accuracy_by_heart,
-        ),
+        replace(near, uncounted={"pairs held out in both orders": replace(near, quantity=new)}),
         Claim(
             text="held-out accuracy is 1 at the end, in every run",
-            source=source,
-            quantity=lambda run: ends(run.path("test"), "accuracy")[1],
-            region=above(ALL),
+            source=SOURCE,
+            quantity=last("accuracy", "test"),
+            region=above(1 - 1e-9),
             rule="each",
             over="runs",
-            tell=tell_end,
         ),
         Claim(
             text=f"learning the rule takes at least {LONG_AFTER} times as many steps as learning "
             "the training pairs by heart",
-            source=source,
-            quantity=delay,
+            source=SOURCE,
+            quantity=steps_to("test", LEARNT) / steps_to("train", LEARNT),
             region=above(LONG_AFTER),
             scale="ratio",
-            tell=tell_delays,
         ),
-        phase(
-            "mir",
-            partial(of_phases, until_by_heart),
-            text=f"{by_heart} MIR rises by more than {CHANGED}, {both}",
-            region=above(CHANGED),
-        ),
-        phase(
-            "hdr",
-            partial(of_phases, until_by_heart),
-            text=f"{by_heart} HDR falls by more than {CHANGED}, {both}",
-            region=below(-CHANGED),
-        ),
-        phase(
-            "mir",
-            partial(of_phases, until_the_rule),
-            text=f"{then} MIR falls by more than {CHANGED}, {both}",
-            region=below(-CHANGED),
-        ),
-        phase(
-            "hdr",
-            partial(of_phases, until_the_rule),
-            text=f"{then} HDR rises by more than {CHANGED}, {both}",
-            region=above(CHANGED),
-        ),
-        phase(
-            "mir",
-            partial(of_phases, below_the_minimum),
-            text=f"{rule} MIR reaches its minimum, {both}",
-            region=below(0),
-        ),
-        phase(
-            "hdr",
-            partial(of_phases, share_left),
-            text=f"{rule} HDR falls to less than half of its value just before, {both}",
-            region=below(HALF),
-            scale="ratio",
+        *(
+            claim_by_batch(
+                key,
+                partial(of_splits, compute),
+                text=f"batches of pairs: {text}, on training and on held-out pairs",
+                source=SOURCE,
+                unit="splits",
+                region=region,
+                scale="ratio" if compute is share_left else "plain",
+            )
+            for key, text, compute, region in (
+                ("mir", f"{first}, MIR rises by more than {CHANGED}", memorise, above(CHANGED)),
+                ("hdr", f"{first}, HDR falls by more than {CHANGED}", memorise, below(-CHANGED)),
+                ("mir", f"{then}, MIR falls by more than {CHANGED}", search, below(-CHANGED)),
+                ("hdr", f"{then}, HDR rises by more than {CHANGED}", search, above(CHANGED)),
+                ("mir", "with the rule MIR reaches its minimum", below_the_minimum, below(0)),
+                (
+                    "hdr",
+                    "with the rule HDR falls to less than half of its value just before",
+                    share_left,
+                    below(HALF),
+                ),
+            )
         ),
     ]
 
@@ -188,108 +252,15 @@ def draw_panel(settings: InfoGrokking, runs: Runs, key: str, axes: Axes) -> None
             new = values(rows, "accuracy_unmirrored")
             axes.plot(values(rows, "step"), new, color=panels.SERIES[2], linewidth=0.9,
                       label="held out both ways")  # fmt: skip
-        for step in (step_at(run, "train"), step_at(run, "test", LEARNT)):
-            if step is not None:
+        for step in (steps_to("train")(run), steps_to("test", LEARNT)(run)):
+            if math.isfinite(step):
                 axes.axvline(step, color=panels.SOFT, linewidth=0.8, linestyle=panels.DASHED)
     if key.startswith("mir"):
-        level = collapse_mir(settings.training.modulus)
-        axes.axhline(level, color=panels.SOFT, linewidth=0.9, linestyle=":")
+        draw_reference(axes, collapse_mir(settings.training.modulus))
     axes.set_title("Accuracy" if key == "accuracy" else key[:3].upper())
     axes.set_xscale("symlog", linthresh=1, linscale=0.3)
     axes.set_xlim(0, settings.training.steps)
     axes.set_xlabel("step")
-
-
-def step_at(run: Run, split: str, accuracy: float = 1.0) -> int | None:
-    """Return the first measured step with this accuracy or more; None without one."""
-    row = zero_error_row(run.path(split), accuracy)
-    return None if row is None else row.epoch
-
-
-def accuracy_by_heart(run: Run, key: str = "accuracy") -> float:
-    """Return the held-out accuracy at the first step of training accuracy 1."""
-    step = step_at(run, "train")
-    return ends([row for row in run.path("test") if row.step == step], key)[0]
-
-
-def tell_accuracy_by_heart(runs: Runs) -> str:
-    """Write when the training pairs are known, and the accuracies without mirror images."""
-    told = []
-    for run in runs:
-        step = step_at(run, "train")
-        when = "never known by heart" if step is None else f"at step {step:,.0f}"
-        new = accuracy_by_heart(run, "accuracy_unmirrored")
-        told.append(f"{accuracy_by_heart(run):.3f} {when}, {new:.3f} without mirror images")
-    return f"accuracy {'; '.join(told)}; mirror images are training pairs in the other order"
-
-
-def tell_end(runs: Runs) -> str:
-    """Write the step of held-out accuracy 1, and the accuracy at the end."""
-    (run,) = runs
-    step = step_at(run, "test")
-    when = "never 1" if step is None else f"1 at step {step:,.0f}"
-    return f"{when}, {ends(run.path('test'), 'accuracy')[1]:.4f} at the end"
-
-
-def delay(run: Run) -> float:
-    """Return the steps to learn the held-out pairs, over those to learn the training pairs."""
-    train, test = (step_at(run, split, LEARNT) for split in SPLITS)
-    return math.nan if train is None or test is None else ratio(test, train)
-
-
-def tell_delays(runs: Runs) -> str:
-    """Write the steps at which the splits are learnt."""
-    told = []
-    for run in runs:
-        train, test = (step_at(run, split, LEARNT) for split in SPLITS)
-        known = train is not None and test is not None
-        told.append(f"{test:,.0f} and {train:,.0f}" if known else "not both")
-    return f"steps to an accuracy of {LEARNT} on held-out and on training pairs: {', '.join(told)}"
-
-
-Phase = Callable[[Sequence[float], int, int | None], float]
-"""Function of a ratio's values over training, and of the indices of the first ones at or after
-the steps of training accuracy 1 and of the rule; the rule's is None if it is not learnt."""
-
-
-def of_phases(phase: Phase, key: str) -> Mapping[str, AnyQuantity]:
-    """Return the quantity of a phase on each split.
-
-    A quantity is NaN while the training pairs are not known by heart.
-    """
-
-    def quantity(run: Run, split: str) -> float:
-        path = [row for row in run.path(split) if key in row]
-        numbers = values(path, key)
-        known, rule = (
-            next((at for at, row in enumerate(path) if step is not None and row.step >= step), None)
-            for step in (step_at(run, "train"), step_at(run, "test", LEARNT))
-        )
-        if known is None or not all(map(math.isfinite, numbers)):
-            return math.nan
-        return phase(numbers, known, rule)
-
-    return {name: partial(quantity, split=split) for split, name in SPLITS.items()}
-
-
-def until_by_heart(path: Sequence[float], known: int, rule: int | None) -> float:
-    """Return the change until the training pairs are known by heart."""
-    return path[known] - path[0]
-
-
-def until_the_rule(path: Sequence[float], known: int, rule: int | None) -> float:
-    """Return the change from then until just before the rule is learnt."""
-    return math.nan if rule is None or rule == known else path[rule - 1] - path[known]
-
-
-def below_the_minimum(path: Sequence[float], known: int, rule: int | None) -> float:
-    """Return the least value with the rule, minus the least before."""
-    return math.nan if not rule else min(path[rule:]) - min(path[:rule])
-
-
-def share_left(path: Sequence[float], known: int, rule: int | None) -> float:
-    """Return the last value over that just before the rule is learnt."""
-    return math.nan if not rule else ratio(path[-1], path[rule - 1])
 
 
 def train_seeds(settings: InfoGrokking) -> list[Part]:
