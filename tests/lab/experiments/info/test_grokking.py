@@ -1,6 +1,5 @@
 """The experiment of INFO figure 7: it runs, and every claim is seen held and seen not held."""
 
-
 import pytest
 
 from ncscope.lab.experiments.info.grokking import EXPERIMENT, InfoGrokking
