@@ -26,6 +26,7 @@ from ncscope.lab.observations import Observation, Results
 from tests.lab.experiments.info.test_connectivity import TOLD, made_up
 from tests.lab.experiments.info.test_grokking import CONFIG, made
 from tests.lab.experiments.info.test_pruning import made_up as pruned
+from tests.lab.experiments.info.test_semi_supervised import CONFIG as FEW_LABELS
 from tests.lab.experiments.info.test_semi_supervised import made as few_labels
 from tests.lab.experiments.info.test_supervised_runs import over_training, smoothed, with_losses
 from tests.lab.papers.chance import not_held, often_held
@@ -202,7 +203,7 @@ def test_grokking_of_untrained_accuracies() -> None:
 
 
 AXES = ("sparsity", "num_classes", "epoch")
-GROUPS = {name: str(run.labels) for name, run in semi_supervised.SMALL.runs.items()}
+GROUPS = {name: str(run.labels) for name, run in FEW_LABELS.runs.items()}
 """Number of labels of each run with few labels; values are exchanged within a setting."""
 
 BEFORE: Mapping[str, float] = {"accuracy": 0.1, "error": 0.9, "mir": 0.06, "hdr": 0.88}
@@ -269,7 +270,8 @@ def untrained(results: Results, random: Random) -> Results:
 def test_noise_seldom_bears_out_a_claim(
     module: Any, change: Callable[[Results, Random], Results]
 ) -> None:
-    judge, small = module.EXPERIMENT.judge, module.SMALL
+    judge = module.EXPERIMENT.judge
+    small = FEW_LABELS if module is semi_supervised else module.SMALL
     real = Results(row for row in RESULTS[module]() if "threshold" not in row)
     assert not_held(judge(small, real)) == []
     assert often_held(lambda random: judge(small, change(real, random))) == {}

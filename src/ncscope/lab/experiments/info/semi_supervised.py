@@ -39,7 +39,7 @@ from ncscope.lab.training.semi_supervised.settings import FewLabels
 from ncscope.report import panels
 from ncscope.report.tables import Summary
 
-METHODS: dict[str, Mapping[str, Any]] = {
+METHODS: dict[str, dict[str, Any]] = {
     "supervised": {"method": "supervised"},
     "Pi model": {"method": "pi-model"},
     "Pseudo Label": {"method": "pseudo-label"},
@@ -54,7 +54,7 @@ METHODS: dict[str, Mapping[str, Any]] = {
 }
 """Methods as fields of `FewLabels`: supervised, and those of table 1 in its order."""
 
-WEIGHTS: dict[str, Mapping[str, Any]] = {
+WEIGHTS: dict[str, dict[str, Any]] = {
     f"FreeMatch + {term}, weight {weight:g}": {"method": "freematch", field: weight}
     for term, field in (("MI", "mutual_information"), ("ED", "entropy_difference"))
     for weight in (0.01, 1.0)
@@ -157,9 +157,9 @@ SMALL = SemiSupervised(
 )
 
 MARGIN = 1.0  # points of error up to which two methods count as equal; the paper states none
-PLAIN = {"mutual_information": 0.0, "entropy_difference": 0.0}
-MI: Mapping[str, Any] = {"mutual_information": 0.1}
-ED: Mapping[str, Any] = {"entropy_difference": 0.1}
+PLAIN: dict[str, Any] = {"mutual_information": 0.0, "entropy_difference": 0.0}
+MI: dict[str, Any] = {"mutual_information": 0.1}
+ED: dict[str, Any] = {"entropy_difference": 0.1}
 
 
 def name_setting(run: Run) -> str:
@@ -349,7 +349,7 @@ def list_settings(settings: SemiSupervised) -> list[Setting]:
 
 def select_runs(setting: Setting, method: str, runs: Runs) -> Runs:
     """Select the runs of a method in a setting, seed by seed."""
-    fields = {**PLAIN, **(METHODS | WEIGHTS)[method]}
+    fields = PLAIN | (METHODS | WEIGHTS)[method]
     return runs.where(data=setting.data, labels=setting.labels, **fields)
 
 

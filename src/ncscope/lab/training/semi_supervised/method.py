@@ -55,11 +55,19 @@ class Method(nn.Module, ABC):
         views: Strength of each view of an unlabelled image.
         averaged_teacher: True if targets come from the moving average of the network.
         trust: Rule that decides which pseudo-labels to trust.
+
+    Args:
+        trust: The rule.
+        weight: Weight of the unlabelled loss.
     """
 
     views: ClassVar[tuple[Strength, ...]] = ("weak", "strong")
     averaged_teacher: ClassVar[bool] = False
     trust: Trust
+
+    def __init__(self, trust: Trust, weight: float) -> None:
+        super().__init__()
+        self.trust, self._weight = trust, weight
 
     @property
     def thresholds(self) -> Float[Tensor, " k"]:

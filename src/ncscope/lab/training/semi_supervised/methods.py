@@ -62,9 +62,8 @@ class PiModel(Method):
     views = ("weak", "weak")
 
     def __init__(self, num_classes: int, weight: float, batches: int, rise: float) -> None:
-        super().__init__()
-        self._weight, self._rise = weight, rise
-        self.trust = FixedThreshold(num_classes, threshold=0.0)
+        super().__init__(FixedThreshold(num_classes, threshold=0.0), weight)
+        self._rise = rise
         self.progress = Progress(batches)
 
     def forward(self, outputs: Outputs) -> Step:
@@ -108,9 +107,8 @@ class PseudoLabel(Method):
     def __init__(
         self, num_classes: int, threshold: float, weight: float, batches: int, rise: float
     ) -> None:
-        super().__init__()
-        self._weight, self._rise = weight, rise
-        self.trust = FixedThreshold(num_classes, threshold)
+        super().__init__(FixedThreshold(num_classes, threshold), weight)
+        self._rise = rise
         self.progress = Progress(batches)
 
     def forward(self, outputs: Outputs) -> Step:
@@ -151,9 +149,8 @@ class UDA(Method):
         annealing: Annealing,
         batches: int,
     ) -> None:
-        super().__init__()
-        self._weight, self._temperature, self._annealing = weight, temperature, annealing
-        self.trust = FixedThreshold(num_classes, threshold)
+        super().__init__(FixedThreshold(num_classes, threshold), weight)
+        self._temperature, self._annealing = temperature, annealing
         self.progress = Progress(batches)
 
     def forward(self, outputs: Outputs) -> Step:
@@ -178,17 +175,7 @@ class FixMatch(Method):
 
     $\mathcal L_s-\lambda_u\frac1n\sum_{i\text{ trusted}}\log Q_{i\hat q_i}$. Source: FixMatch
     (Sohn et al. 2020) (4).
-
-    Args:
-        num_classes: Number of classes of the data.
-        threshold: The least confidence that is trusted.
-        weight: $\lambda_u$.
     """
-
-    def __init__(self, num_classes: int, threshold: float, weight: float) -> None:
-        super().__init__()
-        self._weight = weight
-        self.trust = FixedThreshold(num_classes, threshold)
 
     def forward(self, outputs: Outputs) -> Step:
         """Return the loss of a step."""
@@ -199,18 +186,9 @@ class FlexMatch(Method):
     """FlexMatch: FixMatch, with thresholds that are lower for classes that are learnt less.
 
     Source: FlexMatch (Zhang et al. 2021); see `CurriculumThresholds`.
-
-    Args:
-        trust: Rule that decides which pseudo-labels to trust.
-        weight: Weight of the unlabelled loss.
     """
 
     trust: CurriculumThresholds
-
-    def __init__(self, trust: CurriculumThresholds, weight: float) -> None:
-        super().__init__()
-        self._weight = weight
-        self.trust = trust
 
     def forward(self, outputs: Outputs) -> Step:
         """Return the loss of a step."""
@@ -232,9 +210,8 @@ class FreeMatch(Method):
     trust: AdaptiveThresholds
 
     def __init__(self, trust: AdaptiveThresholds, weight: float, fairness: float) -> None:
-        super().__init__()
-        self._weight, self._fairness = weight, fairness
-        self.trust = trust
+        super().__init__(trust, weight)
+        self._fairness = fairness
 
     def forward(self, outputs: Outputs) -> Step:
         """Return the loss of a step."""
@@ -250,18 +227,9 @@ class SoftMatch(Method):
 
     Source: SoftMatch (Chen et al. 2023); see `GaussianWeights`. The information terms take the
     pseudo-labels of confidence from the mean on.
-
-    Args:
-        trust: Rule that weights pseudo-labels.
-        weight: Weight of the unlabelled loss.
     """
 
     trust: GaussianWeights
-
-    def __init__(self, trust: GaussianWeights, weight: float) -> None:
-        super().__init__()
-        self._weight = weight
-        self.trust = trust
 
     def forward(self, outputs: Outputs) -> Step:
         """Return the loss of a step."""
@@ -302,7 +270,7 @@ def method(settings: FewLabels, num_classes: int, count: int) -> Method | None:
             how = settings.target_temperature, settings.annealing
             return UDA(num_classes, threshold, weight, *how, batches)
         case "fixmatch":
-            return FixMatch(num_classes, threshold, weight)
+            return FixMatch(FixedThreshold(num_classes, threshold), weight)
         case "flexmatch":
             return FlexMatch(CurriculumThresholds(num_classes, count, threshold), weight)
         case "freematch":
