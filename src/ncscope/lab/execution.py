@@ -9,14 +9,13 @@ from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 from shutil import rmtree
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
 from ncscope.api.history import History
 from ncscope.errors import InputError
 from ncscope.lab.catalogue import find_experiment
-from ncscope.lab.experiment import Experiment, Part, Scale
 from ncscope.lab.findings import Finding
 from ncscope.lab.observations import Event, Heartbeat, Results, together
 from ncscope.lab.report.drawing import Drawing, render
@@ -27,6 +26,10 @@ from ncscope.lab.runs.run_folder import PartMark, RunFolder, mark_part, observat
 from ncscope.lab.runs.settings import check_settings
 from ncscope.measurement.provenance import Provenance, record_provenance
 from ncscope.report.tables import Summary
+
+if TYPE_CHECKING:
+    # An experiment loads every library that training needs, in seconds: not before one is found.
+    from ncscope.lab.experiment import Experiment, Part, Scale
 
 OnRow = Callable[[str, int, int], None]
 """Function called with the progress: description of part and epoch, amount done, total amount."""
@@ -44,7 +47,7 @@ class ExperimentRun:
 
     Attributes:
         experiment: The experiment.
-        scale: Scale whose settings the run started from.
+        scale: "Scale" whose settings the run started from.
         config: Settings of the run.
         rows: Observations and measurements, in order.
         claims: Claims, each with its verdict and its evidence.
@@ -52,8 +55,8 @@ class ExperimentRun:
         ended: True if all parts have ended; claims and figures need all parts.
     """
 
-    experiment: Experiment[Any]
-    scale: Scale
+    experiment: "Experiment[Any]"
+    scale: "Scale"
     config: BaseModel
     rows: Results
     claims: list[Finding]
@@ -117,7 +120,7 @@ def run(
     name: str,
     *,
     out: str | Path | None = None,
-    scale: Scale = "small",
+    scale: "Scale" = "small",
     settings: Mapping[str, Any] = {},
     resume: bool = False,
     resources: Resources | None = None,
@@ -194,7 +197,7 @@ def _difference(earlier: Mapping[str, Any], record: Mapping[str, Any]) -> str:
     return "settings"
 
 
-def _origin(experiment: Experiment[Any], scale: Scale, config: BaseModel) -> Provenance:
+def _origin(experiment: "Experiment[Any]", scale: "Scale", config: BaseModel) -> Provenance:
     """Return the provenance of a run, without a date: a resumed run ends as a whole one does."""
     origin = record_provenance(
         model=str(getattr(config, "network", "")),
@@ -206,7 +209,7 @@ def _origin(experiment: Experiment[Any], scale: Scale, config: BaseModel) -> Pro
 
 
 def _run_parts(
-    experiment: Experiment[Any],
+    experiment: "Experiment[Any]",
     config: BaseModel,
     origin: Provenance,
     folder: RunFolder | None,
@@ -259,7 +262,7 @@ def _run_parts(
 
 
 def _run_part(
-    part: Part, results: Mapping[str, Results], folder: RunFolder | None, resources: Resources
+    part: "Part", results: Mapping[str, Results], folder: RunFolder | None, resources: Resources
 ) -> Iterator[Event]:
     """Yield a part's events, add them to its results, and save all observations at intervals."""
     last_save = time.monotonic()

@@ -29,9 +29,9 @@ def test_the_run_folder_is_complete(folder):
     assert set(history.splits) == {"train", "test"}
     assert set(history.steps.tolist()) >= {0, 2}
     claims = json.loads((folder / "claims.json").read_text())
-    assert all(
-        set(claim) == {"claim", "source", "verdict", "evidence", "interval"} for claim in claims
-    )
+    written = {"claim", "source", "verdict", "evidence", "interval"}
+    assert claims
+    assert all(written < set(claim) for claim in claims)
 
 
 @pytest.mark.slow

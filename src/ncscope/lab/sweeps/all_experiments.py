@@ -4,12 +4,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ncscope.errors import InputError
 from ncscope.files import write_text
 from ncscope.lab.catalogue import EXPERIMENTS, REPRODUCTIONS, find_experiment
 from ncscope.lab.execution import has_ended, load_run
-from ncscope.lab.experiment import Scale
 from ncscope.lab.report.verdicts import ExperimentVerdicts, verdicts_page
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.runs.run_folder import RunFolder
@@ -20,6 +20,9 @@ from ncscope.lab.sweeps.requests import (
     carry_out,
     use_one_device,
 )
+
+if TYPE_CHECKING:
+    from ncscope.lab.experiment import Scale
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class Reproduction:
 def run_all(
     *,
     out: str | Path,
-    scale: Scale = "small",
+    scale: "Scale" = "small",
     only: Sequence[str] = (),
     resume: bool = False,
     cluster: str | None = None,
@@ -63,7 +66,7 @@ def run_all(
 
     Args:
         out: Folder with a folder for each experiment; on a cluster, all machines must see it.
-        scale: Scale of all experiments; those without settings of this scale are left out.
+        scale: "Scale" of all experiments; those without settings of this scale are left out.
         only: Names of experiments; by default all.
         resume: Resume in this folder: keep experiments that have ended, resume the others.
         cluster: Ray cluster that carries out the experiments, as in `sweep`; None carries out one
@@ -99,7 +102,7 @@ def run_all(
         return Reproduction(folder, _write_verdicts(folder, scale, requests, failures))
 
 
-def _choose_names(only: Sequence[str], scale: Scale) -> list[str]:
+def _choose_names(only: Sequence[str], scale: "Scale") -> list[str]:
     """Return the names of the papers' experiments that have the scale."""
     for name in only:
         if name in EXPERIMENTS and name not in REPRODUCTIONS:
@@ -129,7 +132,7 @@ def _check_folder(folder: Path, requests: Sequence[RunRequest], resume: bool) ->
 
 
 def _write_verdicts(
-    folder: Path, scale: Scale, requests: Sequence[RunRequest], failures: Mapping[str, str]
+    folder: Path, scale: "Scale", requests: Sequence[RunRequest], failures: Mapping[str, str]
 ) -> list[ExperimentVerdicts]:
     """Write the page and ``verdicts.json``, and return their content."""
     experiments = [_read_verdicts(each, failures.get(each.name, "")) for each in requests]

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
 from ncscope.cluster import check_address
@@ -22,9 +22,11 @@ from ncscope.errors import InputError, library_error
 from ncscope.files import write_text
 from ncscope.lab.catalogue import find_experiment
 from ncscope.lab.execution import OnRow, run
-from ncscope.lab.experiment import Scale
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.runs.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from ncscope.lab.experiment import Scale
 
 _PROGRAM = "from ncscope.lab.sweeps.ray_driver import main; main()"
 _SECONDS_TO_END = 20.0
@@ -39,7 +41,7 @@ class RunRequest:
     Attributes:
         name: Name of the run.
         experiment: Name of the experiment.
-        scale: Scale whose settings the run starts from.
+        scale: "Scale" whose settings the run starts from.
         settings: Settings of the run by dotted name.
         folder: Absolute path of the run's folder.
         resources: Resources of the run, with an absolute path of the data folder.
@@ -47,7 +49,7 @@ class RunRequest:
 
     name: str
     experiment: str
-    scale: Scale
+    scale: "Scale"
     settings: Mapping[str, Any]
     folder: Path
     resources: Resources
@@ -158,7 +160,7 @@ def run_on_cluster(
     *,
     out: str | Path,
     cluster: str,
-    scale: Scale = "small",
+    scale: "Scale" = "small",
     settings: Mapping[str, Any] = {},
     resume: bool = False,
     resources: Resources | None = None,
@@ -170,7 +172,7 @@ def run_on_cluster(
         name: Name of the experiment.
         out: Folder of the run, which every machine must see.
         cluster: Address of the cluster, as in `carry_out`.
-        scale: Scale whose settings to start from.
+        scale: "Scale" whose settings to start from.
         settings: Values by dotted field.
         resume: Resume the run in the folder.
         resources: Resources of the run, which has one process.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import yaml
@@ -16,13 +16,15 @@ from ncscope.errors import InputError
 from ncscope.files import write_text
 from ncscope.lab.catalogue import find_experiment
 from ncscope.lab.execution import ExperimentRun, has_ended, load_run
-from ncscope.lab.experiment import Experiment, Scale
 from ncscope.lab.report.run_page import build_run_page
 from ncscope.lab.report.sweep import SweepRow, SweepTable, sweep_csv, sweep_table
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.runs.run_folder import RunFolder, read_yaml
 from ncscope.lab.runs.settings import list_settings
 from ncscope.lab.sweeps.requests import OnChange, RunRequest, carry_out, use_one_device
+
+if TYPE_CHECKING:
+    from ncscope.lab.experiment import Experiment, Scale
 
 _LONGEST_NAME = 150
 """Longest name in characters: file systems allow 255 bytes, and partial files have longer names."""
@@ -75,7 +77,7 @@ def sweep(
     runs: Sequence[Mapping[str, Any]],
     *,
     out: str | Path,
-    scale: Scale = "small",
+    scale: "Scale" = "small",
     settings: Mapping[str, Any] = {},
     resume: bool = False,
     cluster: str | None = None,
@@ -92,7 +94,7 @@ def sweep(
         name: Name of the experiment, for example ``"xufm/ufm"``.
         runs: Values by dotted field, for each run; `grid` makes all combinations.
         out: Folder of the sweep; on a cluster, all machines must see it.
-        scale: Scale whose settings to start from.
+        scale: "Scale" whose settings to start from.
         settings: Values by dotted field, for all runs.
         resume: Resume the sweep in this folder: keep the runs that have ended, resume the runs that
             were stopped, and repeat the runs that failed.
@@ -149,8 +151,8 @@ class RunPlan:
 
 
 def _plan_runs(
-    experiment: Experiment[Any],
-    scale: Scale,
+    experiment: "Experiment[Any]",
+    scale: "Scale",
     fixed: Mapping[str, Any],
     points: Sequence[Mapping[str, Any]],
 ) -> tuple[list[RunPlan], dict[str, Any]]:
@@ -249,8 +251,8 @@ def _prepare_folder(
 
 
 def _write_report(
-    experiment: Experiment[Any],
-    scale: Scale,
+    experiment: "Experiment[Any]",
+    scale: "Scale",
     plans: Sequence[RunPlan],
     folder: Path,
     failures: Mapping[str, str],
