@@ -88,6 +88,19 @@ def fill(markdown: str, runs: Runs, uri: str) -> str:
     return _MARK.sub(write, markdown).replace(_EXPERIMENTS, tabulate_experiments(runs, uri))
 
 
+OUTDATED = (
+    "*The settings above are new, and their run has not ended: these are the verdicts of a run "
+    "with the settings before, with fewer seeds and less training.*"
+)
+
+
+@cache
+def list_outdated(scale: str) -> frozenset[str]:
+    """List the experiments whose committed verdicts are of other settings than today's."""
+    record = json.loads((FIGURES / f"verdicts-{scale}.json").read_text(encoding="utf-8"))
+    return frozenset(name for name, one in record["experiments"].items() if one["outdated"])
+
+
 def read_runs(folder: Path) -> Runs:
     """Read the verdicts on all claims that count, at each scale that has a file."""
     runs = {}
@@ -183,6 +196,8 @@ def tabulate_claims(name: str, runs: Runs) -> str:
         if claims is None:
             parts.append(f"*{scale.capitalize()} scale:* its run did not end.")
             continue
+        if name in list_outdated(scale):
+            parts.append(OUTDATED)
         lines = [
             f"*{scale.capitalize()} scale:* {count_verdicts(claims)}.",
             "",

@@ -394,7 +394,7 @@ def scripted_archive() -> str:
     return "net.pth"
 
 
-def index_of_shards() -> str:
+def index_alone() -> str:
     return write_bytes("net/index.json", b'{"weight_map": {"fc.weight": "part-1.safetensors"}}')
 
 
@@ -433,7 +433,7 @@ NAMED = {
     tar_file: ("a tar archive", "tar -xf net.tar"),
     exported_archive: ("a program of torch.export", "torch.export.load('net.pt2').state_dict"),
     scripted_archive: ("a TorchScript archive", "torch.jit.load('net.pth').state_dict()"),
-    index_of_shards: ("an index of weights in shards", "--weights net"),
+    index_alone: ("an index of weights in shards", "--weights net"),
     saved_model_file: ("a SavedModel of TensorFlow", "computes from tf:"),
     parts_of_deepspeed: ("the parts of a checkpoint of DeepSpeed", "the folder above it"),
     training_steps: ("a folder of checkpoints", "--weights out/checkpoint-10"),

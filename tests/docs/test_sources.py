@@ -58,11 +58,13 @@ def test_committed_claims_are_those_of_today(name: str):
     experiment = find_experiment(name)
     for file in FILES:
         record = json.loads(file.read_text())
-        committed = record["experiments"].get(name, {"claims": []})["claims"]
+        committed = record["experiments"].get(name, {"claims": [], "outdated": False})
+        if committed["outdated"]:  # the page says so
+            continue
         config = experiment.scales[record["scale"]]
         today = [claim.text for claim in experiment.judge(config, Results())]
         if today:  # the demo has no claims without results
-            assert [claim["claim"] for claim in committed] in ([], today)
+            assert [claim["claim"] for claim in committed["claims"]] in ([], today)
 
 
 def test_a_source_without_an_item_is_seen():

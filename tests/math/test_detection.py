@@ -109,5 +109,5 @@ def test_standard_error_with_ties_and_weights_is_delongs() -> None:
     for weights in (np.ones(40), rng.integers(1, 4, 40)):
         placed = pairs.mean(1), np.average(pairs, axis=0, weights=weights)
         expected = sum(np.var(each, ddof=1) / len(each) for each in placed) ** 0.5
-        found = of(inside.tolist(), outside.tolist(), weights.tolist())
+        found = of(inside.tolist(), outside.tolist(), weights.astype(float).tolist())
         assert found.standard_error == pytest.approx(expected, rel=1e-12)

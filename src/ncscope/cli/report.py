@@ -41,7 +41,7 @@ def report(
         ),
     ] = None,
 ) -> None:
-    """Show reports, histories and runs side by side; or a ranking of checkpoints by itself.
+    """Show reports, histories, runs or a ranking; side by side.
 
     Histories are compared at equal epochs.
 

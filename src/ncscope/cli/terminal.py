@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from time import monotonic
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -49,13 +50,14 @@ class Terminal(Console):
 
 @contextmanager
 def row_bar(
-    *, silent: bool = False, lines: bool = False
+    *, silent: bool = False, lines: bool = False, pause: float = 2.0
 ) -> Iterator[Callable[[str, int, int], None]]:
     """Show a progress bar of measurements while the block runs.
 
     Args:
         silent: Show nothing if True, as in all processes of a run except the first.
-        lines: Write a line for each description to standard error if this is no terminal.
+        lines: Write a line for a description to standard error if this is no terminal.
+        pause: Seconds at least before the first line, and from line to line.
 
     Yields:
         Function of a description, the number done and the total; call it after each measurement.
@@ -69,12 +71,12 @@ def row_bar(
     console = Terminal(stderr=True)
     hidden = silent or not console.is_terminal
     if lines and hidden and not silent:
-        last = ""
+        last, due = "", monotonic() + pause
 
         def write_line(part: str, done: int, total: int) -> None:
-            nonlocal last
-            if part != last:
-                last = part
+            nonlocal last, due
+            if part != last and monotonic() >= due:
+                last, due = part, monotonic() + pause
                 percent = f"{done / total:.0%}" if total else ""
                 print(f"{percent:>4} {printable(part)}", file=sys.stderr, flush=True)
 
