@@ -152,7 +152,7 @@ def select_between(
     """Select the networks between the runs of a pair with omega from low to high, in order."""
     slack = 1e-9  # of rounding
     path = [row for row in run.rows if row.get("statistics") == statistics]
-    return [row for row in path if low - slack <= float(row["omega"]) <= high + slack]
+    return [row for row in path if low - slack <= float(row.get("omega", math.nan)) <= high + slack]
 
 
 def most_over_chance(key: str, statistics: str) -> Quantity:
