@@ -6,7 +6,7 @@ import torch
 
 from tests.docs.pages import PAGES, ROOT, Block, blocks, run_commands, run_examples, run_page
 
-LANGUAGES = {"python", "bash", "text"}
+LANGUAGES = {"python", "bash", "text", "yaml"}
 
 
 def name_of(page: Path) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 KILLS = 30
 
 
@@ -22,7 +22,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.slow
 def test_a_run_killed_at_any_moment_resumes_to_the_same_files(tmp_path: Path) -> None:
-    program = [sys.executable, "-m", "tests.cli.killed", str(tmp_path), str(KILLS)]
+    program = [sys.executable, "-m", "tests.lab.cli.killed", str(tmp_path), str(KILLS)]
     done = subprocess.run(
         program, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False
     )
