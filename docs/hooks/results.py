@@ -43,6 +43,7 @@ COMMAND = "ncscope run"
 
 _MARK = re.compile(r"<!-- (protocol|claims|number|verdict): (.+?) -->")
 _EXPERIMENTS = "<!-- experiments -->"
+_OUTDATED = "<!-- outdated -->"
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
@@ -55,7 +56,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     Raises:
         PluginError: If a mark names an experiment, claim or group that does not exist.
     """
-    if _EXPERIMENTS not in markdown and not _MARK.search(markdown):
+    if not {_EXPERIMENTS, _OUTDATED} & set(markdown.splitlines()) and not _MARK.search(markdown):
         return markdown
     return fill(markdown, read_runs(FIGURES), page.file.src_uri)
 
@@ -85,7 +86,8 @@ def fill(markdown: str, runs: Runs, uri: str) -> str:
             return find_claim(name, rest[0], runs).verdict
         return write_measured(mark[2], runs)
 
-    return _MARK.sub(write, markdown).replace(_EXPERIMENTS, tabulate_experiments(runs, uri))
+    filled = _MARK.sub(write, markdown).replace(_OUTDATED, name_outdated())
+    return filled.replace(_EXPERIMENTS, tabulate_experiments(runs, uri))
 
 
 OUTDATED = (
@@ -99,6 +101,18 @@ def list_outdated(scale: str) -> frozenset[str]:
     """List the experiments whose committed verdicts are of other settings than today's."""
     record = json.loads((FIGURES / f"verdicts-{scale}.json").read_text(encoding="utf-8"))
     return frozenset(name for name, one in record["experiments"].items() if one["outdated"])
+
+
+def name_outdated() -> str:
+    """Return the sentence that names experiments whose verdicts are of settings before; or none."""
+    names = [name for name in REPRODUCTIONS if name in list_outdated("small")]
+    if not names:
+        return ""
+    return (
+        f"**{len(names)} of {len(REPRODUCTIONS)} experiments have new settings, and their runs "
+        "have not ended.** Their verdicts and numbers on this page are of runs with the settings "
+        f"before, with fewer seeds and less training: {', '.join(names)}."
+    )
 
 
 def read_runs(folder: Path) -> Runs:

@@ -22,11 +22,9 @@ from ncscope.lab.quantities import (
     AnyQuantity,
     Key,
     Quantity,
-    Run,
     Runs,
     average,
     average_by_scale,
-    ends,
     read_field,
 )
 
@@ -450,26 +448,6 @@ def judge_groups(
     evidence = f"{count}; {words or 'none to judge'}"
     groups = {name: each.interval for name, each in findings.items() if each.interval is not None}
     return Finding(text=text, source=source, verdict=verdict, evidence=evidence, groups=groups)
-
-
-def tell_each(write: Callable[[Run], str]) -> Callable[[Runs], str]:
-    """Return a function that writes every run in words, by a function of one run.
-
-    Args:
-        write: Function of one run; a run of which it writes nothing is left out.
-    """
-    return lambda runs: ", ".join(filter(None, map(write, runs)))
-
-
-def tell_ends(key: str, split: str = "train", form: str = ".3f") -> Callable[[Runs], str]:
-    """Return a function that writes a metric's first and last value in the mean of the runs."""
-
-    def tell(runs: Runs) -> str:
-        pairs = [ends(run.path(split), key) for run in runs]
-        start, end = (average([pair[index] for pair in pairs]) for index in (0, 1))
-        return f"{key} {start:{form}} to {end:{form}} in the mean"
-
-    return tell
 
 
 def _write_interval(interval: Interval, of: str) -> str:

@@ -342,16 +342,6 @@ def last_over_first(key: str, split: str = "train", layer: str | None = None) ->
     return last(key, split, layer) / first(key, split, layer)
 
 
-def beyond(quantity: Quantity, **fields: Any) -> Quantity:
-    """Return a quantity minus that of the partner, which differs in the given fields only.
-
-    Args:
-        quantity: Quantity of both runs.
-        fields: Fields of the partner's settings.
-    """
-    return quantity - quantity.of_partner(**fields)
-
-
 def zero_error_row(path: Path, accuracy: float = 1.0) -> Observation | None:
     """Return the first row at zero training error; None without one.
 

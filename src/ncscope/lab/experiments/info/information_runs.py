@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import mean, stdev
-from typing import Any, TypeVar
+from typing import Any
 
 from matplotlib.axes import Axes
 
@@ -91,34 +91,6 @@ def name_runs(trainings: Iterable[Training], *fields: str) -> dict[str, Training
         differing = [f"{field.replace('_', ' ')} {whole[field]:g}" for field in fields]
         runs[", ".join([training.data, *differing, f"seed {training.seed}"])] = training
     return runs
-
-
-AnyTraining = TypeVar("AnyTraining", bound=Training)
-
-
-def change_weights(
-    runs: Mapping[str, AnyTraining], weights: Sequence[float]
-) -> dict[str, AnyTraining]:
-    """Return copies of the runs with an information loss, at other weights of that loss.
-
-    Args:
-        runs: Training runs by name.
-        weights: Weights of the copies; a run's own weight is left out.
-
-    Example:
-        >>> run = Training(data="digits", network="small-conv", mutual_information=0.1)
-        >>> list(change_weights({"plain": run.model_copy(update={"mutual_information": 0})}, [1.0]))
-        []
-        >>> list(change_weights({"MI": run}, [0.1, 1.0]))
-        ['MI, weight 1']
-    """
-    return {
-        f"{name}, weight {weight:g}": run.model_copy(update={field: weight})
-        for name, run in runs.items()
-        for field in ("mutual_information", "entropy_difference")
-        for weight in weights
-        if getattr(run, field) not in (0, weight)
-    }
 
 
 def train_with_classes(runs: Mapping[str, Training]) -> list[Part]:

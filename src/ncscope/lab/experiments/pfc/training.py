@@ -49,7 +49,6 @@ from ncscope.lab.quantities import (
     Run,
     Runs,
     average,
-    beyond,
     ends,
     last,
     quantity,
@@ -192,7 +191,7 @@ def list_claims(settings: PFCTraining) -> list[Claim]:
         claim(
             text="paths are straighter with weight decay than without",
             source="PFC, assumption 1",
-            quantity=beyond(at_end("straightness"), weight_decay=0.0),
+            quantity=at_end("straightness") - at_end("straightness").of_partner(weight_decay=0.0),
             region=above(0),
             where=with_control,
             over="pairs of runs",
