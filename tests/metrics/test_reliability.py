@@ -172,3 +172,12 @@ def test_ranks_that_the_samples_bound_are_warned_of_with_labels_too(groups: list
     wide = ncscope.measure(features.mT, torch.arange(30) % 2, groups=groups)
     assert not any("span at most" in line for line in wide.warnings)
     assert not ncscope.measure(features, torch.arange(8) % 2, groups=["nc2_etf"]).warnings[1:]
+
+
+def test_the_least_distance_to_the_simplex_in_few_dimensions_is_attained() -> None:
+    """Orthonormal directions of the centred means come as near to the simplex as any."""
+    draws = torch.Generator().manual_seed(0)
+    columns = torch.cat([torch.ones(6, 1), torch.randn(6, 3, generator=draws)], 1).double()
+    labels = torch.arange(60) % 6
+    report = ncscope.measure(torch.linalg.qr(columns).Q[labels, 1:], labels, groups=["nc2"])
+    assert any(f"nc2_etf is at least {report['nc2_etf']:.3f};" in each for each in report.warnings)
