@@ -88,7 +88,10 @@ def test_generated_sets_are_standardised_by_their_training_pixels(name):
     torch.testing.assert_close(pixels.std((0, 2, 3)), torch.ones(len(pixels[0])), atol=1e-4, rtol=0)
 
 
-@pytest.mark.parametrize("name", others_slow(MADE, "warped-digits", "patterns"))
+# MNIST's split is fixed, whatever the seed.
+@pytest.mark.parametrize(
+    "name", others_slow(sorted(MADE.keys() - {"mnist-5k"}), "warped-digits", "patterns")
+)
 def test_the_seed_makes_the_set(name):
     one, again, other = (load(name, seed=seed).test for seed in (3, 3, 4))
     assert torch.equal(one[0][0], again[0][0])
