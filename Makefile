@@ -8,12 +8,12 @@ STAMP := $(VENV)/.installed
 # would compile everything again in each of them.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-all test-bare coverage mutants lint bench gpu docs figures clean
+.PHONY: demo test test-instrument test-all test-bare coverage mutants lint bench gpu docs figures clean
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml lab/pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[lab,attack,torchmetrics,huggingface,ray,shards,hdf5]" --group dev
+	$(BIN)/python -m pip install --quiet --editable ".[models,lightning,torchmetrics,huggingface,ray,shards,hdf5]" --editable "./lab[attack,ray]" --group dev
 	touch $(STAMP)
 
 demo: $(STAMP)
@@ -21,6 +21,10 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest
+
+# The instrument alone, which needs nothing of the laboratory.
+test-instrument: $(STAMP)
+	$(BIN)/python -m pytest tests
 
 test-all: $(STAMP)
 	$(BIN)/python -m pytest -m "not gpu"
@@ -38,7 +42,7 @@ $(BARE)/.installed: pyproject.toml
 	touch $@
 
 test-bare: $(BARE)/.installed
-	$(BARE)/bin/python -m pytest --bare
+	$(BARE)/bin/python -m pytest --bare tests
 
 # The result is kept in mutants.jsonl: an interrupted run goes on where it was.
 mutants: $(STAMP)
@@ -49,7 +53,7 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python tools/plain_english.py src benchmarks docs tools
+	$(BIN)/python tools/plain_english.py src lab/src benchmarks docs tools
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks

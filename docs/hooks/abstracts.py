@@ -23,8 +23,8 @@ from results import (
     write_measured,
 )
 
-from ncscope.lab.findings import Finding
-from ncscope.lab.report.verdicts import owner_of
+from ncscope_lab.findings import Finding
+from ncscope_lab.report.verdicts import owner_of
 
 Theory = Mapping[str, Mapping[str, str]]
 """Verdict, grade and kind of each statement, by id."""

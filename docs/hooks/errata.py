@@ -11,8 +11,8 @@ from typing import Any
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.pages import Page
 
-from ncscope.lab.theory.statement import Statement
-from ncscope.lab.theory.table import STATEMENTS
+from ncscope_lab.theory.statement import Statement
+from ncscope_lab.theory.table import STATEMENTS
 
 _PAGES = Path(__file__).parents[1] / "theory"
 _MARK = re.compile(r"<!-- erratum: (\S+) -->")

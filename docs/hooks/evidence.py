@@ -29,8 +29,8 @@ from results import (
     read_runs,
 )
 
-from ncscope.lab.findings import tally
-from ncscope.lab.report.verdicts import PAPERS, owner_of
+from ncscope_lab.findings import tally
+from ncscope_lab.report.verdicts import PAPERS, owner_of
 
 _MARK = re.compile(r"<!-- evidence: (\w+) -->")
 _SUMMARY = "<!-- evidence summary -->"

@@ -27,9 +27,9 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.pages import Page
 from pydantic import BaseModel
 
-from ncscope.lab.catalogue import EXPERIMENTS, REPRODUCTIONS, find_experiment
-from ncscope.lab.findings import Finding, tally
-from ncscope.lab.intervals import Interval
+from ncscope_lab.catalogue import EXPERIMENTS, REPRODUCTIONS, find_experiment
+from ncscope_lab.findings import Finding, tally
+from ncscope_lab.intervals import Interval
 
 Runs = Mapping[str, Mapping[str, Sequence[Finding] | None]]
 """Claims by scale and experiment; None for a run that has not ended."""

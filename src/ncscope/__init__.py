@@ -5,8 +5,8 @@ loop runs, or ``gather`` moments batch by batch and ``measure_moments``. ``measu
 a data set in parts, in several processes or on several machines.
 
 Other parts have modules of their own: ``ncscope.losses`` to train with, ``ncscope.transfer`` to
-choose a checkpoint, ``ncscope.integrations`` for other libraries, and ``ncscope.lab``, which needs
-the extra ``lab``: surrogate models, theorems and the papers' experiments.
+choose a checkpoint, ``ncscope.integrations`` for other libraries, and ``ncscope_lab``, which needs
+the distribution ``ncscope-lab``: surrogate models, theorems and the papers' experiments.
 """
 
 # A name that type checkers know. `typing` itself would be most of what an import of ncscope loads,

@@ -4,23 +4,26 @@ import functools
 import unicodedata
 from collections.abc import Mapping
 
-EXTRAS: Mapping[str, str] = {
-    "torchvision": "models",
-    "timm": "models",
-    "PIL": "models",
-    "lightning": "lab",
-    "pydantic": "lab",
-    "sklearn": "lab",
-    "threadpoolctl": "lab",
-    "transformers": "huggingface",
-    "torchmetrics": "torchmetrics",
-    "foolbox": "attack",
-    "ray": "ray",
-    "pyarrow": "shards",
-    "fsspec": "shards",
-    "h5py": "hdf5",
+LABORATORY = "./lab"
+"""Folder of the laboratory in a checkout of ncscope."""
+TARGETS: Mapping[str, str] = {
+    "torchvision": ".[models]",
+    "timm": ".[models]",
+    "PIL": ".[models]",
+    "sklearn": ".[models]",
+    "lightning": ".[lightning]",
+    "transformers": ".[huggingface]",
+    "torchmetrics": ".[torchmetrics]",
+    "ray": ".[ray]",
+    "pyarrow": ".[shards]",
+    "fsspec": ".[shards]",
+    "h5py": ".[hdf5]",
+    "mlxtend": LABORATORY,
+    "pydantic": LABORATORY,
+    "threadpoolctl": LABORATORY,
+    "foolbox": f"{LABORATORY}[attack]",
 }
-"""Importable name of each optional library, and the extra that installs it."""
+"""Importable name of each optional library, and what to install in a checkout to have it."""
 
 _DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn"}
 
@@ -118,26 +121,26 @@ class InputError(ValueError):
         return functools.partial(InputError, **parts), ()
 
 
-def library_error(name: str, extra: str | None = None) -> InputError:
+def library_error(name: str, target: str | None = None) -> InputError:
     """Return the error to raise for an optional library that is not installed.
 
     Args:
-        name: Name under which the library is imported, a key of `EXTRAS`.
-        extra: Extra to install; by default the one that `EXTRAS` names.
+        name: Name under which the library is imported, a key of `TARGETS`.
+        target: Folder to install, with its extras; by default the one that `TARGETS` names.
 
     Example:
         >>> print(library_error("lightning").fix)
-        pip install ".[lab]" in a checkout of ncscope
+        pip install ".[lightning]" in a checkout of ncscope
     """
-    found, fix = "that it is not installed", how_to_install(extra or EXTRAS[name])
+    found, fix = "that it is not installed", how_to_install(target or TARGETS[name])
     return InputError(expected=f"the library {distribution(name)}", found=found, fix=fix)
 
 
-def how_to_install(extra: str = "") -> str:
+def how_to_install(target: str = ".") -> str:
     """Return the command that installs ncscope.
 
     Args:
-        extra: Extra to install with ncscope; empty for the bare package.
+        target: Folder in the checkout, with the extras in brackets.
     """
-    target = f'".[{extra}]"' if extra else "."
-    return f"pip install {target} in a checkout of ncscope"
+    quoted = f'"{target}"' if "[" in target else target
+    return f"pip install {quoted} in a checkout of ncscope"

@@ -10,10 +10,10 @@ import pytest
 import ncscope
 from tests.docs.pages import ROOT
 
-SOURCE = ROOT / "src"
 MODULES = [
-    ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
-    for path in sorted((SOURCE / "ncscope").rglob("*.py"))
+    ".".join(path.relative_to(source).with_suffix("").parts).removesuffix(".__init__")
+    for source in (ROOT / "src", ROOT / "lab" / "src")
+    for path in sorted(source.rglob("*.py"))
     if ">>>" in path.read_text(encoding="utf-8")
 ]
 

@@ -107,7 +107,7 @@ def test_a_formula_stays_with_the_brackets_and_marks_beside_it():
     assert formulas.on_page_content(html) == expected
 
 
-SOURCES = sorted((ROOT / "src" / "ncscope").rglob("*.py"))
+SOURCES = sorted([*(ROOT / "src").rglob("*.py"), *(ROOT / "lab" / "src").rglob("*.py")])
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.M | re.S)
 MATH = re.compile(r"\$\$(.+?)\$\$|\$(.+?)\$", re.S)
 

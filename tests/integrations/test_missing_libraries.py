@@ -7,7 +7,7 @@ import pytest
 
 NEEDS = {
     "torchmetrics": ("torchmetrics", "torchmetrics"),
-    "lightning": ("lightning", "lab"),
+    "lightning": ("lightning", "lightning"),
     "huggingface": ("transformers", "huggingface"),
 }
 

@@ -30,7 +30,7 @@ from tests.transfer.samples import blobs
 NO_MIXTURE = find_spec("sklearn") is None
 REASONS = ["LEEP and NCE (no source probabilities)"]
 if NO_MIXTURE:
-    REASONS += [f"NLEEP (scikit-learn is not installed: {how_to_install('lab')})"]
+    REASONS += [f"NLEEP (scikit-learn is not installed: {how_to_install('.[models]')})"]
 LEFT_OUT = f"Left out: {'; '.join(REASONS)}."
 
 

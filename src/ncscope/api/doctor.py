@@ -12,12 +12,12 @@ from pathlib import Path
 
 import torch
 
-from ncscope.errors import EXTRAS, distribution, how_to_install
+from ncscope.errors import TARGETS, distribution, how_to_install
 
 _WITHOUT_EXTRA = ("torch", "numpy", "scipy", "matplotlib", "plotly")
 LIBRARIES: Mapping[str, str] = {
     **dict.fromkeys(_WITHOUT_EXTRA, ""),
-    **{distribution(library): extra for library, extra in EXTRAS.items()},
+    **{distribution(library): target for library, target in TARGETS.items()},
 }
 """Extra that installs each library; empty for libraries that ncscope requires."""
 
@@ -79,11 +79,11 @@ def check_installation(data: Path = Path("data")) -> list[CheckResult]:
         CheckResult("versions", "python", platform.python_version()),
         CheckResult("versions", "system", f"{platform.system()} {platform.release()}"),
     ]
-    for name, extra in LIBRARIES.items():
+    for name, target in LIBRARIES.items():
         try:
             result = CheckResult("versions", name, version(name))
         except PackageNotFoundError:
-            result = CheckResult("versions", name, "missing", how_to_install(extra))
+            result = CheckResult("versions", name, "missing", how_to_install(target))
         results.append(result)
 
     # A container or batch job may allow fewer cores than the machine has.

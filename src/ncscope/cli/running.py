@@ -12,14 +12,38 @@ from typing import Any
 import typer
 
 from ncscope.cli.app import Interruption, app
-from ncscope.errors import EXTRAS, InputError, library_error, printable, shorten_words
+from ncscope.errors import (
+    LABORATORY,
+    TARGETS,
+    InputError,
+    how_to_install,
+    library_error,
+    printable,
+    shorten_words,
+)
 
 # Each module adds its command to the app; the help lists the commands in this order.
 for _module in ("measure", "report", "transfer", "doctor"):
     import_module(f"ncscope.cli.{_module}")
 # Commands of other packages, the laboratory among them.
-for _entry in entry_points(group="ncscope.commands"):
+_commands = entry_points(group="ncscope.commands")
+for _entry in _commands:
     _entry.load()
+
+
+def _explain_laboratory(context: typer.Context) -> None:
+    """Say how to get the laboratory, which is not installed."""
+    raise InputError(
+        expected=f"the laboratory for ncscope {context.info_name}",
+        found="that it is not installed",
+        fix=how_to_install(LABORATORY),
+    )
+
+
+_ANY_WORDS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+if "run" not in _commands.names:
+    for _name in ("demo", "run", "list", "theory", "sweep", "zoo"):
+        app.command(_name, hidden=True, context_settings=_ANY_WORDS)(_explain_laboratory)
 
 # Some versions of Typer contain a copy of click, others depend on click.
 _UsageError: Any = typer.BadParameter.__bases__[0]
@@ -56,15 +80,15 @@ def _run(words: list[str], debug: bool) -> int:
         return _fail(str(error), 2, debug)
     except ModuleNotFoundError as error:
         library = (error.name or "").partition(".")[0]
-        if library not in EXTRAS:
+        if library not in TARGETS:
             return _fail(_describe_crash(error), 1, debug)
-        # A command of the laboratory needs more than one library; its extra has them all.
-        extra = EXTRAS[library]
+        # A command of the laboratory needs more than one library; its distribution has them all.
+        target = TARGETS[library]
         frames = traceback.walk_tb(error.__traceback__)
         modules = [frame.f_globals.get("__name__", "") for frame, _ in frames]
-        if extra == "models" and any(name.startswith("ncscope.lab.") for name in modules):
-            extra = "lab"
-        return _fail(str(library_error(library, extra)), 2, debug)
+        if target == ".[models]" and any(name.startswith("ncscope_lab.") for name in modules):
+            target = LABORATORY
+        return _fail(str(library_error(library, target)), 2, debug)
     except (MemoryError, ImportError, OSError) as error:
         # A library that does not fit into memory raises ImportError with the words of the system.
         no_memory = r"failed to map segment|[Cc]annot allocate memory"

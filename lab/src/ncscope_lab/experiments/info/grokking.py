@@ -1,0 +1,294 @@
+"""INFO section 5.5, figure 7: a transformer learns addition modulo p by heart, then by the rule.
+
+The paper has p = 113: a transformer of one layer without normalisation on the input ``a b =``,
+trained by AdamW on all training pairs at every step. It states neither the betas nor the number of
+steps nor the initialisation. Here the betas are those of Nanda et al., there are 20,000 steps, and
+weights have variance 1/width. The small scale is the paper's, stopped after 7,000 steps.
+
+The transformer and its training stand in `modular_addition`.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+from pydantic import BaseModel, ConfigDict, Field
+
+from ncscope.metrics.information import collapse_mir
+from ncscope.report import panels
+from ncscope_lab.claims import Claim, above, below
+from ncscope_lab.experiment import Experiment, Part
+from ncscope_lab.experiments.info.information_runs import claim_by_batch
+from ncscope_lab.experiments.info.modular_addition import Grokking, grokking_events
+from ncscope_lab.figures import draw_grid, draw_reference
+from ncscope_lab.quantities import Quantity, Run, Runs, last, ratio, values, zero_error_row
+from ncscope_lab.report.drawing import Drawing
+
+
+class InfoGrokking(BaseModel):
+    """Settings of the experiment."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    training: Grokking = Field(Grokking(), description="Settings of every run.")
+    seeds: tuple[int, ...] = Field((0,), min_length=1, description="Seeds of the runs.")
+
+
+PAPER = InfoGrokking(
+    training=Grokking(
+        modulus=113,
+        train_share=0.3,
+        width=128,
+        heads=4,
+        hidden=512,
+        steps=20_000,
+        learning_rate=1e-3,
+        betas=(0.9, 0.98),
+        weight_decay=1.0,
+        measurements=40,
+        accuracy_measurements=200,
+    ),
+    seeds=(0, 1, 2),
+)
+SMALL = InfoGrokking(
+    training=Grokking(
+        modulus=113,
+        train_share=0.3,
+        steps=7_000,
+        measurements=32,  # eight or more between the two phases, a step being a factor of 1.34
+        accuracy_measurements=120,
+    ),
+    seeds=(3, 4, 5),  # borders were chosen on seeds 0 to 2
+)
+
+# The paper states no borders.
+NEAR_CHANCE = 0.05  # largest excess over 1/p that counts as "nearly" guessing
+LEARNT = 0.99  # accuracy from which on a split counts as learnt
+LONG_AFTER = 10  # least multiple of the memorisation steps that counts as long after
+CHANGED = 0.05  # least change of a ratio that counts
+HALF = 0.5  # HDR counts as declined if it halves
+
+SOURCE = "INFO, section 5.5 and figure 7"
+SPLITS: Mapping[str, str] = {"train": "training pairs", "test": "held-out pairs"}
+COLOURS: Mapping[str, str] = {"train": panels.ACCENT, "test": panels.SECOND}
+
+
+def steps_to(split: str, accuracy: float = 1.0) -> Quantity:
+    """Return the quantity of the first measured step with this accuracy or more."""
+
+    def compute(run: Run) -> float:
+        row = zero_error_row(run.path(split), accuracy)
+        return math.nan if row is None else row.epoch
+
+    return Quantity(f"steps to an accuracy of {accuracy:g} on {SPLITS[split]}", compute)
+
+
+def by_heart(key: str, name: str) -> Quantity:
+    """Return the quantity of a held-out metric at the first step of training accuracy 1."""
+
+    def compute(run: Run) -> float:
+        known = steps_to("train")(run)
+        rows = (row for row in run.path("test") if row.step == known)
+        return next((float(row[key]) for row in rows), math.nan)
+
+    return Quantity(name, compute)
+
+
+class Course(NamedTuple):
+    """A ratio over training, cut into phases; the later two are empty if no rule is learnt.
+
+    Attributes:
+        heart: Up to the first measurement at which all training pairs are known by heart.
+        then: From there until just before the rule is learnt.
+        before: Up to that place, from the start.
+        rule: From the rule on.
+    """
+
+    heart: Sequence[float]
+    then: Sequence[float]
+    before: Sequence[float]
+    rule: Sequence[float]
+
+
+def of_splits(compute: Callable[[Course], float], key: str) -> Mapping[str, Callable[[Run], float]]:
+    """Return the quantity of a ratio's course on each split.
+
+    A quantity is NaN while the training pairs are not known by heart, or without its phase.
+    """
+
+    def quantity(run: Run, split: str) -> float:
+        path = [row for row in run.path(split) if key in row]
+        numbers = values(path, key)
+        known, rule = (
+            next((at for at, row in enumerate(path) if row.step >= step), None)
+            for step in (steps_to("train")(run), steps_to("test", LEARNT)(run))
+        )
+        if known is None or not all(map(math.isfinite, numbers)):
+            return math.nan
+        end = rule or 0
+        later = numbers[end:] if rule else []
+        course = Course(numbers[: known + 1], numbers[known:end], numbers[:end], later)
+        return compute(course)
+
+    return {name: partial(quantity, split=split) for split, name in SPLITS.items()}
+
+
+def memorise(course: Course) -> float:
+    """Return the change until the training pairs are known by heart."""
+    return course.heart[-1] - course.heart[0]
+
+
+def search(course: Course) -> float:
+    """Return the change from then until just before the rule is learnt."""
+    return course.then[-1] - course.then[0] if course.then else math.nan
+
+
+def below_the_minimum(course: Course) -> float:
+    """Return the least value with the rule, minus the least before."""
+    return min(course.rule) - min(course.before) if course.rule else math.nan
+
+
+def share_left(course: Course) -> float:
+    """Return the last value over that just before the rule is learnt."""
+    return ratio(course.rule[-1], course.before[-1]) if course.rule else math.nan
+
+
+def list_claims(settings: InfoGrokking) -> Sequence[Claim]:
+    """Return the claims of section 5.5 on the accuracies, and on MIR and HDR in the two phases."""
+    first = "until the training pairs are known by heart"
+    then = "then, until just before the rule is learnt"
+    chance = Quantity("chance", lambda run: 1 / settings.training.modulus)
+    near = Claim(
+        text="when all training pairs are known by heart, held-out accuracy exceeds chance by "
+        f"less than {NEAR_CHANCE}",
+        source=SOURCE,
+        quantity=by_heart("accuracy", "held-out accuracy") - chance,
+        region=below(NEAR_CHANCE),
+    )
+    new = by_heart("accuracy_unmirrored", "accuracy on pairs held out in both orders") - chance
+    return [
+        replace(near, uncounted={"pairs held out in both orders": replace(near, quantity=new)}),
+        Claim(
+            text="held-out accuracy is 1 at the end, in every run",
+            source=SOURCE,
+            quantity=last("accuracy", "test"),
+            region=above(1 - 1e-9),
+            rule="each",
+            over="runs",
+        ),
+        Claim(
+            text=f"learning the rule takes at least {LONG_AFTER} times as many steps as learning "
+            "the training pairs by heart",
+            source=SOURCE,
+            quantity=steps_to("test", LEARNT) / steps_to("train", LEARNT),
+            region=above(LONG_AFTER),
+            scale="ratio",
+        ),
+        *(
+            claim_by_batch(
+                key,
+                partial(of_splits, compute),
+                text=f"batches of pairs: {text}, on training and on held-out pairs",
+                source=SOURCE,
+                unit="splits",
+                region=region,
+                scale="ratio" if compute is share_left else "plain",
+            )
+            for key, text, compute, region in (
+                ("mir", f"{first}, MIR rises by more than {CHANGED}", memorise, above(CHANGED)),
+                ("hdr", f"{first}, HDR falls by more than {CHANGED}", memorise, below(-CHANGED)),
+                ("mir", f"{then}, MIR falls by more than {CHANGED}", search, below(-CHANGED)),
+                ("hdr", f"{then}, HDR rises by more than {CHANGED}", search, above(CHANGED)),
+                ("mir", "with the rule MIR reaches its minimum", below_the_minimum, below(0)),
+                (
+                    "hdr",
+                    "with the rule HDR falls to less than half of its value just before",
+                    share_left,
+                    below(HALF),
+                ),
+            )
+        ),
+    ]
+
+
+def draw_figures(settings: InfoGrokking, runs: Runs) -> list[Drawing]:
+    """Draw figure 7, from batches as in the paper, and from all pairs."""
+    caption = (
+        "INFO figure 7: accuracy, MIR and HDR over training{}; one curve per seed. Pairs held out "
+        "both ways are not training pairs in either order. Dashed lines are the first measured "
+        f"steps of training accuracy 1 and of held-out accuracy {LEARNT}; dotted, MIR at collapse "
+        "to a simplex."
+    )
+    size = settings.training.batch_size
+    batches = f", MIR and HDR as means over batches of {size}, as in the paper"
+    return [
+        Drawing(
+            name,
+            caption.format(how),
+            draw_grid(
+                [[partial(draw_panel, settings, runs, key) for key in keys]],
+                cell=(3.6, 3.1),
+                legend="first",
+            ),
+        )
+        for name, keys, how in (
+            ("fig-7", ("accuracy", "mir_batch", "hdr_batch"), batches),
+            ("fig-7-exact", ("accuracy", "mir", "hdr"), ", MIR and HDR of all pairs of a split"),
+        )
+    ]
+
+
+def draw_panel(settings: InfoGrokking, runs: Runs, key: str, axes: Axes) -> None:
+    """Draw a metric of both splits of every run, with the steps of memorising and generalising."""
+    for run in runs:
+        for split, name in SPLITS.items():
+            path = [row for row in run.path(split) if key in row]
+            axes.plot(values(path, "step"), values(path, key), color=COLOURS[split], label=name)
+        if key == "accuracy":
+            rows = run.path("test")
+            new = values(rows, "accuracy_unmirrored")
+            axes.plot(values(rows, "step"), new, color=panels.SERIES[2], linewidth=0.9,
+                      label="held out both ways")  # fmt: skip
+        for step in (steps_to("train")(run), steps_to("test", LEARNT)(run)):
+            if math.isfinite(step):
+                axes.axvline(step, color=panels.SOFT, linewidth=0.8, linestyle=panels.DASHED)
+    if key.startswith("mir"):
+        draw_reference(axes, collapse_mir(settings.training.modulus))
+    axes.set_title("Accuracy" if key == "accuracy" else key[:3].upper())
+    axes.set_xscale("symlog", linthresh=1, linscale=0.3)
+    axes.set_xlim(0, settings.training.steps)
+    axes.set_xlabel("step")
+
+
+def train_seeds(settings: InfoGrokking) -> list[Part]:
+    """Return a part for each seed."""
+    return [
+        Part(
+            f"seed {seed}",
+            settings.training.steps,
+            partial(grokking_events, settings.training, seed),
+            trains=True,
+        )
+        for seed in settings.seeds
+    ]
+
+
+EXPERIMENT = Experiment(
+    id="info/grokking",
+    title="Matrix information while a transformer groks addition modulo p",
+    question=(
+        "A transformer of one layer memorises its training pairs, and generalises long after "
+        "that. INFO says that MIR and HDR of representation and unembedding show both phases."
+    ),
+    source="INFO section 5.5, figure 7",
+    scales={"paper": PAPER, "small": SMALL},
+    cost={"paper": "72 minutes on one core", "small": "45 minutes on one core"},
+    parts=train_seeds,
+    claims=list_claims,
+    figures=draw_figures,
+    unit="step",
+    columns=("step", "accuracy", "loss", "mir", "hdr", "mir_batch", "hdr_batch"),
+)

@@ -1,0 +1,132 @@
+r"""INFO section 5.3, figure 5: accuracy, MIR and HDR at the end of training on smoothed labels.
+
+The targets are $(1-\epsilon)e_y+\frac\epsilon C$. The paper's text does not state the values of
+$\epsilon$; here they are 0, 0.1, 0.2 and 0.4. The paper trains WRN-28-2 on CIFAR-10 and
+WRN-28-8 on CIFAR-100. The small scale trains a wide residual network of 64 features on handwritten
+digits.
+"""
+
+from functools import partial
+from math import inf
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from ncscope.report import panels
+from ncscope_lab.claims import below
+from ncscope_lab.experiment import Experiment, Trainings
+from ncscope_lab.experiments.info.information_runs import (
+    PAPER_NETWORKS,
+    claim_on_accuracy_and_ratios,
+    draw_collapse,
+    draw_metric,
+    name_runs,
+    paper_training,
+    small_training,
+    train_with_classes,
+)
+from ncscope_lab.figures import draw_grid
+from ncscope_lab.quantities import Quantity, Run, Runs, ends, last, quantity
+from ncscope_lab.report.drawing import Drawing
+
+LEVELS = (0.0, 0.1, 0.2, 0.4)
+
+PAPER = Trainings(
+    runs=name_runs(
+        (
+            paper_training(data, seed, label_smoothing=level)
+            for data in PAPER_NETWORKS
+            for level in LEVELS
+            for seed in (0, 1, 2)
+        ),
+        "label_smoothing",
+    )
+)
+SMALL = Trainings(
+    runs=name_runs(
+        (
+            small_training("digits", epochs=20, seed=seed, label_smoothing=level)
+            for level in LEVELS
+            for seed in range(10, 20)  # settings were chosen on seeds 0 to 5
+        ),
+        "label_smoothing",
+    )
+)
+
+MINIMAL = 0.1  # largest share of what training changes that counts as minimal; the paper has none
+
+
+def variation(key: str) -> Quantity:
+    """Return a metric's range over the levels, over what training changes in the run itself.
+
+    The run has the lowest level. Networks that learn nothing have no small variation.
+    """
+
+    @quantity(f"range of {key} over the levels")
+    def range_over_levels(run: Run) -> float:
+        return float(np.ptp([last(key, "test")(other) for other in run.alike("data", "seed")]))
+
+    @quantity("change by training")
+    def change_by_training(run: Run) -> float:
+        start, end = ends(run.path("test"), key)
+        return abs(end - start)
+
+    return range_over_levels / change_by_training
+
+
+CLAIMS = claim_on_accuracy_and_ratios(
+    f"{{}} differs between degrees of label smoothing by less than {MINIMAL} of the change that "
+    "training makes",
+    variation,
+    source="INFO, figure 5",
+    region=below(MINIMAL),
+    bounds=(0.0, inf),
+    where={"label_smoothing": 0.0},
+    per="data",
+)
+
+
+def draw_figures(settings: Trainings, runs: Runs) -> list[Drawing]:
+    """Draw figure 5, with a row for each data set."""
+    caption = (
+        "INFO figure 5: accuracy, MIR and HDR on held-out images at the end of training under "
+        "several smoothness levels; lines are means over seeds, bands show their range. Solid: "
+        "exact values of the whole set; dashed: means over batches of 64."
+    )
+    grid = [
+        [partial(draw_panel, key, data, own) for key in ("accuracy", "mir", "hdr")]
+        for data, own in runs.group("data").items()
+    ]
+    figure = draw_grid(grid, cell=(3.0, 3.0), legend="beside", share_x=True)
+    return [Drawing("fig-5", caption, figure)]
+
+
+def draw_panel(key: str, data: str, runs: Runs, axes: Axes) -> None:
+    """Draw a metric at the end of training against the smoothness."""
+    rows = [
+        row.with_values({"smoothness": run.settings.label_smoothing})
+        for run in runs
+        for row in run.path("test")[-1:]
+    ]
+    colour = panels.SOFT if key == "accuracy" else panels.ACCENT
+    draw_metric(axes, rows, "smoothness", key, colour=colour)
+    if key == "mir":
+        draw_collapse(axes, runs)
+    axes.set_title(f"{key if key == 'accuracy' else key.upper()}, {data}")
+
+
+EXPERIMENT = Experiment(
+    id="info/label-smoothing",
+    title="Matrix information under label smoothing",
+    question=(
+        "Networks trained on labels of several smoothness levels. INFO says that accuracy, MIR "
+        "and HDR vary little with the level."
+    ),
+    source="INFO section 5.3, figure 5",
+    scales={"paper": PAPER, "small": SMALL},
+    cost={"paper": "375 GPU-hours (estimated)", "small": "8 minutes on one core"},
+    parts=lambda settings: train_with_classes(settings.runs),
+    claims=CLAIMS,
+    figures=draw_figures,
+    columns=("epoch", "accuracy", "mir", "mir_batch", "hdr", "hdr_batch"),
+)

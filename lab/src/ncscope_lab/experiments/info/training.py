@@ -1,0 +1,241 @@
+"""INFO section 5.1, figures 1-2: accuracy, MIR and HDR on held-out images while a network trains.
+
+The paper trains WRN-28-2 on CIFAR-10 and WRN-28-8 on CIFAR-100 for a million steps. The small scale
+trains a wide residual network of 64 features past zero training error on four sets: handwritten
+digits, warped digits, 5,000 digits of MNIST, and 20 classes of generated patterns. The lengths were
+chosen on seed 0, so that zero error comes well before the end.
+"""
+
+import math
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+from matplotlib.axes import Axes
+
+from ncscope.report import panels
+from ncscope_lab.claims import above, below, one
+from ncscope_lab.experiment import Experiment, Trainings
+from ncscope_lab.experiments.info.information_runs import (
+    BY_BATCH,
+    PAPER_NETWORKS,
+    claim_by_batch,
+    collapse_mir_of,
+    draw_collapse,
+    name_runs,
+    paper_training,
+    small_training,
+    train_with_classes,
+)
+from ncscope_lab.figures import Curve, draw_grid, draw_over_epochs
+from ncscope_lab.intervals import SHARE
+from ncscope_lab.observations import Observation
+from ncscope_lab.quantities import (
+    Quantity,
+    Run,
+    Runs,
+    average,
+    last,
+    last_over_first,
+    quantity,
+    values,
+    zero_error_row,
+)
+from ncscope_lab.report.drawing import Drawing
+
+PAPER = Trainings(
+    runs=name_runs(
+        paper_training(data, seed, every=50) for data in PAPER_NETWORKS for seed in (0, 1, 2)
+    )
+)
+SMALL = Trainings(
+    runs=name_runs(
+        small_training(data, epochs, seed, every=every, measured=1000)
+        for data, epochs, every in (
+            ("digits", 300, 5),
+            ("warped-digits", 150, 3),
+            ("mnist-5k", 60, 1),
+            ("patterns-20", 150, 3),
+        )
+        for seed in range(10, 18)  # settings and margins were chosen on seeds 0 to 5
+    )
+)
+
+FACTOR = 1.1  # least factor of a rise or fall; the paper states no number
+NEAR = 0.05  # largest distance that counts as near; the paper states no number
+ZERO_ERROR = 0.999  # least accuracy that counts as zero error: one image of the 1,000 may be wrong
+
+
+def gap_past_zero_error(key: str) -> Quantity:
+    """Return the distance of a held-out ratio to its value at collapse, at the end over before.
+
+    Before is the first measurement at zero error on training images.
+    """
+
+    def distance(run: Run, row: Observation | None) -> float:
+        limit = collapse_mir_of(run) if key.startswith("mir") else 0.0
+        return math.nan if row is None else abs(limit - float(row.get(key, math.nan)))
+
+    @quantity(f"distance of {key} to its value at collapse at the end")
+    def at_the_end(run: Run) -> float:
+        return distance(run, next(iter(run.path("test")[-1:]), None))
+
+    @quantity("at zero training error")
+    def at_zero_error(run: Run) -> float:
+        zero = zero_error_row(run.path("train"), ZERO_ERROR)
+        rows = (row for row in run.path("test") if zero and row.epoch == zero.epoch)
+        return distance(run, next(rows, None))
+
+    return at_the_end / at_zero_error
+
+
+def agreement(key: str, sign: int) -> Quantity:
+    """Return how much more often than by chance accuracy and a metric change with a relative sign.
+
+    By chance: with the shares of intervals in which each rises, but independent. Both have a trend,
+    so chance exceeds one half. Intervals without a change are left out; NaN without intervals.
+    """
+
+    @quantity(f"agreement of accuracy and {key} beyond chance")
+    def beyond_chance(run: Run) -> float:
+        path = run.path("test")
+        accuracy, ratios = values(path, "accuracy"), values(path, key)
+        if not all(map(math.isfinite, accuracy + ratios)):
+            return math.nan
+        steps = zip(pairwise(accuracy), pairwise(ratios), strict=True)
+        changes = [(b - a, sign * (d - c)) for (a, b), (c, d) in steps]
+        rises = [(float(a > 0), float(b > 0)) for a, b in changes if a and b]
+        first, second = (average([pair[index] for pair in rises]) for index in (0, 1))
+        together = average([float(a == b) for a, b in rises])
+        return together - first * second - (1 - first) * (1 - second)
+
+    return beyond_chance
+
+
+FIRST, SECOND = "INFO, section 5.1 and figure 1", "INFO, section 5.1 and figure 2"
+BY_SET: dict[str, Any] = {"groups": "data", "unit": "data sets"}
+CLAIMS = [
+    claim_by_batch(
+        "mir",
+        partial(last_over_first, split="test"),
+        text=f"MIR rises over training by a factor of {FACTOR}, on every data set {BY_BATCH}",
+        source=FIRST,
+        region=above(FACTOR),
+        scale="ratio",
+        **BY_SET,
+    ),
+    claim_by_batch(
+        "mir",
+        gap_past_zero_error,
+        text="past zero training error, the distance of MIR to its value at collapse to a simplex "
+        f"falls by a factor of {FACTOR}, on every data set {BY_BATCH}",
+        source="INFO, theorem 4.2 and figure 1",
+        region=below(1 / FACTOR),
+        scale="ratio",
+        **BY_SET,
+    ),
+    claim_by_batch(
+        "mir",
+        partial(agreement, sign=1),
+        text="accuracy and MIR change the same way more often than by chance, on every data set "
+        f"{BY_BATCH}",
+        source=FIRST,
+        region=above(0),
+        bounds=(-1.0, 1.0),
+        **BY_SET,
+    ),
+    claim_by_batch(
+        "hdr",
+        partial(last_over_first, split="test"),
+        text=f"HDR falls over training by a factor of {FACTOR}, on every data set {BY_BATCH}",
+        source=SECOND,
+        region=below(1 / FACTOR),
+        scale="ratio",
+        **BY_SET,
+    ),
+    claim_by_batch(
+        "hdr",
+        gap_past_zero_error,
+        text=f"past zero training error, HDR falls by a factor of {FACTOR}, on every data set "
+        f"{BY_BATCH}",
+        source="INFO, theorem 4.2 and figure 2",
+        region=below(1 / FACTOR),
+        scale="ratio",
+        **BY_SET,
+    ),
+    claim_by_batch(
+        "hdr",
+        partial(last, split="test"),
+        text=f"HDR ends within {NEAR} of 0, its value at collapse, on one data set at least "
+        f"{BY_BATCH}",
+        source=SECOND,  # where the paper says so of CIFAR-100
+        region=below(NEAR),
+        bounds=SHARE,
+        enough=one,
+        **BY_SET,
+    ),
+    claim_by_batch(
+        "hdr",
+        partial(agreement, sign=-1),
+        text="accuracy and HDR change opposite ways more often than by chance, on every data set "
+        f"{BY_BATCH}",
+        source=SECOND,
+        region=above(0),
+        bounds=(-1.0, 1.0),
+        **BY_SET,
+    ),
+]
+
+
+def draw_figures(settings: Trainings, runs: Runs) -> list[Drawing]:
+    """Draw figures 1 and 2, with a column for each data set."""
+    over = (
+        "on held-out images over training; lines are means over seeds, bands show their range. "
+        "Solid: exact values of the whole set; dashed: means over batches of 64."
+    )
+    return [
+        Drawing(
+            name,
+            f"INFO figure {name[-1]}: accuracy and {key.upper()} {over}",
+            draw_grid(
+                [[partial(draw_panel, key, data, own) for data, own in runs.group("data").items()]],
+                cell=(4.2, 3.4),
+                legend="beside",
+            ),
+        )
+        for name, key in (("fig-1", "mir"), ("fig-2", "hdr"))
+    ]
+
+
+def draw_panel(key: str, data: str, runs: Runs, axes: Axes) -> None:
+    """Draw a ratio, exact and by batch, and the accuracy on one data set."""
+    name = key.upper()
+    curves = [
+        Curve("accuracy", "accuracy", panels.SOFT),
+        Curve(key, f"{name}, exact"),
+        Curve(f"{key}_batch", f"{name}, batches of 64", style=panels.DASHED),
+        Curve(f"{key}_centered", f"{name} of centred features, exact", panels.SECOND),
+    ]
+    draw_over_epochs(axes, runs, curves, "test")
+    if key == "mir":
+        draw_collapse(axes, runs, "MIR at collapse to a simplex")
+    axes.set_ylim(-0.02, 1.02)
+    axes.set_title(f"{name} and accuracy, {data}")
+
+
+EXPERIMENT = Experiment(
+    id="info/training",
+    title="Matrix information while a network trains",
+    question=(
+        "INFO says that over training MIR rises with the accuracy towards its value at collapse, "
+        "and HDR falls towards 0. Both are computed on the whole held-out set, and in batches of "
+        "64 as in the paper."
+    ),
+    source="INFO section 5.1, figures 1-2",
+    scales={"paper": PAPER, "small": SMALL},
+    cost={"paper": "75 GPU-hours (estimated)", "small": "140 minutes on one core"},
+    parts=lambda settings: train_with_classes(settings.runs),
+    claims=CLAIMS,
+    figures=draw_figures,
+    columns=("epoch", "accuracy", "mir", "mir_batch", "hdr", "hdr_batch"),
+)

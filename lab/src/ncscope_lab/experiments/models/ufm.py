@@ -1,0 +1,154 @@
+"""Gradient descent on the unconstrained features model under MSE: ``ncscope run ufm``.
+
+Source: XUFM (3), section 6. A descent and a fast solver begin at one random start, and their ends
+are compared with the minimiser in closed form.
+"""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ncscope_lab.claims import Claim, within
+from ncscope_lab.experiment import Experiment, Part
+from ncscope_lab.experiments.models.bounds import Positive, Seed
+from ncscope_lab.experiments.models.descents import (
+    COLUMNS,
+    FRAMES,
+    VANISHED,
+    claim_arrival,
+    claim_solver,
+    claim_vanishing,
+    descend,
+    draw_descent,
+    draw_start,
+    recorded_steps,
+    solve,
+    state,
+)
+from ncscope_lab.quantities import Run, Runs, last
+from ncscope_lab.report.drawing import Drawing
+from ncscope_lab.surrogates.ufm import UFM
+
+
+class UFMConfig(BaseModel):
+    """Settings of the model and of its descent."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    num_classes: int = Field(4, ge=2, description="Number of classes K.")
+    dim: int = Field(20, ge=1, description="Dimension d of the features.")
+    per_class: int = Field(50, ge=1, description="Samples n in each class.")
+    weight_decay: Positive = Field(0.005, description="Decay of the classifier.")
+    feature_decay: Positive = Field(0.001, description="Decay of the features.")
+    bias: Literal["none", "free", "regularised"] = Field("none", description="Kind of bias.")
+    bias_decay: Positive = Field(0.1, description="Decay of the bias, if it is regularised.")
+    rate: Positive = Field(0.1, description="Step size of gradient descent.")
+    steps: int = Field(80_000, ge=1, description="Steps of gradient descent.")
+    every: int = Field(5_000, ge=1, description="Steps from one measurement to the next.")
+    seed: Seed = Field(0, description="Seed of the start.")
+
+    @property
+    def problem(self) -> UFM:
+        """The model."""
+        decays = {"none": None, "free": 0.0, "regularised": self.bias_decay}
+        sizes = self.num_classes, self.dim, self.per_class
+        return UFM(*sizes, self.weight_decay, self.feature_decay, decays[self.bias])
+
+
+SOURCES = {
+    "none": "XUFM, theorem 3.1",
+    "free": "XUFM, theorem 3.2",
+    "regularised": "XUFM, section 3, remark on the regularised bias",
+}
+"""Owner of the claims on the minimisers, by kind of bias."""
+BIASES = {"none": "no bias", "free": "free bias", "regularised": "regularised bias"}
+
+
+def list_claims(settings: UFMConfig) -> list[Claim]:
+    """Return the predictions of the closed form."""
+    problem, source = settings.problem, SOURCES[settings.bias]
+    claims = [claim_arrival("descent", source=source), claim_solver("fast solver")]
+    if problem.c < 1:
+        claims += claim_vanishing("descent", predict_zeros(problem), source=source)
+        if settings.bias == "regularised":
+            claims.append(
+                Claim(
+                    text="The global mean's share of the class means' energy equals the closed "
+                    "form's",
+                    source="ours",
+                    where="descent",
+                    quantity=lambda run: last("mean_share")(run) - stated_mean_share(run),
+                    region=within(VANISHED),
+                    rule="all",
+                    tell=lambda runs: (
+                        f"{last('mean_share')(runs[0]):.6f} of the energy, "
+                        f"{stated_mean_share(runs[0]):.6f} in closed form"
+                    ),
+                )
+            )
+    return claims
+
+
+def stated_mean_share(run: Run) -> float:
+    """Return the closed form's share of the global mean."""
+    return last("mean_share")(run.experiment.named("closed form"))
+
+
+def predict_zeros(problem: UFM) -> dict[str, str]:
+    """Return the metrics that fall to zero at the minimiser if c < 1, with the statement of each.
+
+    Metrics that are zero for all features are left out: NC1 of one sample a class, and the distance
+    of two classes from a simplex. Without a bias the centred means are a simplex because the means
+    are an orthogonal frame (13), so that is no claim.
+    """
+    k, d, bias = problem.num_classes, problem.dim, problem.bias_decay
+    zero = {"nc1": "NC1: features collapse to their class means"} if problem.per_class > 1 else {}
+    if bias is None and d >= k:
+        zero["nc2_of"] = "NC2: class means become an orthogonal frame"
+    if bias is not None and d >= k - 1 and k > 2:
+        zero["nc2_etf"] = "NC2: centred class means become a simplex ETF"
+    if bias == 0:
+        zero["mean_share"] = "The global mean of the features vanishes"
+    return zero | {"nc3_alignment": "NC3: the classifier aligns with the class means"}
+
+
+def draw_figures(settings: UFMConfig, runs: Runs) -> list[Drawing]:
+    """Draw the objective, NC1, NC2 and NC3 along the descent."""
+    key = "nc2_of" if settings.bias == "none" else "nc2_etf"
+    caption = (
+        f"Gradient descent on the unconstrained features model, K = {settings.num_classes}, "
+        f"{BIASES[settings.bias]}. NC2 is the distance to {FRAMES[key]}."
+    )
+    return [Drawing("descent", caption, draw_descent(runs.named("descent"), key))]
+
+
+def list_parts(settings: UFMConfig) -> list[Part]:
+    """Return the closed form, the fast solver, and descent from the same start."""
+    problem = settings.problem
+    best = problem.minimiser()
+    compact, start = problem.compact(draw_start(problem, settings.seed))
+    record = recorded_steps(settings.steps, settings.every)
+    return [
+        state(problem, best),
+        Part("fast solver", 1, lambda _: iter([solve(compact, best, start)])),
+        descend("descent", compact, best, start, settings.rate, record),
+    ]
+
+
+EXPERIMENT = Experiment(
+    id="ufm",
+    title="Unconstrained features model, MSE loss",
+    question=(
+        "Features and classifier are free. Gradient descent converges to a minimiser that is "
+        "known in closed form. Its class means are an orthogonal frame without a bias, a simplex "
+        "ETF with a free bias, and a frame between the two with a regularised bias."
+    ),
+    source="XUFM section 3 and figures 1-2",
+    scales={"small": UFMConfig()},
+    cost={"small": "4 seconds on one core"},
+    parts=list_parts,
+    claims=list_claims,
+    figures=draw_figures,
+    columns=COLUMNS,
+    unit="step",
+)

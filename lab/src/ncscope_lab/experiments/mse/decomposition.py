@@ -1,0 +1,328 @@
+"""MSE section 2 and figure 2: the parts of the MSE loss; is the classifier the least-squares one?
+
+The parts are measured on two kinds of features of the training set: in training mode, with the
+statistics of each batch, and in evaluation mode, with the running statistics of the batch norms.
+The classifier is trained on the former, so the claims are about them; the paper does not say which
+it measures. The paper calls the part off the path negligible from an early epoch on. While the rate
+is high, the noise of the steps keeps the classifier off it: so one mean over epochs begins at zero
+error and one an epoch after the rate's first fall, and a claim of ours is on the cause.
+
+The networks are those of `ncscope_lab.experiments.mse.collapse`, with the settings in
+`ncscope_lab.experiments.mse.networks`.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import replace
+from functools import partial
+from typing import Literal
+
+import numpy as np
+from torch import nn
+
+from ncscope.data.loaders import make_training_loader
+from ncscope.data.order import EpochBatches
+from ncscope.measurement.model import measure_layers
+from ncscope.measurement.options import Options
+from ncscope.report import panels
+from ncscope_lab.claims import Claim, Region, above, below
+from ncscope_lab.experiment import Experiment
+from ncscope_lab.experiments.mse.learning_rates import (
+    select_best_rates,
+    tabulate_rates,
+    train_sweep,
+)
+from ncscope_lab.experiments.mse.networks import MSETrainings, paper_runs, small_runs
+from ncscope_lab.experiments.mse.terminal_phase import (
+    FACTOR,
+    claim_of_most,
+    draw_curves,
+    draw_networks,
+    find_zero_error,
+    select_phase,
+)
+from ncscope_lab.figures import Curve
+from ncscope_lab.observations import Observation
+from ncscope_lab.quantities import (
+    Path,
+    Quantity,
+    Run,
+    Runs,
+    average,
+    last,
+    ratio,
+    values,
+)
+from ncscope_lab.report.drawing import Drawing
+from ncscope_lab.training.loop import EpochEnd
+from ncscope_lab.training.supervised import Bench
+
+GROUPS = ("nc1", "nc2", "nc3", "nc4", "mse")  # those of mse/collapse
+PAPER = MSETrainings(runs=paper_runs(("mse",), GROUPS))
+SMALL = MSETrainings(runs=small_runs(("mse",), GROUPS))
+
+TRAINING_MODE = "train, training mode"
+"""Name of the split in the rows of features in training mode."""
+MODES: Mapping[str, str] = {"train": "evaluation mode", TRAINING_MODE: "training mode"}
+CURVES = (
+    Curve("mse_nc1", "NC1"),
+    Curve("mse_nc23", "NC2/3", panels.SERIES[2]),
+    Curve("mse_off_path", "off the central path", panels.SERIES[4]),
+)
+"""The parts of the loss."""
+
+NEGLIGIBLE = 0.1  # a part is negligible below this share of the others; the paper has no number
+DOMINANT = 2.0  # least factor between the dominant part and each other part
+HALF = 0.5  # largest share of a value that remains if something else causes most of it
+
+
+def measure_shares(path: Path) -> list[float]:
+    """Return the part off the central path as a share of the least-squares part, at each epoch."""
+    parts = zip(*(values(path, curve.key) for curve in CURVES), strict=True)
+    return [ratio(off, nc1 + nc23) for nc1, nc23, off in parts]
+
+
+def mean_share(path: Path) -> float:
+    """Return the mean over epochs of the shares, between measurements on a line.
+
+    Args:
+        path: Rows of the last layer over training.
+
+    Returns:
+        The mean; NaN for fewer than two epochs.
+    """
+    epochs = [row.epoch for row in path]
+    if len(epochs) < 2:
+        return math.nan
+    return float(np.trapezoid(measure_shares(path), epochs)) / (epochs[-1] - epochs[0])
+
+
+def last_share(split: str) -> Quantity:
+    """Return the quantity of the share off the path at the end."""
+    return Quantity(
+        "share at the end", lambda run: (measure_shares(run.path(split)) or [math.nan])[-1]
+    )
+
+
+def find_fall(run: Run) -> float:
+    """Return the number of epochs before the learning rate first falls; NaN if it never does."""
+    optimisation = run.settings.optimisation
+    return float(optimisation.epochs * min(optimisation.milestones, default=math.nan))
+
+
+def share_after_fall(split: str) -> Quantity:
+    """Return the quantity of the mean share from one epoch after the rate's first fall on."""
+
+    def compute(run: Run) -> float:
+        fall = find_fall(run)
+        return mean_share([row for row in run.path(split) if row.epoch >= fall + 1])
+
+    return Quantity("mean share after the rate's first fall", compute)
+
+
+def share_past_zero_error(split: str) -> Quantity:
+    """Return the quantity of the mean share off the path from zero training error on."""
+    return Quantity(
+        f"mean share in {MODES[split]}", lambda run: mean_share(select_phase(run, split))
+    )
+
+
+def share_of_stage(stage: Literal["before", "after"]) -> Quantity:
+    """Return the quantity of the mean share in training mode before or after the rate falls.
+
+    Before: in the second half of the first stage; after: in a second stage of equal length.
+    """
+
+    def compute(run: Run) -> float:
+        fall, path = find_fall(run), run.path(TRAINING_MODE)
+        start, end = (fall / 2, fall) if stage == "before" else (fall, 2 * fall)
+        course = zip([row.epoch for row in path], measure_shares(path), strict=True)
+        return average([share for epoch, share in course if start < epoch <= end])
+
+    return Quantity(f"mean share {stage} the fall", compute)
+
+
+def fall_to_zero_error(key: str, split: str) -> Quantity:
+    """Return the quantity of a part's factor of fall from its largest value to zero error."""
+
+    def compute(run: Run) -> float:
+        zero = find_zero_error(run)
+        early = [row for row in run.path(split) if zero is not None and row.epoch <= zero]
+        course = values(early, key) or [math.nan]
+        return ratio(max(course), course[-1])
+
+    return Quantity(f"factor of {key}", compute)
+
+
+def over_others(key: str, number: Callable[[str, str], Quantity], split: str) -> Quantity:
+    """Return the quantity of a number of one part of the loss over the largest of the others.
+
+    Args:
+        key: Key of the part.
+        number: Function that returns the number of a part, from its key and the split.
+        split: Split of the rows.
+    """
+    parts = {curve.key: number(curve.key, split) for curve in CURVES}
+    others = [part for other, part in parts.items() if other != key]
+    return Quantity(
+        f"that of {key} over the larger of the others",
+        lambda run: ratio(parts[key](run), float(np.max([other(run) for other in others]))),
+        list(parts.values()),
+    )
+
+
+def claim_in_training_mode(text: str, quantity: Callable[[str], Quantity], region: Region) -> Claim:
+    """Make a claim of figure 2 about features in training mode, judged in evaluation mode beside.
+
+    Args:
+        text: Text of the claim.
+        quantity: Function of the split of the rows.
+        region: Values for which the claim is true.
+    """
+    claim = claim_of_most(
+        text=text, source="MSE, figure 2", quantity=quantity(TRAINING_MODE), region=region
+    )
+    beside = replace(claim, quantity=quantity("train"))
+    return replace(claim, uncounted={"features in evaluation mode": beside})
+
+
+CLAIMS = [
+    claim_in_training_mode(
+        "at the end the part off the central path, features in training mode, is below "
+        f"{NEGLIGIBLE:.0%} of the least-squares part, in most networks",
+        last_share,
+        below(NEGLIGIBLE),
+    ),
+    claim_in_training_mode(
+        "from one epoch after the rate's first fall on the part off the central path, features in "
+        f"training mode, is below {NEGLIGIBLE:.0%} of the least-squares part in the mean over "
+        "epochs, in most networks",
+        share_after_fall,
+        below(NEGLIGIBLE),
+    ),
+    claim_in_training_mode(
+        "from zero training error on the part off the central path, features in training mode, is "
+        f"below {NEGLIGIBLE:.0%} of the least-squares part in the mean over epochs, in most "
+        "networks",
+        share_past_zero_error,
+        below(NEGLIGIBLE),
+    ),
+    claim_of_most(
+        text="from zero training error on most of the share off the central path in evaluation "
+        "mode is due to the batch norms' running statistics: in training mode it is less than "
+        "half, in the mean over epochs, in most networks",
+        source="ours",
+        quantity=share_past_zero_error(TRAINING_MODE) / share_past_zero_error("train"),
+        region=below(HALF),
+    ),
+    claim_of_most(
+        text="what remains off the central path in training mode is due to the learning rate: the "
+        "share is less than half in the stage after the rate's first fall as in the second half of "
+        "the stage before it, in most networks",
+        source="ours",
+        quantity=share_of_stage("after") / share_of_stage("before"),
+        region=below(HALF),
+    ),
+    claim_in_training_mode(
+        "at the end the NC1 part of the loss, features in training mode, is at least "
+        f"{DOMINANT:g} times each other part, in most networks",
+        lambda split: over_others("mse_nc1", last, split),
+        above(DOMINANT),
+    ),
+    claim_in_training_mode(
+        "from its largest value to zero training error the NC2/3 part, features in training mode, "
+        f"falls by a larger factor than each other part, at least {FACTOR:g} times theirs, in most "
+        "networks",
+        lambda split: over_others("mse_nc23", fall_to_zero_error, split),
+        above(FACTOR),
+    ),
+]
+
+
+def draw_figures(settings: MSETrainings, runs: Runs) -> list[Drawing]:
+    """Draw figure 2 of the paper in both modes."""
+    return [
+        Drawing(
+            name,
+            f"MSE figure 2, features in {MODES[split]}: parts of the MSE loss over training: the "
+            "loss of the least-squares classifier from variability (NC1) and from the class means "
+            "(NC2/3), and the excess of the network's classifier (off the central path); one curve "
+            "for each seed, and dashed its first epoch of zero training error.",
+            draw_networks(
+                runs, "part of the loss", partial(draw_curves, curves=CURVES, split=split)
+            ),
+        )
+        for split, name in {"train": "fig-2", TRAINING_MODE: "fig-2-training-mode"}.items()
+    ]
+
+
+def measure_training_mode(bench: Bench, end: EpochEnd) -> list[Observation]:
+    """Measure the MSE parts of features in training mode, in the batches of the next epoch.
+
+    The parameters are those at the end of the epoch, for all batches.
+
+    Args:
+        bench: The run.
+        end: State of training at the end of the epoch.
+    """
+    settings, fabric = bench.settings, bench.fabric
+    order = EpochBatches(
+        len(bench.data.train),
+        settings.optimisation.batch_size,
+        settings.steps_seed,
+        fabric.global_rank,
+        fabric.world_size,
+    )
+    order.begin(end.epoch, 0)
+    options = Options(
+        layers=(),
+        groups=("mse",),
+        weight_decay=settings.optimisation.decay_of_loss,
+        progress=False,
+    )
+    copy = copy_with_batch_statistics(bench.learner.evaluated)
+    loader = make_training_loader(bench.data.train, order, bench.workers)
+    layer = measure_layers(copy, loader, options).record.layers[-1]
+    metrics = dict(layer.metrics)
+    return [Observation(end.step, end.epoch, TRAINING_MODE, layer.layer, values=metrics)]
+
+
+def copy_with_batch_statistics(model: nn.Module) -> nn.Module:
+    """Return a copy whose batch norms use the statistics of the batch in evaluation mode too.
+
+    The networks of the paper have no other module that depends on the mode.
+
+    Args:
+        model: Network; it is left as it is.
+    """
+    copy = deepcopy(model)
+    for module in copy.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            module.running_mean = module.running_var = None
+            module.num_batches_tracked = None
+            module.track_running_stats = False
+    return copy
+
+
+EXPERIMENT = Experiment(
+    id="mse/decomposition",
+    title="The parts of the MSE loss while networks train",
+    question=(
+        "The MSE loss is the loss of the best classifier on the features, from variability and "
+        "from the class means, plus the excess loss of the network's classifier. The paper says "
+        "that the excess fades early: from then on the network is near the central path."
+    ),
+    source="MSE section 2, theorems 1 and 2, figure 2",
+    scales={"paper": PAPER, "small": SMALL},
+    cost={
+        "paper": "75 GPU-hours (estimated)",
+        "small": "3.5 hours on one core; the run serves mse/collapse too",
+    },
+    parts=partial(train_sweep, extra=measure_training_mode),
+    select=select_best_rates,
+    claims=CLAIMS,
+    figures=draw_figures,
+    tables=tabulate_rates,
+    columns=("epoch", "accuracy", "mse_loss", "mse_nc1", "mse_nc23", "mse_off_path"),
+)

@@ -1,0 +1,352 @@
+"""MSE figures 10 and 12, section 1.2: NC1 under the MSE loss and under cross-entropy.
+
+The paper trains the networks of `ncscope_lab.experiments.mse.networks` on five data sets under both
+losses. The small scale has two kinds of network on handwritten digits, and one of them on warped
+digits too: the difficulty of two data sets shows a difference and no trend, so there that claim is
+ours. The networks are those of `mse/robustness`, whose run holds all that this one measures.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+
+from ncscope_lab.claims import Claim, above, below, two_thirds, within
+from ncscope_lab.experiment import Experiment
+from ncscope_lab.experiments.mse.learning_rates import (
+    select_best_rates,
+    tabulate_rates,
+    train_sweep,
+)
+from ncscope_lab.experiments.mse.networks import (
+    BOTH,
+    LOSSES,
+    Loss,
+    MSETrainings,
+    find_rival,
+    name_kind,
+    of_rival,
+    paper_runs,
+    select_pairs,
+    select_typical,
+    small_runs,
+)
+from ncscope_lab.experiments.mse.terminal_phase import (
+    COLLAPSE,
+    FACTOR,
+    ZERO_ERROR_CLAIM,
+    claim_of_most,
+    draw_losses,
+    draw_networks,
+    end_over_zero_error,
+    select_phase,
+)
+from ncscope_lab.observations import Results
+from ncscope_lab.quantities import (
+    Path,
+    Quantity,
+    Run,
+    Runs,
+    average,
+    decades,
+    ends,
+    first,
+    last,
+    quantity,
+    ratio,
+    values,
+)
+from ncscope_lab.report.drawing import Drawing
+
+GROUPS = ("nc1", "nc4")
+PAPER = MSETrainings(runs=paper_runs(BOTH, GROUPS))
+SMALL = MSETrainings(runs=small_runs(BOTH, GROUPS))
+
+COMPARABLE = 0.01  # difference of comparable accuracies, as a share of what training gains
+SLOW = 0.5  # share of the decades on the training set, if NC1 falls far more slowly held out
+SEVERAL = 2  # networks in which a collapse is visible if it is so in several
+
+
+def epochs_to(path: Path, level: float) -> float:
+    """Return the epoch at which NC1 falls to a level, between measurements on a log scale of NC1.
+
+    Args:
+        path: Rows of one layer over training.
+        level: Value of NC1.
+
+    Returns:
+        The epoch; NaN if NC1 is not measured above and then at or below the level.
+    """
+    points = list(zip([row.epoch for row in path], values(path, "nc1"), strict=True))
+    for (before, high), (after, low) in pairwise(points):
+        if low <= level < high:
+            share = ratio(decades(high, level), decades(high, low)) if level > 0 else 1.0
+            return before + share * (after - before)
+    return math.nan
+
+
+def fit_exponent(path: Path) -> float:
+    """Return the decades by which NC1 falls for each decade of epochs: a fit from epoch 1 on.
+
+    Args:
+        path: Rows of one layer over training.
+
+    Returns:
+        The least-squares slope; NaN for fewer than two epochs, or an NC1 that is not positive.
+    """
+    points = list(zip([row.epoch for row in path], values(path, "nc1"), strict=True))
+    after = [(epoch, nc1) for epoch, nc1 in points if epoch >= 1]
+    if len(after) < 2 or not all(0 < nc1 < math.inf for _, nc1 in after):
+        return math.nan
+    epochs, numbers = np.log10(np.array(after, dtype=float)).T
+    return -float(np.polyfit(epochs, numbers, 1)[0])
+
+
+@quantity("epoch of the least common NC1")
+def epoch_of_common_nc1(run: Run) -> float:
+    """Return the epoch at which a run reaches the least NC1 that it and its rival both reach.
+
+    The values at the end are no measure of speed: they also depend on how far a network collapses
+    at all.
+    """
+    pair = [run, find_rival(run) or run]
+    least = [
+        min(filter(math.isfinite, values(one.path(), "nc1")), default=math.nan) for one in pair
+    ]
+    return epochs_to(run.path(), max(least))
+
+
+@quantity("decades of NC1 a decade of epochs")
+def exponent_of_nc1(run: Run) -> float:
+    """Return the exponent with which NC1 falls; NaN if it does not fall."""
+    exponent = fit_exponent(run.path())
+    return exponent if exponent > 0 else math.nan
+
+
+@quantity("gain in accuracy, mean of the seed")
+def gain_of_seed(run: Run) -> float:
+    """Return what training gains in held-out accuracy, in the mean of the seed's pairs."""
+    gain = last("accuracy", "test") - first("accuracy", "test")
+    pairs = select_pairs(run.experiment.where(seed=run.settings.seed))
+    return average([of(pair) for pair in pairs for of in (gain, of_rival(gain))])
+
+
+def late_decades(split: str) -> Quantity:
+    """Return the quantity of the decades by which NC1 falls past zero error.
+
+    NaN if NC1 on the training set hardly falls after zero error.
+    """
+
+    def compute(run: Run) -> float:
+        own, train = (decades(*ends(select_phase(run, split), "nc1")) for split in (split, "train"))
+        return own if train > math.log10(COLLAPSE) else math.nan
+
+    return Quantity(f"decades past zero error ({split})", compute)
+
+
+PAIRED_CLAIMS = [
+    claim_of_most(
+        text="networks collapse faster under MSE than under cross-entropy: NC1 on the training set "
+        "reaches the least value that both losses reach in fewer epochs, by a factor of at least "
+        f"{FACTOR:g}, in most networks",
+        source="MSE, figure 10",
+        quantity=epoch_of_common_nc1 / of_rival(epoch_of_common_nc1),
+        region=below(1 / FACTOR),
+        where=select_pairs,
+    ),
+    claim_of_most(
+        text="NC1 on the training set falls at a higher rate under MSE than under cross-entropy: "
+        "in decades for each decade of epochs, fitted from the first epoch on, by a factor of at "
+        f"least {FACTOR:g}, in most networks",
+        source="MSE, figure 10",
+        quantity=exponent_of_nc1 / of_rival(exponent_of_nc1),
+        region=above(FACTOR),
+        where=select_pairs,
+    ),
+    Claim(
+        text="networks trained under MSE are as accurate on held-out images as those trained under "
+        f"cross-entropy, within {COMPARABLE:.0%} of what training gains, in the mean of networks",
+        source="MSE, section 1.2",
+        # In units of what training gains, untrained networks differ.
+        quantity=(last("accuracy", "test") - of_rival(last("accuracy", "test"))) / gain_of_seed,
+        region=within(COMPARABLE),
+        where=select_pairs,
+        average="seed",
+    ),
+]
+
+
+def list_claims(settings: MSETrainings) -> list[Claim]:
+    """Return which loss collapses the training set faster, and the collapse on held-out images."""
+    return [
+        ZERO_ERROR_CLAIM,
+        *PAIRED_CLAIMS,
+        *(
+            claim
+            for loss in BOTH
+            for claim in (*list_held_out_claims(loss), claim_difficulty(settings, loss))
+        ),
+    ]
+
+
+def list_held_out_claims(loss: Loss) -> list[Claim]:
+    """Return the claims about NC1 on held-out images under one loss."""
+    claim = partial(
+        claim_of_most, source="MSE, figure 12", where=partial(select_typical, loss=loss)
+    )
+    nc1 = f"under {LOSSES[loss]} NC1"
+    test_over_train, at_start = (end("nc1", "test") / end("nc1") for end in (last, first))
+    return [
+        claim(
+            text=f"{nc1} at the end is larger on held-out images than on the training set: "
+            f"training raises their ratio by a factor of at least {FACTOR:g}, in most networks",
+            # The number of the samples alone makes a difference, in the untrained network too.
+            quantity=test_over_train / at_start,
+            region=above(FACTOR),
+        ),
+        claim(
+            text=f"{nc1} falls on held-out images too from zero training error to the end, at "
+            f"least by a factor of {FACTOR:g}, in several networks",
+            quantity=end_over_zero_error("nc1", "test"),
+            region=below(1 / FACTOR),
+            enough=lambda count: SEVERAL,
+        ),
+        claim(
+            text=f"{nc1} falls on held-out images by less than {SLOW:.0%} of the decades by which "
+            "it falls on the training set, from zero training error to the end, in most networks",
+            quantity=late_decades("test") / late_decades("train"),
+            region=below(SLOW),
+            scale="plain",
+        ),
+    ]
+
+
+def claim_difficulty(settings: MSETrainings, loss: Loss) -> Claim:
+    """Make the claim that training leaves more of the held-out NC1 on harder data.
+
+    The difficulty of a data set is the held-out error of the same kind of network. NC1 is a share
+    of the untrained network's value, which is itself larger for harder data. A kind of network with
+    fewer than two data sets is left out. With two data sets in all there is no trend: then the
+    claim is ours, that more remains on the second set of the settings than on the first.
+    """
+    kinds = select_ranked(Runs.of(settings.runs, Results()), loss).group(name_kind)
+    pairs = {tuple(kind.group("data")) for kind in kinds.values()}
+    text = (
+        f"under {LOSSES[loss]} the share of the untrained network's NC1 that remains at the end on "
+        "held-out images "
+    )
+    if len(pairs) == 1 and len(min(pairs)) == 2:
+        easy, hard = min(pairs)
+        text += f"is larger on {hard} than on {easy}, by a factor of at least {FACTOR:g}"
+        source = "ours"
+    else:
+        text += (
+            f"grows with the difficulty of the data set, by a factor of at least {FACTOR:g} from "
+            "one to the next harder, in most kinds of network"
+        )
+        source = "MSE, figure 12"
+    return Claim(
+        text=text,
+        source=source,
+        quantity=growth_with_difficulty,
+        region=above(FACTOR),
+        scale="ratio",
+        where=partial(select_ranked, loss=loss),
+        groups=name_kind,
+        enough=two_thirds,
+        unit="kinds of network",
+        average="seed",  # the runs of a seed share one value
+        tell=lambda runs: ", ".join(
+            f"{data} errs {error:.2%}" for data, error in measure_errors(runs).items()
+        ),
+    )
+
+
+def draw_figures(settings: MSETrainings, runs: Runs) -> list[Drawing]:
+    """Draw figures 10 and 12 of the paper."""
+    what = "NC1 under MSE and under cross-entropy, on"
+    zero = "one curve for each seed; the dashed lines are the first epochs of zero training error"
+    return [
+        Drawing(
+            f"fig-{number}",
+            f"MSE figure {number}: {what} {images}; {zero}.",
+            draw_networks(runs, "NC1", partial(draw_losses, key="nc1", split=split)),
+        )
+        for number, split, images in (
+            (10, "train", "the training set"),
+            (12, "test", "held-out images, around their own class means"),
+        )
+    ]
+
+
+def select_ranked(runs: Runs, loss: Loss) -> Runs:
+    """Select the runs under one loss of the kinds of network that have several data sets."""
+    kinds = runs.where(loss=loss).group(name_kind).values()
+    return Runs(run for kind in kinds if len(kind.group("data")) > 1 for run in kind)
+
+
+def measure_errors(runs: Runs) -> dict[str, float]:
+    """Return the held-out error at the end by data set, in the mean of the seeds."""
+    accuracy = last("accuracy", "test")
+    return {
+        data: 1 - average([accuracy(run) for run in own])
+        for data, own in runs.group("data").items()
+    }
+
+
+@quantity("growth from a data set to the next harder")
+def growth_with_difficulty(run: Run) -> float:
+    """Return the growth of what remains of the held-out NC1 from a data set to the next harder.
+
+    It is fitted to the runs of one kind of network, loss and seed.
+    """
+    same_loss = run.experiment.where(loss=run.settings.loss)
+    kind = same_loss.group(name_kind)[name_kind(run)]
+    errors = measure_errors(kind)
+    if not all(map(math.isfinite, errors.values())):
+        return math.nan
+    # Two data sets are compared in the order of the settings, in which the harder one is second.
+    order = sorted(errors, key=errors.__getitem__) if len(errors) > 2 else list(errors)
+    points = []
+    for one in kind.where(seed=run.settings.seed):
+        start, end = ends(one.path("test"), "nc1")
+        points.append((order.index(one.settings.data), ratio(end, start)))
+    return fit_growth(points)
+
+
+def fit_growth(points: Sequence[tuple[int, float]]) -> float:
+    """Return the factor by which a positive value grows with each rank: an exponential fit.
+
+    Args:
+        points: Ranks and values, at least two.
+
+    Example:
+        >>> round(fit_growth([(0, 1.0), (1, 2.0), (2, 4.0)]), 12), fit_growth([(0, 0.0), (1, 1.0)])
+        (2.0, nan)
+    """
+    if len(points) < 2 or not all(0 < value < math.inf for _, value in points):
+        return math.nan
+    ranks, numbers = np.array(points, dtype=float).T
+    return float(np.exp(np.polyfit(ranks, np.log(numbers), 1)[0]))
+
+
+EXPERIMENT = Experiment(
+    id="mse/loss-comparison",
+    title="Variability collapse under MSE and under cross-entropy",
+    question=(
+        "The same networks train under the MSE loss and under cross-entropy. The paper says that "
+        "variability within classes vanishes faster under MSE, and that it also falls on held-out "
+        "images, but far more slowly."
+    ),
+    source="MSE figures 10 and 12",
+    scales={"paper": PAPER, "small": SMALL},
+    cost={"paper": "150 GPU-hours (estimated)", "small": "70 minutes on one core"},
+    parts=train_sweep,
+    select=select_best_rates,
+    claims=list_claims,
+    figures=draw_figures,
+    tables=tabulate_rates,
+    columns=("epoch", "accuracy", "nc1", "nc1_quotient", "vci"),
+)

@@ -1,0 +1,164 @@
+"""MSE figures 9 and 11: robustness to adversarial perturbations past zero error, under both losses.
+
+The networks are those of `ncscope_lab.experiments.mse.loss_comparison`, with the settings in
+`ncscope_lab.experiments.mse.networks`; a run holds all that `mse/loss-comparison` measures. The
+paper attacks 100 held-out images, as Papyan, Han and Donoho 2020; the small scale, whose networks
+differ less, attacks 500, or all of a smaller set. The attack needs the library Foolbox:
+``pip install ".[attack]"``.
+"""
+
+import math
+from functools import partial
+
+import torch
+from pydantic import Field
+
+from ncscope_lab.claims import Claim, above
+from ncscope_lab.experiment import Experiment, Part
+from ncscope_lab.experiments.mse.learning_rates import (
+    select_best_rates,
+    tabulate_rates,
+    train_sweep,
+)
+from ncscope_lab.experiments.mse.margins import deepfool_robustness
+from ncscope_lab.experiments.mse.networks import (
+    BOTH,
+    MSETrainings,
+    of_rival,
+    paper_runs,
+    select_pairs,
+    select_typical,
+    small_runs,
+)
+from ncscope_lab.experiments.mse.terminal_phase import (
+    FACTOR,
+    at_zero_error,
+    claim_of_most,
+    draw_losses,
+    draw_networks,
+    end_over_zero_error,
+)
+from ncscope_lab.observations import Observation
+from ncscope_lab.quantities import Run, Runs, last, quantity
+from ncscope_lab.report.drawing import Drawing
+from ncscope_lab.training.loop import EpochEnd
+from ncscope_lab.training.supervised import Bench
+
+GROUPS = ("nc1", "nc4")  # those of mse/loss-comparison
+ATTACKED = "attacked"
+"""Name of the split in the rows of attacked images."""
+
+
+class MSERobustness(MSETrainings):
+    """Settings of the experiment."""
+
+    images: int = Field(
+        100, ge=1, description="Held-out images to attack, equally per class; all of a smaller set."
+    )
+
+
+PAPER = MSERobustness(runs=paper_runs(BOTH, GROUPS))
+SMALL = MSERobustness(runs=small_runs(BOTH, GROUPS), images=500)
+
+
+@quantity("share of perturbations that change the decision")
+def least_fooled(run: Run) -> float:
+    """Return the smaller share, at zero training error or at the end."""
+    shares = [share("fooled", ATTACKED)(run) for share in (at_zero_error, last)]
+    return math.nan if any(map(math.isnan, shares)) else min(shares)
+
+
+CLAIMS = [
+    Claim(  # else the norms of the perturbations are not margins
+        text="at zero training error and at the end every perturbation of DeepFool changes the "
+        "decision",
+        source="ours",
+        quantity=least_fooled,
+        region=above(1 - 1e-9),
+        rule="all",
+        where=select_typical,
+        over="runs",
+    ),
+    claim_of_most(
+        text="under MSE robustness grows from zero training error to the end, by a factor of at "
+        f"least {FACTOR:g}, in most networks",
+        source="MSE, figure 9",
+        quantity=end_over_zero_error("robustness", ATTACKED),
+        region=above(FACTOR),
+        where=partial(select_typical, loss="mse"),
+    ),
+    claim_of_most(
+        text="at the end robustness is better under MSE than under cross-entropy, by a factor of "
+        f"at least {FACTOR:g}, in most networks",
+        source="MSE, figure 11",
+        quantity=last("robustness", ATTACKED) / of_rival(last("robustness", ATTACKED)),
+        region=above(FACTOR),
+        where=select_pairs,
+    ),
+]
+
+
+def draw_figures(settings: MSERobustness, runs: Runs) -> list[Drawing]:
+    """Draw figures 9 and 11 of the paper."""
+    what = (
+        "mean norm of DeepFool's perturbation that changes the decision, as a share of the image's"
+    )
+    zero = "one curve for each seed; the dashed lines are the first epochs of zero training error"
+    return [
+        Drawing(
+            f"fig-{number}",
+            f"MSE figure {number}: robustness under {losses}, {what}; {zero}.",
+            draw_networks(
+                chosen, "robustness", partial(draw_losses, key="robustness", split=ATTACKED)
+            ),
+        )
+        for number, losses, chosen in (
+            (9, "the MSE loss", runs.where(loss="mse")),
+            (11, "MSE and under cross-entropy", runs),
+        )
+        if chosen
+    ]
+
+
+def train_and_attack(settings: MSERobustness) -> list[Part]:
+    """Return a part for each network and loss, attacked at every measurement."""
+    return train_sweep(settings, partial(measure_robustness, images=settings.images))
+
+
+def measure_robustness(bench: Bench, end: EpochEnd, images: int) -> list[Observation]:
+    """Measure robustness at one epoch, on the same images every time.
+
+    Args:
+        bench: The run.
+        end: State of training at the end of the epoch.
+        images: Number of images to attack.
+    """
+    count = min(images, len(bench.data.test))
+    chosen = bench.data.test.draw_balanced(count)
+    inputs = torch.stack([image for image, _ in chosen.__getitems__(range(count))])
+    robustness = deepfool_robustness(bench.learner.evaluated, inputs.to(bench.fabric.device))
+    values = {"robustness": robustness.margin, "fooled": robustness.fooled}
+    return [Observation(end.step, end.epoch, ATTACKED, "input", values=values)]
+
+
+EXPERIMENT = Experiment(
+    id="mse/robustness",
+    title="Adversarial robustness past zero error, under MSE and under cross-entropy",
+    question=(
+        "DeepFool estimates the least perturbation that changes a network's decision. The paper "
+        "says that training past zero error makes it longer, and so does the MSE loss in place of "
+        "cross-entropy."
+    ),
+    source="MSE figures 9 and 11",
+    scales={"paper": PAPER, "small": SMALL},
+    cost={
+        "paper": "150 GPU-hours (estimated)",
+        "small": "2.5 hours on one core; the run serves mse/loss-comparison too",
+    },
+    parts=train_and_attack,
+    select=select_best_rates,
+    claims=CLAIMS,
+    figures=draw_figures,
+    tables=tabulate_rates,
+    columns=("epoch", "accuracy", "robustness", "fooled"),
+)

@@ -1,0 +1,723 @@
+"""PFC figures 2-3, section IV-A: PFC1-3 layer by layer while residual networks train.
+
+The paper trains the residual networks of its table I on MNIST, FashionMNIST, CIFAR-10, STL-10 and
+CIFAR-100: cross-entropy, SGD with momentum 0.9, weight decay 5e-4, batches of 128, 350 epochs,
+learning rate 0.005 (MNIST) or 0.01, divided by 10 at epochs 117 and 233.
+
+The small scale has the same loss, momentum, decay and shape of the schedule. It trains table I's
+network for MNIST (width 1000, 10 blocks) on 4,000 digits of MNIST for the paper's 350 epochs, three
+seeds; a fully connected net of width 128 with 8 blocks on scikit-learn's digits (2,800 epochs), and
+a convolutional net whose last stage has 7 blocks on generated patterns (480 epochs), eight seeds
+each. There are 10,850, 30,800 and 14,880 steps, where the paper has 164,000 on MNIST, so the rates
+are higher: 0.05, 0.1 and 0.1. Gradients of networks without batch normalisation are clipped to norm
+1: unclipped, a pilot on digits diverged. Three controls of each network but the first have no
+weight decay, because PFC's geodesic curve assumption is about decay.
+
+At every measured epoch the paths of 500 training images are compared with optimal transport (PFC
+proposition 1), and the energy of the blocks with their weights (III-C), see `paths`. Everything is
+judged on one value for each seed. A metric that goes from layer to layer as the paper says has a
+rank correlation with depth; a table counts the steps that break the strict order.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from pydantic import BaseModel, ConfigDict, Field
+from scipy.stats import spearmanr
+
+from ncscope.metrics.layerwise import effective_depth, order_breaks
+from ncscope.report import panels
+from ncscope.report.curves import geodesic_curves
+from ncscope.report.labels import find_label
+from ncscope.report.tables import Summary
+from ncscope.report.wording import format_figure_text
+from ncscope_lab.claims import Claim, Region, above, below
+from ncscope_lab.experiment import Experiment, train_runs
+from ncscope_lab.experiments.pfc.paths import SAMPLE, WHOLE, path_observations
+from ncscope_lab.figures import (
+    Curve,
+    collect_points,
+    draw_band,
+    draw_grid,
+    draw_over_epochs,
+    draw_paths,
+    make_depth_colours,
+)
+from ncscope_lab.intervals import SHARE
+from ncscope_lab.quantities import (
+    Path,
+    Quantity,
+    Run,
+    Runs,
+    average,
+    ends,
+    last,
+    quantity,
+    replace_fields,
+    values,
+    zero_error_row,
+)
+from ncscope_lab.report.drawing import Drawing
+from ncscope_lab.report.histories import logarithmic_values
+from ncscope_lab.training.optimisation import Optimisation
+from ncscope_lab.training.settings import Training
+
+
+class PFCTraining(BaseModel):
+    """Settings of the experiment."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    runs: dict[str, Training] = Field(description="Training runs by name.")
+    samples: int = Field(
+        500, ge=2, description="Training images whose paths are compared with optimal transport."
+    )
+
+
+def seed_runs(networks: Mapping[str, Training], seeds: Sequence[int]) -> dict[str, Training]:
+    """Return a run for each network and seed."""
+    return {
+        f"{name}, seed {seed}": training.model_copy(update={"seed": seed})
+        for name, training in networks.items()
+        for seed in seeds
+    }
+
+
+def network_training(
+    data: str, network: str, rate: float, layers: tuple[str, ...], measurements: int, **given: Any
+) -> Training:
+    """Return settings with PFC's loss, optimiser and schedule."""
+    optimisation = Optimisation(
+        learning_rate=rate, schedule="steps", milestones=(117 / 350, 233 / 350), **given
+    )
+    return Training(
+        data=data,
+        network=network,
+        layers=layers,
+        optimisation=optimisation,
+        measurements=measurements,
+    )
+
+
+FULLY_CONNECTED = ("stem", "blocks.*")
+
+
+def last_stage(stage: int) -> tuple[str, ...]:
+    """Name the layers of one dimension at the end of a convolutional network."""
+    return (f"stages.{stage}.entry", f"stages.{stage}.blocks.*")
+
+
+large = partial(network_training, epochs=350, batch_size=128, weight_decay=5e-4, measurements=40)
+PAPER = PFCTraining(
+    runs=seed_runs(
+        {
+            "mnist": large("mnist", "pfc-mnist", 0.005, FULLY_CONNECTED),
+            "fashion-mnist": large("fashion-mnist", "pfc-fashion-mnist", 0.01, last_stage(1)),
+            "cifar10": large("cifar10", "pfc-cifar10", 0.01, last_stage(2)),
+            "stl10": large("stl10", "pfc-stl10", 0.01, last_stage(3)),
+            "cifar100": large("cifar100", "pfc-cifar100", 0.01, last_stage(3)),
+        },
+        seeds=(0, 1, 2),
+    )
+)
+
+# Decay acts through its product with rate and steps. The sum of rate x decay / (1 - momentum) over
+# the steps is 1.0, 5.7 and 2.8; at the paper's scale it is 1.5 on MNIST, 2.5 on CIFAR and 0.3 on
+# STL-10. Rates and lengths were chosen on seed 0.
+small = partial(network_training, weight_decay=5e-4)
+TABLE_I = {
+    "mnist-5k": small(
+        "mnist-5k", "pfc-mnist", 0.05, FULLY_CONNECTED,
+        epochs=350, batch_size=128, clip=1.0, measurements=12,
+    )
+}  # fmt: skip
+NETWORKS = {
+    "digits": small(
+        "digits", "small-residual", 0.1, FULLY_CONNECTED,
+        epochs=2800, batch_size=128, clip=1.0, measurements=16,
+    ),
+    "patterns": small(
+        "patterns", "small-resnet-long", 0.1, last_stage(2),
+        epochs=480, batch_size=64, measurements=14,
+    ),
+}  # fmt: skip
+CONTROLS = {
+    f"{name}, no decay": replace_fields(run, weight_decay=0.0) for name, run in NETWORKS.items()
+}
+SMALL = PFCTraining(
+    runs=seed_runs(NETWORKS, seeds=range(3, 11)) | seed_runs(TABLE_I | CONTROLS, seeds=(3, 4, 5))
+)
+
+KEYS = {"pfc1": True, "pfc2": True, "pfc3": False}
+"""PFC1-3, with True for metrics that fall at collapse."""
+# The paper states no number for any of these.
+HALF = 0.5  # largest share that is left of a deviation which training removes
+STRAIGHT = 0.95  # least straightness of a path that counts as a straight line
+TENTH = 0.1  # largest PFC1 of collapsed features, as a share of PFC1 of the first layer
+EQUAL = 2.0  # largest factor between the blocks' ratios of energy to weights that are constant
+FACTOR = 1.1  # least factor by which a metric falls
+ORDER = 0.8  # least rank correlation with depth of a metric that goes from layer to layer
+RESOLUTION = {"pfc1": 0.01, "pfc2": 0.01, "pfc3": 0.001}  # least change, over one training image
+LEAST_LAYERS = 4  # fewer layers often have an order by chance
+SPACING = 0.06  # of rank correlations with the depth of six layers
+Course = Callable[[Run], Sequence[float]]
+"""Function of a run that lists a metric from layer to layer, or along the straight line."""
+
+
+def list_claims(settings: PFCTraining) -> list[Claim]:
+    """Return the geodesic curve assumption and the PFC conjecture on each network with decay."""
+    claim = partial(Claim, where=with_decay, per=name_network)
+    return [
+        claim(
+            text="training makes paths straighter: it at least halves the difference between "
+            "their straightness and 1, the straightness of a straight line",
+            source="PFC, assumption 1",
+            quantity=bend(at_end("straightness")) / bend(at_start("straightness")),
+            region=below(HALF),
+            scale="ratio",
+        ),
+        claim(
+            text=f"at the end paths are straight lines: straightness is above {STRAIGHT}",
+            source="PFC, assumption 1",
+            quantity=at_end("straightness"),
+            region=above(STRAIGHT),
+            bounds=SHARE,
+        ),
+        claim(
+            text="paths are straighter with weight decay than without",
+            source="PFC, assumption 1",
+            quantity=at_end("straightness") - at_end("straightness").of_partner(weight_decay=0.0),
+            region=above(0),
+            where=with_control,
+            over="pairs of runs",
+        ),
+        # Both premises, because class means agree in an untrained residual network too.
+        claim(
+            text="the premises of theorem 1 are met: class means of the first and the last layer "
+            "have a cosine of at least 0 at every measured epoch, and the last layer ends with "
+            "less than a tenth of the first layer's PFC1",
+            source="PFC, theorem 1",
+            quantity={
+                "class means": Claim(
+                    text="class means agree",
+                    source="PFC, theorem 1",
+                    quantity=least_cosine,
+                    region=above(0),
+                    rule="each",
+                    over="runs",
+                ),
+                "collapse": last("remaining_pfc1", SAMPLE, WHOLE),
+            },
+            unit="premises",
+            region=below(TENTH),
+            scale="ratio",
+        ),
+        claim(
+            text="at the end the ratio of a block's energy to its squared weights is the same in "
+            f"all blocks, up to a factor of {EQUAL:g}",
+            source="ours",  # section III-C derives it for symmetric isotropic inputs of mean zero
+            quantity=block_constant("largest", max) / block_constant("least", min),
+            region=below(EQUAL),
+            scale="ratio",
+        ),
+        *(
+            claim_order(
+                claim,
+                key,
+                text=f"at the end {goes(key)} from layer to layer before the effective depth",
+                source="PFC, conjecture 1 and figure 3",
+                course=partial(layer_course, key),
+                beside={"untrained networks": order_before(key)},
+            )
+            for key in KEYS
+        ),
+        *(
+            claim(
+                text=f"past zero training error {goes(key)} from layer to layer more steadily "
+                "than before training: the mean of its rank correlation with depth is "
+                f"{'lower' if KEYS[key] else 'higher'}",
+                source="PFC, conjecture 1 and figure 2",
+                quantity=order_past_zero_error(key) - order_before(key),
+                region=towards_collapse(key, 0),
+                step=SPACING,
+                bounds=(-2.0, 2.0),
+            )
+            for key in KEYS
+        ),
+        *(
+            claim_order(
+                claim,
+                key,
+                text=f"at the end {goes(key)} along the straight line from the first layer's "
+                "features to the last layer's",
+                source="PFC, figure 3",
+                course=partial(line_course, key),
+            )
+            for key in ("pfc2", "pfc3")
+        ),
+        # Beside an interpolation, which is as good as the line where layers hardly differ.
+        *(
+            claim(
+                text=f"at the end the straight line of the features predicts {key.upper()} "
+                "between the first and the last layer better than the geometric interpolation of "
+                f"their {key.upper()} does",
+                source="PFC, figure 3",
+                quantity=line_error(key) / interpolation_error(key),
+                region=below(1),
+                scale="ratio",
+            )
+            for key in ("pfc1", "pfc2")
+        ),
+        *(
+            claim(
+                text=f"past zero training error {key.upper()} of the last layer falls by a "
+                f"factor of {FACTOR}",
+                source="PFC, conjecture 1",
+                quantity=at_end(key) / at_zero_error(key),
+                region=below(1 / FACTOR),
+                scale="ratio",
+            )
+            for key in ("pfc1", "pfc2")
+        ),
+    ]
+
+
+def claim_order(
+    claim: Callable[..., Claim],
+    key: str,
+    text: str,
+    source: str,
+    course: Course,
+    beside: Mapping[str, Quantity] = {},
+) -> Claim:
+    """Return the claim that a metric goes towards collapse along a course of values.
+
+    The change must exceed the metric's resolution too: differences that mean nothing also have an
+    order.
+    """
+    trend = partial(
+        Claim,
+        text="order",
+        source=source,
+        region=towards_collapse(key, ORDER),
+        scale="correlation",
+        step=SPACING,
+    )
+    size = Claim(
+        text="change",
+        source=source,
+        quantity=change(course),
+        region=towards_collapse(key, RESOLUTION[key]),
+        step=RESOLUTION[key],
+    )
+    return claim(
+        text=f"{text}: its rank correlation with the place is "
+        f"{'below -' if KEYS[key] else 'above '}{ORDER}, and its change more than "
+        f"{RESOLUTION[key]}",
+        source=source,
+        quantity={"order": trend(quantity=order("with the place", course)), "change": size},
+        region=towards_collapse(key, ORDER),
+        unit="conditions",
+        uncounted={name: trend(quantity=each) for name, each in beside.items()},
+    )
+
+
+SHARES = {
+    "path_straight": "chord² / path²",
+    "pairing_efficiency": "W2² / chord²",
+    "path_even": "length² / energy",
+    "path_optimality": "W2² / energy",
+}
+PREMISES = {
+    "alignment_cosine": "cosine of class means (theorem 1: at least 0)",
+    "remaining_pfc1": "PFC1, last / first (theorem 1: 0)",
+    "relative_cost": "relative cost (theorem 2: small)",
+}
+
+
+def draw_figures(settings: PFCTraining, runs: Runs) -> list[Drawing]:
+    """Draw figures 2 and 3, the order of the layers and the paths of the features."""
+    networks = runs.group(name_network)
+    decaying = with_decay(runs).group(name_network) or networks
+    firsts = {name: own[0] for name, own in decaying.items()}
+    return [
+        Drawing(
+            "fig-2",
+            "PFC figure 2: PFC1-3 of every layer over training, on the training set; light to "
+            "dark from the first layer to the last. The dashed line is the first measured epoch "
+            "of zero training error.",
+            draw_grid(
+                [[partial(draw_layers, *each, key) for key in KEYS] for each in firsts.items()],
+                cell=(3.6, 2.9),
+            ),
+        ),
+        Drawing(
+            "fig-3",
+            "PFC figure 3: PFC1-3 at the last epoch against relative position (points), and the "
+            "prediction by the straight line from the first layer's features to the last's "
+            "(dashed); the first seed of each network.",
+            draw_grid(
+                [[partial(draw_line, *each, key) for key in KEYS] for each in firsts.items()],
+                cell=(3.3, 2.7),
+                legend="first",
+            ),
+        ),
+        Drawing(
+            "order",
+            "Rank correlation of PFC1-3 with depth, up to the effective depth of each epoch: -1 "
+            "for a metric that falls at every layer; means over seeds and their range.",
+            draw_grid(
+                [[partial(draw_order, *each) for each in networks.items()]],
+                cell=(3.4, 2.7),
+                quantity="rank correlation",
+            ),
+        ),
+        Drawing(
+            "paths",
+            "Paths of the samples through the layers of one dimension; means over seeds and their "
+            "range. Left: the path compared with optimal transport from the first layer to the "
+            "last (PFC proposition 1); every share is 1 for a geodesic at constant speed. Middle: "
+            "energy of a block over the sum of its squared weights, which the bound of PFC III-C "
+            "says is at most C, for the first block and the last; dashed: the C that the proof "
+            "gives, for blocks of one layer. Right: premises of theorems 1 and 2.",
+            draw_grid(
+                [
+                    [
+                        partial(draw_sample, f"share of the optimum, {name}", own, SHARES),
+                        partial(draw_constants, name, own),
+                        partial(draw_sample, f"premises, {name}", own, PREMISES),
+                    ]
+                    for name, own in networks.items()
+                ],
+                cell=(3.6, 2.9),
+            ),
+        ),
+    ]
+
+
+def draw_layers(name: str, run: Run, key: str, axes: Axes) -> None:
+    """Draw a metric of every layer over training."""
+    paths = {row.layer: run.path(layer=row.layer) for row in run.layers()}
+    reached = zero_error_row(run.path())
+    draw_paths(
+        axes,
+        paths,
+        key,
+        colours=make_depth_colours(len(paths)),
+        mark=None if reached is None else reached.epoch,
+    )
+    axes.set_title(f"{key.upper()}, {format_figure_text(name)}")
+    if paths and key == "pfc3":
+        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def draw_line(name: str, run: Run, key: str, axes: Axes) -> None:
+    """Draw a metric at the end against the relative position, and the straight line's."""
+    layers, line = list_layers(run), run.geodesic()
+    if line is not None:
+        curve = geodesic_curves(line)[key]
+        style = panels.DASHED
+        axes.plot(line.t, curve, color=panels.SECOND, linestyle=style, label="straight line")
+    at = values(layers, "relative_position")
+    axes.plot(at, values(layers, key), "o-", color=panels.ACCENT, label="layers")
+    if find_label(key).log_scale:
+        logarithmic_values(axes)
+    axes.set_title(f"{key.upper()}, {format_figure_text(name)}")
+    axes.set_xlabel("relative position")
+
+
+def draw_order(name: str, runs: Runs, axes: Axes) -> None:
+    """Draw the rank correlations with depth over training."""
+    for key, colour in zip(KEYS, panels.SERIES, strict=False):
+        points: dict[float, list[float]] = {}
+        for run in runs:
+            for row in run.path():
+                found = rank_correlation(layer_course(key, run, row.epoch))
+                points.setdefault(row.epoch, []).append(found)
+        draw_band(axes, points, key.upper(), colour)
+    axes.set_ylim(-1.05, 1.05)
+    finish_epochs(axes, name)
+
+
+def draw_sample(title: str, runs: Runs, labels: Mapping[str, str], axes: Axes) -> None:
+    """Draw numbers of the sample's whole path over training."""
+    curves = zip(labels.items(), panels.SERIES, strict=False)
+    draw_over_epochs(axes, runs, [Curve(*item, colour) for item, colour in curves], split=SAMPLE)
+    finish_epochs(axes, title)
+
+
+def draw_constants(name: str, runs: Runs, axes: Axes) -> None:
+    """Draw energy over weights of the first and of the last block, and the proof's constant."""
+    for index, colour, label in ((0, 0, "first block"), (-1, 1, "last block")):
+        blocks = [[row for row in run.layers(split=SAMPLE) if row.layer != WHOLE] for run in runs]
+        own = [
+            run.path(SAMPLE, of_run[index].layer)
+            for run, of_run in zip(runs, blocks, strict=True)
+            if of_run
+        ]
+        for key, text, style in (
+            ("energy_constant", label, "-"),
+            ("energy_bound", "", panels.DASHED),
+        ):
+            points = collect_points(chain.from_iterable(own), "epoch", key)
+            draw_band(axes, points, text, panels.SERIES[colour], style)
+    logarithmic_values(axes)
+    finish_epochs(axes, f"energy / weights, {name}")
+
+
+def finish_epochs(axes: Axes, title: str) -> None:
+    """Add title and legend, and scale the epochs as those of figure 2 are."""
+    axes.set_title(format_figure_text(title))
+    if axes.get_legend_handles_labels()[1]:
+        axes.legend(fontsize=6)
+    axes.set_xscale("symlog", linthresh=1, linscale=0.4)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("epoch")
+
+
+def make_tables(settings: PFCTraining, runs: Runs) -> list[Summary]:
+    """Summarise for each run the strict order, the last layer's collapse, and the paths."""
+    rows = [run for own in runs.group(name_network).values() for run in own]
+    ways: dict[str, Callable[[str, Run], Sequence[float]]]
+    ways = {"layers": layer_course, "line": line_course}
+    courses = [(where, course, key) for where, course in ways.items() for key in KEYS]
+    paths = [at_start("straightness"), at_end("straightness")]
+    paths += [last(key, SAMPLE, WHOLE) for key in (*SHARES, *PREMISES)]
+    late = [when(key) for key in KEYS for when in (at_zero_error, at_end)]
+    return [
+        Summary(
+            "Steps in the wrong direction at the end, of all steps, and the largest of them: from "
+            "layer to layer up to the effective depth, and along the straight line.",
+            [f"{key.upper()}, {where}" for where, _, key in courses],
+            {
+                run.name: [count_breaks(key, course(key, run)) for _, course, key in courses]
+                for run in rows
+            },
+            title="Strict order",
+        ),
+        Summary(
+            "Last layer of one dimension: PFC1-3 at the first measured epoch of zero training "
+            "error, and at the end.",
+            [f"{key.upper()}, {when}" for key in KEYS for when in ("zero error", "end")],
+            {run.name: [f"{number(run):.3g}" for number in late] for run in rows},
+            title="Collapse of the last layer",
+        ),
+        Summary(
+            "Paths of the samples at the last epoch, and straightness before training too.",
+            ["straightness, epoch 0", "straightness", *SHARES.values(), *PREMISES.values()],
+            {run.name: [f"{number(run):.3g}" for number in paths] for run in rows},
+            title="Paths",
+        ),
+    ]
+
+
+def count_breaks(key: str, course: Sequence[float]) -> str:
+    """Count the steps in the wrong direction, and write the largest of them."""
+    breaks = [size for _, size in order_breaks(course, KEYS[key])]
+    return f"{len(breaks)} of {max(0, len(course) - 1)}" + (
+        f", {max(breaks):.2g}" if breaks else ""
+    )
+
+
+def name_network(run: Run) -> str:
+    """Name the network of a run, without its seed."""
+    return run.name.split(", seed ")[0]
+
+
+def with_decay(runs: Runs) -> Runs:
+    """Select the runs with weight decay, which PFC's conjecture is about."""
+    return Runs(run for run in runs if run.settings.optimisation.weight_decay > 0)
+
+
+def with_control(runs: Runs) -> Runs:
+    """Select the runs with weight decay that have a partner without."""
+    return Runs(run for run in with_decay(runs) if run.partner(weight_decay=0.0))
+
+
+def list_layers(run: Run, epoch: int | None = None) -> Path:
+    """List the layers of one dimension in forward order, by default at the last epoch."""
+    return [row for row in run.layers(epoch) if "relative_position" in row]
+
+
+def last_layer(run: Run) -> Path:
+    """Return the rows of the last layer of one dimension over training."""
+    layers = list_layers(run)
+    return run.path(layer=layers[-1].layer) if layers else []
+
+
+def at_start(key: str) -> Quantity:
+    """Return the quantity of the last layer's metric before training."""
+    return Quantity(f"{key} before training", lambda run: ends(last_layer(run), key)[0])
+
+
+def at_end(key: str) -> Quantity:
+    """Return the quantity of the last layer's metric at the end."""
+    return Quantity(f"{key} at the end", lambda run: ends(last_layer(run), key)[1])
+
+
+def at_zero_error(key: str) -> Quantity:
+    """Return the quantity of the last layer's metric at the first epoch of zero training error."""
+
+    def compute(run: Run) -> float:
+        reached = zero_error_row(run.path())
+        then = [row for row in last_layer(run) if reached and row.epoch == reached.epoch]
+        return ends(then, key)[0]
+
+    return Quantity(f"{key} at zero training error", compute)
+
+
+def bend(straightness: Quantity) -> Quantity:
+    """Return the quantity of the distance from a straight line, 1 minus straightness."""
+    return Quantity(f"1 - {straightness.name}", lambda run: 1 - straightness(run))
+
+
+@quantity("least cosine")
+def least_cosine(run: Run) -> float:
+    """Return the least cosine of the first and last layer's class means over training."""
+    return float(np.min(values(run.path(SAMPLE, WHOLE), "alignment_cosine") or math.nan))
+
+
+def block_constant(name: str, select: Callable[[Sequence[float]], float]) -> Quantity:
+    """Return the quantity of the least or largest ratio of a block's energy to squared weights."""
+
+    def compute(run: Run) -> float:
+        blocks = [row for row in run.layers(split=SAMPLE) if row.layer != WHOLE]
+        return select(values(blocks, "energy_constant") or [math.nan])
+
+    return Quantity(f"{name} ratio", compute)
+
+
+def layer_course(key: str, run: Run, epoch: int | None = None) -> Sequence[float]:
+    """Return a metric in the layers up to the effective depth of the epoch, by default the last."""
+    layers = list_layers(run, epoch)
+    depth = effective_depth(values(layers, "pfc3"))
+    return values(layers if depth is None else layers[: depth + 1], key)
+
+
+def line_course(key: str, run: Run) -> Sequence[float]:
+    """Return a metric at the end along the straight line of the features.
+
+    The accuracy ends where it is 1, since it can rise no more, but has enough points for an order.
+    """
+    line = run.geodesic()
+    curve = [] if line is None else geodesic_curves(line)[key]
+    depth = effective_depth(curve) if key == "pfc3" else None
+    return curve if depth is None else curve[: max(depth + 1, LEAST_LAYERS)]
+
+
+def rank_correlation(course: Sequence[float]) -> float:
+    """Return the rank correlation with depth; NaN for few or equal values, or if one is NaN."""
+    if len(course) < LEAST_LAYERS or len(set(course)) == 1 or not all(map(math.isfinite, course)):
+        return math.nan
+    return float(spearmanr(range(len(course)), course).statistic)
+
+
+def order(name: str, course: Course) -> Quantity:
+    """Return the quantity of the rank correlation of a course with depth."""
+    return Quantity(f"rank correlation {name}", lambda run: rank_correlation(course(run)))
+
+
+def order_past_zero_error(key: str) -> Quantity:
+    """Return the quantity of the mean rank correlation with depth past zero training error.
+
+    Epochs of which few layers come before the effective depth do not count.
+    """
+
+    def compute(run: Run) -> float:
+        reached = zero_error_row(run.path())
+        late = [row.epoch for row in run.path() if reached and row.epoch >= reached.epoch]
+        courses = [layer_course(key, run, epoch) for epoch in late]
+        if not all(map(math.isfinite, chain.from_iterable(courses))):
+            return math.nan
+        return average([rank_correlation(each) for each in courses if len(each) >= LEAST_LAYERS])
+
+    return Quantity("rank correlation past zero error", compute)
+
+
+def order_before(key: str) -> Quantity:
+    """Return the quantity of the rank correlation with depth before training."""
+    return order("before training", lambda run: layer_course(key, run, 0))
+
+
+def change(course: Course) -> Quantity:
+    """Return the quantity of the last value of a course minus the first."""
+
+    def compute(run: Run) -> float:
+        found = course(run) or [math.nan]
+        return found[-1] - found[0]
+
+    return Quantity("last minus first", compute)
+
+
+def towards_collapse(key: str, border: float) -> Region:
+    """Return the region of a change, or a trend, towards collapse by more than a border."""
+    return below(-border) if KEYS[key] else above(border)
+
+
+def goes(key: str) -> str:
+    """Write which way a metric goes at collapse."""
+    return f"{key.upper()} {'falls' if KEYS[key] else 'rises'}"
+
+
+def errors_between(key: str, run: Run) -> tuple[float, float]:
+    """Compute errors of two predictions of a metric between the first and the last layer.
+
+    Args:
+        key: Key of a positive metric.
+        run: The run.
+
+    Returns:
+        Root mean square errors in the logarithm at the last epoch: of the straight line of the
+        features at the layers' relative positions, and of the geometric interpolation of the
+        metric; NaN without layers between, or if a value is not positive.
+    """
+    layers, line = list_layers(run), run.geodesic()
+    measured, positions = values(layers, key), values(layers, "relative_position")
+    curve = [] if line is None else geodesic_curves(line)[key]
+    known = all(map(math.isfinite, [*positions, *measured, *curve]))
+    if line is None or len(layers) < 3 or not known or min([*measured, *curve]) <= 0:
+        return math.nan, math.nan
+    course = np.log(measured)
+    predicted = np.interp(positions, line.t, np.log(curve))
+    between = course[0] + np.array(positions) * (course[-1] - course[0])
+    first, second = (
+        float(np.sqrt(np.mean((each - course)[1:-1] ** 2))) for each in (predicted, between)
+    )
+    return first, second
+
+
+def line_error(key: str) -> Quantity:
+    """Return the quantity of the straight line's error."""
+    return Quantity("error of the line", lambda run: errors_between(key, run)[0])
+
+
+def interpolation_error(key: str) -> Quantity:
+    """Return the quantity of the interpolation's error."""
+    return Quantity("of the interpolation", lambda run: errors_between(key, run)[1])
+
+
+EXPERIMENT = Experiment(
+    id="pfc/training",
+    title="Progressive feedforward collapse while residual networks train",
+    question=(
+        "Residual networks with blocks of one dimension train past zero error. PFC says that "
+        "collapse proceeds from layer to layer, as a straight line of the features predicts."
+    ),
+    source="PFC section IV-A, figures 2-3, table I",
+    scales={"paper": PAPER, "small": SMALL},
+    cost={"paper": "15 GPU-hours (estimated)", "small": "170 minutes on one core"},
+    parts=lambda settings: train_runs(
+        settings, partial(path_observations, samples=settings.samples)
+    ),
+    claims=list_claims,
+    figures=draw_figures,
+    tables=make_tables,
+    columns=(
+        "epoch", "pfc1", "pfc2", "pfc3", "accuracy", "relative_position", "displacement",
+    ),
+)  # fmt: skip

@@ -1,0 +1,442 @@
+"""Tables and figures of the zoo."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ncscope.report import panels
+from ncscope.report.tables import Summary
+from ncscope.transfer.advice import (
+    CONDITIONS,
+    FEW,
+    FEW_OF_MANY,
+    MANY,
+    MANY_CLASSES,
+    MORE_CLASSES,
+    TUNED,
+    USUAL,
+)
+from ncscope_lab.experiments.transfer.cells import A_FEW, ALL, Cell
+from ncscope_lab.experiments.transfer.judgement import (
+    PHRASES,
+    PUBLISHED,
+    ByTarget,
+    Verdicts,
+    group_cells,
+    judge_scores,
+    mean_quality,
+    quality_interval,
+)
+from ncscope_lab.experiments.transfer.scores import INDEX
+from ncscope_lab.intervals import Interval, mean_interval
+from ncscope_lab.report.drawing import Drawing
+
+_NONE = "–"
+
+
+def make_tables(verdicts: Verdicts, costs: Mapping[str, float] | None = None) -> list[Summary]:
+    """Return all tables of a half of the zoo.
+
+    Args:
+        verdicts: Judgement of the half.
+        costs: Seconds of each score for a cell, by key; None if they were not measured.
+    """
+    tables = [quality_table(verdicts, images) for images in PHRASES]
+    tables += [tuned_table(verdicts), conditions_table(verdicts)]
+    tables += [architectures_table(verdicts, images) for images in PHRASES]
+    tables += [ingredients_table(verdicts)]
+    return tables if costs is None else [*tables, cost_table(verdicts, costs)]
+
+
+def order_scores(verdicts: Verdicts, images: str = ALL) -> list[str]:
+    """Return the keys of all scores, the best mean weighted tau first.
+
+    Args:
+        verdicts: Judgement.
+        images: Number of training images of the target.
+    """
+    means = {key: mean_quality(verdicts.qualities[images, key]) for key in verdicts.scores}
+    return sorted(means, key=lambda key: -means[key] if math.isfinite(means[key]) else math.inf)
+
+
+def quality_table(verdicts: Verdicts, images: str) -> Summary:
+    """Return scores by weighted tau, tau, regret and residual correlation.
+
+    Args:
+        verdicts: Judgement.
+        images: Number of training images of the target.
+    """
+    lines = {}
+    for key in order_scores(verdicts, images):
+        found = verdicts.qualities[images, key]
+        lines[name_score(verdicts, key)] = _list_qualities(found)
+    caption = (
+        f"How well each score orders the networks, with {PHRASES[images]}: means over "
+        f"{_count_targets(verdicts, images)} targets with 95 % intervals (Student's t over "
+        "targets). The truth is the held-out accuracy of a linear probe. Regret: best accuracy "
+        "less that of the network put first, in percentage points. Residual: rank correlation "
+        "that is left after parameters, source accuracy and results on other targets. NCTI is "
+        "relative to all networks. With five images a class NLEEP's mixture has a component for "
+        "every image, and says little."
+    )
+    title = f"All scores, {PHRASES[images]}"
+    return Summary(caption, ["weighted tau", "tau", "regret", "residual"], lines, title)
+
+
+def _list_qualities(found: ByTarget) -> list[str]:
+    return [
+        format_interval(quality_interval(found), mean_quality(found)),
+        format_number(mean_quality(found, "tau")),
+        format_number(100 * mean_quality(found, "regret"), 1),
+        format_interval(quality_interval(found, "residual"), mean_quality(found, "residual")),
+    ]
+
+
+def tuned_table(verdicts: Verdicts) -> Summary:
+    """Return scores by quality where fine-tuning is the truth.
+
+    Args:
+        verdicts: Judgement.
+    """
+    means = {key: mean_quality(found) for key, found in verdicts.tuned.items()}
+    order = sorted(means, key=lambda key: -means[key] if math.isfinite(means[key]) else math.inf)
+    lines = {name_score(verdicts, key): _list_qualities(verdicts.tuned[key]) for key in order}
+    caption = (
+        "The same with all training images, where the truth is the held-out accuracy after the "
+        "whole network was fine-tuned, in a third of the cells; results on other "
+        "targets are still those of the probe."
+    )
+    columns = ["weighted tau", "tau", "regret", "residual"]
+    return Summary(caption, columns, lines, "All scores, fine-tuning as truth")
+
+
+def group_by_condition(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
+    """Return the cells by condition, in the terms of `ncscope.transfer.advice`.
+
+    Args:
+        cells: Cells of the half.
+    """
+    whole = [cell for cell in cells if cell.images == ALL]
+    few = [cell for cell in cells if cell.images == A_FEW]
+    return {
+        USUAL: whole,
+        FEW: few,
+        MANY: [cell for cell in whole if cell.value("classes") >= MANY_CLASSES],
+        FEW_OF_MANY: [cell for cell in few if cell.value("classes") >= MANY_CLASSES],
+        MORE_CLASSES: [cell for cell in whole if cell.value("classes") > cell.value("dim")],
+    }
+
+
+def judge_by_condition(verdicts: Verdicts) -> dict[str, Mapping[str, ByTarget]]:
+    """Return the qualities of every score by condition and key; empty conditions are left out.
+
+    Args:
+        verdicts: Judgement.
+    """
+    found: dict[str, Mapping[str, ByTarget]] = {
+        name: judge_scores(cells, verdicts.scores)
+        for name, cells in group_by_condition(verdicts.cells).items()
+        if group_cells(cells)
+    }
+    if any(verdicts.tuned.values()):
+        found[TUNED] = verdicts.tuned
+    return found
+
+
+def conditions_table(verdicts: Verdicts) -> Summary:
+    """Return the weighted tau of each score by condition.
+
+    Args:
+        verdicts: Judgement.
+    """
+    parts = judge_by_condition(verdicts)
+    lines = {
+        name_score(verdicts, key): [
+            format_interval(quality_interval(found[key]), mean_quality(found[key]))
+            for found in parts.values()
+        ]
+        for key in order_scores(verdicts)
+    }
+    columns = [
+        f"{CONDITIONS[name]} ({_write_targets(len(found[INDEX]))})"
+        if INDEX in found
+        else CONDITIONS[name]
+        for name, found in parts.items()
+    ]
+    caption = (
+        "Which score to trust when: mean weighted tau over targets with 95 % intervals, by "
+        "condition. More classes than features: only the networks with fewer features."
+    )
+    return Summary(caption, columns, lines, "By condition")
+
+
+def architectures_table(verdicts: Verdicts, images: str) -> Summary:
+    """Return the weighted tau by held-out architecture, and without each architecture.
+
+    Args:
+        verdicts: Judgement.
+        images: Number of training images of the target.
+    """
+    config = verdicts.config
+    cells = [cell for cell in verdicts.cells if cell.images == images]
+    held_out = config.held_out_architectures
+    alone = [[cell for cell in cells if cell.architecture == name] for name in held_out]
+    groups = [*alone, [cell for group in alone for cell in group]]
+    without = [
+        [cell for cell in cells if cell.architecture != name] for name in config.architectures
+    ]
+    inside, outside = (
+        [judge_scores(chosen, verdicts.scores) for chosen in parts] for parts in (groups, without)
+    )
+    lines = {}
+    for key in order_scores(verdicts, images):
+        own = [format_number(mean_quality(found[key])) for found in inside]
+        means = [mean_quality(found[key]) for found in outside]
+        known = [value for value in means if math.isfinite(value)]
+        span = f"{format_number(min(known))} to {format_number(max(known))}" if known else _NONE
+        lines[name_score(verdicts, key)] = [*own, span]
+    caption = (
+        f"Mean weighted tau over targets, with {PHRASES[images]}: within each held-out "
+        "architecture, among the three, and the range when one of the eight is left out."
+    )
+    columns = [*held_out, "the three", "one left out"]
+    return Summary(caption, columns, lines, f"Held-out architectures, {PHRASES[images]}")
+
+
+def ingredients_table(verdicts: Verdicts) -> Summary:
+    """Return what our index gains by each ingredient.
+
+    Args:
+        verdicts: Judgement.
+    """
+    by_images = {images: verdicts.ingredients(images) for images in PHRASES}
+    names = list(next(iter(by_images.values())))
+    lines = {
+        name: [
+            format_interval(mean_interval(found[name]), _mean(found[name]), signed=True)
+            for found in by_images.values()
+        ]
+        for name in names
+    }
+    caption = (
+        "What explained entropy gains in weighted tau over itself without an ingredient, or with "
+        "something added: means over targets with 95 % intervals. Positive: the index is better as "
+        "it is."
+    )
+    return Summary(caption, list(PHRASES.values()), lines, "Ingredients of explained entropy")
+
+
+def cost_table(verdicts: Verdicts, costs: Mapping[str, float]) -> Summary:
+    """Return the time of each score.
+
+    Args:
+        verdicts: Judgement.
+        costs: Seconds of each score for a cell, by key.
+    """
+    probe = costs.get("probe", math.nan)
+    lines = {
+        (name_score(verdicts, key) if key in verdicts.scores else key): [
+            f"{1000 * seconds:.3g} ms",
+            f"{probe / seconds:.3g}" if seconds > 0 else _NONE,
+        ]
+        for key, seconds in sorted(costs.items(), key=lambda pair: pair[1])
+    }
+    caption = (
+        "Time of each score for a cell, from its features: median over cells. "
+        "Beside it, how many times faster than the probe it is."
+    )
+    return Summary(caption, ["time", "times faster than the probe"], lines, "Cost")
+
+
+def name_score(verdicts: Verdicts, key: str) -> str:
+    """Return the name of a score; ours and the user's are marked.
+
+    Args:
+        verdicts: Judgement.
+        key: Key of the score.
+    """
+    name = verdicts.scores[key].name
+    if key == "h_score":
+        return f"{name} (= VCI)"
+    if key == INDEX:
+        return f"{name} (ours)"
+    return f"{name} (yours)" if key in verdicts.user_scores else name
+
+
+def format_interval(interval: Interval | None, mean: float, *, signed: bool = False) -> str:
+    """Return a mean with its interval.
+
+    Args:
+        interval: The interval; None if there is none.
+        mean: The mean.
+        signed: Write a plus before a positive mean if True.
+    """
+    told = format_number(mean, signed=signed)
+    return (
+        told
+        if interval is None
+        else f"{told} [{format_number(interval.low)}, {format_number(interval.high)}]"
+    )
+
+
+def format_number(value: float, digits: int = 3, *, signed: bool = False) -> str:
+    """Return a number with a true minus sign; a dash if it is unknown.
+
+    Args:
+        value: The number.
+        digits: Digits after the point.
+        signed: Write a plus before a positive number if True.
+    """
+    if not math.isfinite(value):
+        return _NONE
+    return f"{value:{'+' if signed else ''}.{digits}f}".replace("-", "−")
+
+
+def _write_targets(count: int) -> str:
+    return "1 target" if count == 1 else f"{count} targets"
+
+
+def brief_table(verdicts: Verdicts) -> Summary:
+    """Return the weighted tau of each score, for a terminal of 80 columns.
+
+    Args:
+        verdicts: Judgement.
+    """
+    lines = {
+        name_score(verdicts, key): [
+            format_interval(quality_interval(found), mean_quality(found))
+            for found in (verdicts.qualities[images, key] for images in PHRASES)
+        ]
+        for key in order_scores(verdicts)
+    }
+    caption = (
+        "Mean weighted Kendall tau over targets, with 95 % intervals. The page has all tables."
+    )
+    return Summary(caption, ["all images", "five a class"], lines)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else math.nan
+
+
+def _count_targets(verdicts: Verdicts, images: str) -> int:
+    return len(verdicts.qualities.get((images, INDEX), {}))
+
+
+_HEIGHT = 0.24  # inches of a line
+
+
+def draw_figures(verdicts: Verdicts) -> list[Drawing]:
+    """Draw a half of the zoo.
+
+    Args:
+        verdicts: Judgement of the half.
+    """
+    orders = (
+        "How well each score orders the networks: mean weighted tau over the targets with 95 % "
+        "intervals; green: explained entropy, orange: what does not look at the target (size, "
+        "source accuracy, metrics on the source, results on other targets), the rest: published "
+        "scores on the target."
+    )
+    heat = (
+        "Weighted tau of each score on each target, with all training images; the best score of a "
+        "target is framed."
+    )
+    return [
+        Drawing("scores", orders, orders_figure(verdicts)),
+        Drawing("targets", heat, targets_figure(verdicts)),
+    ]
+
+
+def orders_figure(verdicts: Verdicts) -> Figure:
+    """Draw the mean weighted tau of every score, a panel for each number of images.
+
+    Args:
+        verdicts: Judgement of the half.
+    """
+    keys = order_scores(verdicts)
+    with mpl.rc_context(panels.STYLE):
+        figure = Figure(figsize=(9.5, 1.1 + _HEIGHT * max(1, len(keys))), layout="constrained")
+        grid = figure.subplots(1, len(PHRASES), sharey=True)
+        for axes, (images, phrase) in zip(grid, PHRASES.items(), strict=True):
+            for place, key in enumerate(keys):
+                _mark_score(axes, verdicts, images, key, place)
+            axes.axvline(0, color=panels.SOFT, linewidth=0.8)
+            axes.set_title(phrase[:1].upper() + phrase[1:])
+            axes.set_xlabel("weighted Kendall tau")
+            axes.grid(visible=False, axis="y")
+        grid[0].set_yticks(range(len(keys)), [name_score(verdicts, key) for key in keys])
+        grid[0].invert_yaxis()
+        for label, key in zip(grid[0].get_yticklabels(), keys, strict=True):
+            label.set_color(_colour(verdicts, key))
+            label.set_fontweight("bold" if _is_own(verdicts, key) else "normal")
+    return figure
+
+
+def _mark_score(axes: Axes, verdicts: Verdicts, images: str, key: str, place: int) -> None:
+    found = verdicts.qualities[images, key]
+    mean, interval = mean_quality(found), quality_interval(found)
+    colour = _colour(verdicts, key)
+    if interval is not None:
+        axes.plot([interval.low, interval.high], [place, place], color=colour, linewidth=1.6)
+    axes.plot(mean, place, "o", color=colour, markersize=6 if _is_own(verdicts, key) else 4.5)
+
+
+def _is_own(verdicts: Verdicts, key: str) -> bool:
+    return key == INDEX or key in verdicts.user_scores
+
+
+def _colour(verdicts: Verdicts, key: str) -> str:
+    if _is_own(verdicts, key):
+        return panels.ACCENT
+    return "#1d2327" if key in PUBLISHED else panels.SECOND
+
+
+def targets_figure(verdicts: Verdicts) -> Figure:
+    """Draw the weighted tau of every score on every target.
+
+    Args:
+        verdicts: Judgement of the half.
+    """
+    keys = order_scores(verdicts)
+    targets = list(dict.fromkeys(t for key in keys for t in verdicts.qualities[ALL, key]))
+    values = np.array(
+        [[_weighted_tau(verdicts, key, target) for target in targets] for key in keys], dtype=float
+    ).reshape(len(keys), len(targets))
+    with mpl.rc_context(panels.STYLE):
+        size = (3.2 + 0.75 * max(1, len(targets)), 1.6 + _HEIGHT * max(1, len(keys)))
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots()
+        axes.grid(visible=False)
+        if values.size:
+            axes.imshow(values, cmap=panels.make_cosine_colours(), vmin=-1, vmax=1, aspect="auto")
+            _write_values(axes, values)
+        axes.set_yticks(range(len(keys)), [name_score(verdicts, key) for key in keys])
+        axes.set_xticks(range(len(targets)), targets, rotation=35, ha="right")
+        axes.set_title("Weighted Kendall tau by target")
+    return figure
+
+
+def _write_values(axes: Axes, values: Sequence[Sequence[float]] | np.ndarray) -> None:
+    """Write each number into its field, and frame the greatest of each column."""
+    table = np.asarray(values)
+    for (row, column), value in np.ndenumerate(table):
+        if not math.isfinite(value):
+            continue
+        colour = "white" if abs(value) > 0.6 else "#1d2327"
+        text = f"{value:.2f}".replace("-", "−")
+        axes.text(column, row, text, ha="center", va="center", fontsize=7, color=colour)
+        if value == np.nanmax(table[:, column]):
+            frame = mpl.patches.Rectangle(
+                (column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor="#1d2327", linewidth=1.6
+            )
+            axes.add_patch(frame)
+
+
+def _weighted_tau(verdicts: Verdicts, key: str, target: str) -> float:
+    found = verdicts.qualities[ALL, key].get(target)
+    return math.nan if found is None else found.weighted_tau

@@ -1,0 +1,474 @@
+"""XUFM figures 5 and 10: collapse block by block while a residual network trains.
+
+Section 6 and appendix G, and section 4.1 on networks along their depth. The networks are compared
+with the two-level features models of ``ncscope run extended``.
+
+The paper trains ResNet-18 on MNIST and CIFAR-10, measured after each of its four blocks, under MSE
+without a bias and under cross-entropy with a bias. The optimiser is SGD with learning rate 0.05,
+divided by 10 every 40 epochs, and weight decay 5e-4. The paper states neither momentum nor batch
+size nor number of epochs; here they are 0.9, 128 and 120.
+
+The small scale trains a network of three blocks on handwritten digits, in batches of 64 for 120
+epochs. Weight decay produces the frame, and its effect grows with the rate times the decay, summed
+over the steps: 0.52 for the paper's MNIST. In the 2,640 steps of the small scale this sum would be
+0.024, too little for the effect to show. So its decay is 20 times the paper's, which makes the sum
+0.49.
+
+A level is a block; the last block's level is the classifier's input, its map averaged over space.
+The map itself is recorded, but it is no level of its own.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from pydantic import BaseModel, ConfigDict, Field
+
+from ncscope.data.loaders import make_measurement_loader
+from ncscope.models.taps import HEAD_INPUT
+from ncscope_lab.claims import Claim, Region, below
+from ncscope_lab.experiment import Experiment, Part, train_runs
+from ncscope_lab.experiments.models.descents import recorded_steps
+from ncscope_lab.experiments.models.extended import (
+    LABELS,
+    ExtendedConfig,
+    descend_levels,
+    draw_two_levels,
+)
+from ncscope_lab.experiments.xufm.between_class import between_class_metrics
+from ncscope_lab.figures import draw_grid, draw_paths, make_depth_colours
+from ncscope_lab.observations import Observation
+from ncscope_lab.quantities import (
+    Path,
+    Run,
+    Runs,
+    decades,
+    ends,
+    last,
+    last_over_first,
+    ratio,
+    values,
+    zero_error_row,
+)
+from ncscope_lab.report.drawing import Drawing
+from ncscope_lab.surrogates.extended import Activation
+from ncscope_lab.training.loop import EpochEnd
+from ncscope_lab.training.optimisation import Optimisation
+from ncscope_lab.training.settings import Training
+from ncscope_lab.training.supervised import Bench
+
+LOSSES: Mapping[str, str] = {"mse": "MSE, no bias", "cross-entropy": "CE, bias"}
+MODEL = ExtendedConfig()
+"""Sizes, decays and descent of the two-level model."""
+
+
+class XUFMNetwork(BaseModel):
+    """Settings of the experiment."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    runs: dict[str, Training] = Field(description="Training runs by name.")
+    blocks: tuple[str, ...] = Field(description="The network's blocks, by name or pattern.")
+    steps: int = Field(MODEL.steps, ge=1, description="Steps of descent of the two-level models.")
+
+
+def both_losses(data: str, seeds: Sequence[int], **fields: Any) -> dict[str, Training]:
+    """Return settings for MSE without a bias and cross-entropy with a bias, for each seed."""
+    return {
+        f"{data}, {label}, seed {seed}": Training(
+            data=data,
+            loss=loss,
+            bias=loss != "mse",
+            seed=seed,
+            layers=(),
+            groups=("nc1", "nc2", "nc3", "nc4"),
+            **fields,
+        )
+        for loss, label in LOSSES.items()
+        for seed in seeds
+    }
+
+
+SCHEDULE = Optimisation(
+    epochs=120,
+    batch_size=128,
+    learning_rate=0.05,
+    weight_decay=5e-4,
+    schedule="steps",
+    milestones=(1 / 3, 2 / 3),
+)
+PAPER = XUFMNetwork(
+    runs={
+        name: run
+        for data in ("mnist", "cifar10")
+        for name, run in both_losses(
+            data, (0, 1, 2), network="resnet18", optimisation=SCHEDULE, every=5
+        ).items()
+    },
+    blocks=("layer?",),
+)
+SMALL = XUFMNetwork(
+    runs=both_losses(
+        "digits",
+        (3, 4, 5),  # settings and claims were chosen on other seeds
+        network="small-resnet",
+        optimisation=SCHEDULE.model_copy(update={"batch_size": 64, "weight_decay": 20 * 5e-4}),
+        every=4,
+    ),
+    blocks=("stages.?",),
+)
+
+FRAMES: Mapping[str, str] = {"mse": "nc2_of", "cross-entropy": "nc2_etf"}
+"""Key of the distance to the minimisers' frame, by loss: orthogonal without a bias, or simplex."""
+DUALITIES: Mapping[str, str] = {"mse": "nc3_alignment", "cross-entropy": "nc3_self_duality"}
+"""Key of NC3 by loss, with uncentred class means for the orthogonal frame, else centred ones."""
+SURROGATES: Mapping[Activation, str] = {
+    "linear": "extended UFM, linear",
+    "relu": "extended UFM, ReLU",
+}
+"""Parts of the two-level model, by activation."""
+TENTH = 0.1  # largest share of NC1 at zero training error that further collapse leaves
+HALF = 0.5
+"""Largest share of its start that a distance keeps when training builds a structure, and largest
+share of the deepest level's decades by which the distance falls at a level that does not take part.
+The paper states no number."""
+
+
+def list_claims(settings: XUFMNetwork) -> list[Claim]:
+    """Return section 4.1 on networks, and section 6 on their similarity to the models."""
+    runs = list(settings.runs.values())
+    networks = dict.fromkeys((run.data, run.loss) for run in runs)
+    data_sets = dict.fromkeys(run.data for run in runs)
+    return [
+        *(claim for data, loss in networks for claim in list_network_claims(data, loss)),
+        *(claim for data in data_sets for claim in list_loss_claims(data)),
+    ]
+
+
+def list_network_claims(data: str, loss: str) -> list[Claim]:
+    """Return the claims on one network and loss; the deepest features enter the classifier."""
+    before, frame, duality = f"{data}, {LOSSES[loss]}: ", FRAMES[loss], DUALITIES[loss]
+    network = {"data": data, "loss": loss}
+
+    def split(pair: Callable[[Sequence[str]], Sequence[tuple[str, str]]]) -> Callable[[Runs], Runs]:
+        return lambda runs: split_pairs(runs.where(**network), pair)
+
+    def tell_zero_error(runs: Runs) -> str:
+        rows = [zero_error_row(run.path()) for run in runs]
+        reached = ["never" if row is None else f"epoch {row.epoch}" for row in rows]
+        return f"NC1 at the end over NC1 at zero error, reached at {', '.join(reached)}"
+
+    return [
+        Claim(
+            text=f"{before}past zero training error NC1 of the deepest features falls to less than "
+            "a tenth",
+            source="XUFM, section 1 and figures 5 and 10",
+            where=network,
+            quantity=fall_past_zero_error,
+            region=below(TENTH),
+            scale="ratio",
+            tell=tell_zero_error,
+        ),
+        Claim(
+            text=f"{before}at the end every level has a lower NC1 than the level before",
+            source="XUFM, section 4.1 (2)",
+            where=split(lambda levels: list(pairwise(levels))),
+            groups=name_pair,
+            unit="pairs of levels",
+            quantity=partial(deep_over_shallow, "nc1"),
+            region=below(1),
+            scale="ratio",
+        ),
+        Claim(
+            text=f"{before}at the end the deepest features are nearer to their frame ({frame}) "
+            "than the features of any block before the last",
+            source="XUFM, section 4.1 (1)",
+            where=split(pair_with_deepest),
+            groups=name_shallow,
+            unit="blocks",
+            quantity=partial(deep_over_shallow, frame),
+            region=below(1),
+            scale="ratio",
+        ),
+        Claim(
+            text=f"{before}training at least halves the distance of the deepest features to their "
+            "frame",
+            source="XUFM, section 4.1 (1)",
+            where=network,
+            quantity=last_over_first(frame),
+            region=below(HALF),
+            scale="ratio",
+            tell=lambda runs: f"{frame} at the end over the start",
+        ),
+        # In decades, so that a network which does not move, or moves at all levels, fails.
+        Claim(
+            text=f"{before}only the deepest features approach their frame: in every block before "
+            "the last, training reduces the distance to the frame by less than half as many "
+            "decades as in the deepest",
+            source="XUFM, section 4.1 (1) and section 6",
+            where=split(pair_with_deepest),
+            groups=name_shallow,
+            unit="blocks",
+            quantity=partial(share_of_decades, frame),
+            region=below(HALF),
+            note=partial(tell_models, "nc2_of"),
+        ),
+        Claim(
+            text=f"{before}training at least halves the distance of the classifier from the class "
+            "means",
+            source="XUFM, figures 5 and 10, NC3",
+            where=network,
+            quantity=last_over_first(duality),
+            region=below(HALF),
+            scale="ratio",
+            tell=lambda runs: f"{duality} at the end over the start",
+        ),
+        # In shares of decades, since NC1 falls by more decades in a noiseless descent.
+        Claim(
+            text=f"{before}the fall of NC1 at the first level over the fall at the last, both in "
+            "decades, is nearer to that of the ReLU model than to that of the linear model",
+            source="XUFM, section 6",
+            where=split(lambda levels: pair_with_deepest(levels)[:1]),
+            quantity=first_share,
+            region=half_way_between_models,
+            note=partial(tell_models, "nc1"),
+        ),
+    ]
+
+
+def list_loss_claims(data: str) -> list[Claim]:
+    """Return the claims on the frame that each loss leads to."""
+    source = "XUFM, section 4.1, remark on the choice of loss function"
+    orthogonal, simplex = last_over_first("nc2_of"), last_over_first("nc2_etf")
+
+    def beside_entropy(run: Run) -> float:
+        partner = run.partner(loss="cross-entropy", bias=True)
+        return math.nan if partner is None else ratio(orthogonal(run), orthogonal(partner))
+
+    return [
+        Claim(
+            text=f"{data}: of the distance between the deepest class means and an orthogonal "
+            "frame, training leaves a smaller share under MSE than under cross-entropy",
+            source=source,
+            where={"data": data, "loss": "mse"},
+            quantity=beside_entropy,
+            region=below(1),
+            scale="ratio",
+            tell=lambda runs: "share kept under MSE over that under cross-entropy",
+        ),
+        Claim(
+            text=f"{data}: under cross-entropy training leaves a smaller share of the distance "
+            "between the deepest class means and a simplex than of their distance to an "
+            "orthogonal frame",
+            source=source,
+            where={"data": data, "loss": "cross-entropy"},
+            quantity=lambda run: ratio(simplex(run), orthogonal(run)),
+            region=below(1),
+            scale="ratio",
+            tell=lambda runs: (
+                "share kept of the distance to the simplex over that to the orthogonal frame"
+            ),
+        ),
+    ]
+
+
+def fall_past_zero_error(run: Run) -> float:
+    """Return the last NC1 of the deepest features over that at zero training error."""
+    reached = zero_error_row(run.path())
+    then = math.nan if reached is None else values([reached], "nc1")[0]
+    return ratio(last("nc1")(run), then)
+
+
+def find_levels(run: Run) -> dict[str, Path]:
+    """Return rows over training by level: the blocks in order, then the classifier's input."""
+    blocks = {int(row["block"]): row.layer for row in run.rows if "block" in row}
+    paths = {f"block {at}": run.path(layer=layer) for at, layer in sorted(blocks.items())}
+    return paths | {"classifier's input": run.path(layer=HEAD_INPUT)}
+
+
+def name_levels(run: Run) -> list[str]:
+    """Name the levels to compare, without the map of the last block."""
+    names = list(find_levels(run))
+    return [name for name in names if name not in names[-2:-1]]
+
+
+def pair_with_deepest(levels: Sequence[str]) -> list[tuple[str, str]]:
+    """Pair each level but the deepest with the deepest."""
+    return [(level, levels[-1]) for level in levels[:-1]]
+
+
+def split_pairs(runs: Runs, pair: Callable[[Sequence[str]], Sequence[tuple[str, str]]]) -> Runs:
+    """Return a run for each pair of levels of each run, whose layers have the levels' names."""
+    pairs = []
+    for run in runs:
+        levels = find_levels(run)
+        for both in pair(name_levels(run)):
+            rows = [
+                Observation(row.step, row.epoch, row.split, level, row.part, row.values)
+                for level in both
+                for row in levels[level]
+            ]
+            name = f"{run.name}, {' to '.join(both)}"
+            pairs.append(Run(name, run.settings, rows, [], run.experiment))
+    return Runs(pairs)
+
+
+def name_pair(pair: Run) -> str:
+    """Name both levels."""
+    return " to ".join(dict.fromkeys(row.layer for row in pair.rows))
+
+
+def name_shallow(pair: Run) -> str:
+    """Name the level that is less deep."""
+    return pair.rows[0].layer
+
+
+def deep_over_shallow(key: str, pair: Run) -> float:
+    """Return the last value at the deeper level over that at the other."""
+    return ratio(last(key)(pair), last(key, layer=name_shallow(pair))(pair))
+
+
+def share_of_decades(key: str, pair: Run) -> float:
+    """Divide the decades by which a metric falls at a level by those of a deeper level.
+
+    Returns:
+        The ratio; NaN if the metric does not fall at the deeper level.
+    """
+    paths = pair.path(layer=name_shallow(pair)), pair.path()
+    shallow, deep = (decades(*ends(path, key)) for path in paths)
+    return ratio(shallow, deep) if deep > 0 else math.nan
+
+
+def shares_of_models(key: str, runs: Runs) -> dict[Activation, float]:
+    """Return the share of decades of both two-level models; NaN if not measured."""
+    models = {name: runs.named(part) for name, part in SURROGATES.items()}
+    return {
+        name: share_of_decades(key, run) if run.rows else math.nan for name, run in models.items()
+    }
+
+
+def half_way_between_models(runs: Runs) -> Region:
+    """Return the region of shares nearer to that of the ReLU model."""
+    return below(sum(shares_of_models("nc1", runs).values()) / 2)
+
+
+def first_share(pair: Run) -> float:
+    """Return the share of decades of NC1; NaN if the models do not differ as the paper says."""
+    models = shares_of_models("nc1", pair.experiment)
+    return share_of_decades("nc1", pair) if models["relu"] < models["linear"] else math.nan
+
+
+def tell_models(key: str, runs: Runs) -> str:
+    """Write the share of decades of both two-level models."""
+    told = ", ".join(
+        f"{LABELS[name]} {value:.2g}" if math.isfinite(value) else f"{LABELS[name]} not measured"
+        for name, value in shares_of_models(key, runs).items()
+    )
+    return f"two-level models: {told}"
+
+
+def draw_figures(settings: XUFMNetwork, runs: Runs) -> list[Drawing]:
+    """Draw a figure for each data set with one row per loss, and a figure of the models."""
+    drawings: list[Drawing] = []
+    trained = Runs(run for run in runs if run.name in settings.runs)
+    for data, own in trained.group("data").items():
+        caption = (
+            f"XUFM figures 5 and 10, on {data}, first seed: NC1 and the two NC2 on the training "
+            "set by block, light to dark, and NC3. The dashed line is the first measured epoch of "
+            "zero training error."
+        )
+        name = ("fig-5", "fig-10")[len(drawings)] if len(drawings) < 2 else f"blocks-{data}"
+        drawings.append(Drawing(name, caption, draw_levels(own)))
+    caption = (
+        "The extended unconstrained features model of XUFM figures 3 and 4, linear above ReLU, for "
+        "comparison with figures 5 and 10."
+    )
+    models = {activation: runs.named(part) for activation, part in SURROGATES.items()}
+    return [*drawings, Drawing("models", caption, draw_two_levels(models))]
+
+
+def draw_levels(runs: Runs) -> Figure:
+    """Draw a row of four panels for the first run under each loss."""
+    rows = []
+    for loss, of_loss in runs.group("loss").items():
+        means = "uncentred" if loss == "mse" else "centred"
+        titles = {
+            "nc1": "NC1",
+            "nc2_of": "NC2: distance to orthogonal frame",
+            "nc2_etf": "NC2: distance to simplex",
+            DUALITIES[loss]: f"NC3: classifier, {means} means",
+        }
+        rows.append([partial(draw_panel, of_loss[0], key, title) for key, title in titles.items()])
+    return draw_grid(rows, cell=(3.0, 2.7), share_y="col")
+
+
+def draw_panel(run: Run, key: str, title: str, axes: Axes) -> None:
+    """Draw a metric by level over the epochs of one run; NC3 of the deepest level only."""
+    levels = find_levels(run)
+    *_, deepest = levels
+    shown = {deepest: levels[deepest]} if key.startswith("nc3") else levels
+    reached = zero_error_row(levels[deepest])
+    colours = make_depth_colours(len(levels))[-len(shown) :]
+    draw_paths(axes, shown, key, colours=colours, mark=None if reached is None else reached.epoch)
+    axes.set_xscale("linear")
+    axes.set_title(title)
+    if key == "nc1":
+        axes.set_ylabel(LOSSES[run.settings.loss], fontweight="bold")
+    if key == "nc2_etf":
+        axes.legend()
+
+
+def list_parts(settings: XUFMNetwork) -> list[Part]:
+    """Return a part for each training run, and one for each two-level model."""
+    record = recorded_steps(settings.steps, MODEL.every)
+    return [
+        *train_runs(settings, partial(measure_blocks, blocks=settings.blocks)),
+        *(
+            descend_levels(part, MODEL.model(activation), MODEL.rate, record, MODEL.seed)
+            for activation, part in SURROGATES.items()
+        ),
+    ]
+
+
+def measure_blocks(bench: Bench, end: EpochEnd, blocks: Sequence[str]) -> list[Observation]:
+    """Measure NC1 and NC2 of every block's output on the training set, one row per block.
+
+    Args:
+        bench: The run.
+        end: State of training at the end of the epoch.
+        blocks: Names or patterns of blocks. Feature maps are flattened; the first block of
+            ResNet-18 on CIFAR-10 has 65,536 features, too many for a scatter matrix.
+    """
+    fabric, settings, images = bench.fabric, bench.settings, bench.data.train
+    if settings.measured is not None:
+        images = images.draw_balanced(settings.measured)
+    size = settings.optimisation.batch_size
+    loader = make_measurement_loader(images, size, fabric.global_rank, fabric.world_size)
+    model, classes = bench.learner.evaluated, bench.data.num_classes
+    metrics = between_class_metrics(model, loader, blocks, classes)
+    return [
+        Observation(end.step, end.epoch, layer=layer, values={"block": index, **own})
+        for index, (layer, own) in enumerate(metrics.items(), start=1)
+    ]
+
+
+EXPERIMENT = Experiment(
+    id="xufm/network",
+    title="Collapse block by block, and in two levels of free features",
+    question=(
+        "A residual network is measured after every block. The paper says that variability falls "
+        "along the depth, and that only the deepest class means become a frame, as in the ReLU "
+        "model of two levels and unlike the linear one."
+    ),
+    source="XUFM section 6, figures 5 and 10; section 4.1",
+    scales={"paper": PAPER, "small": SMALL},
+    cost={"paper": "9 GPU-hours (estimated)", "small": "5 minutes on one core"},
+    parts=list_parts,
+    claims=list_claims,
+    figures=draw_figures,
+    columns=("epoch", "accuracy", "nc1", "nc2_of", "nc2_etf", "nc3_alignment"),
+)

@@ -1,0 +1,199 @@
+"""Figures of experiments: a grid of panels, curves with bands, and reference lines."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ncscope.report import panels
+from ncscope.report.labels import find_label
+from ncscope_lab.observations import Observation
+from ncscope_lab.quantities import Path, Runs
+
+Panel = Callable[[Axes], None]
+"""Function that draws one panel of a figure."""
+
+
+def draw_grid(
+    rows: Sequence[Sequence[Panel | None]],
+    *,
+    cell: tuple[float, float] = (3.2, 2.6),
+    legend: Literal["beside", "above", "below", "first", "none"] = "none",
+    share_x: bool | Literal["col", "row"] = False,
+    share_y: bool | Literal["col", "row"] = False,
+    quantity: str = "",
+) -> Figure:
+    """Draw panels in rows and columns, in the style of all figures.
+
+    Args:
+        rows: Functions that draw the panels; None leaves a place empty.
+        cell: Width and height of a panel in inches.
+        legend: Place of the one legend of all panels; ``"first"`` is inside the first panel.
+        share_x: Panels that share the horizontal axis, as in `Figure.subplots`.
+        share_y: Panels that share the vertical axis.
+        quantity: Label of all vertical axes.
+    """
+    height, width = len(rows), max(map(len, rows), default=1)
+    room = {"above": 0.5, "below": 0.5}.get(legend, 0.1)
+    with mpl.rc_context(panels.STYLE):
+        size = (cell[0] * width + (1.6 if legend == "beside" else 0.1), cell[1] * height + room)
+        figure = Figure(figsize=size, layout="constrained")
+        grid = figure.subplots(height, width, squeeze=False, sharex=share_x, sharey=share_y)
+        for line, drawn in zip(grid.tolist(), rows, strict=True):
+            for axes, panel in zip(line, [*drawn, *[None] * (width - len(drawn))], strict=True):
+                axes.set_visible(panel is not None)
+                if panel is not None:
+                    panel(axes)
+        for column in grid.T.tolist():
+            # The label of a column's horizontal axis stands below its last panel only.
+            *above, _ = [axes for axes in column if axes.get_visible()] or [None]
+            for axes in above:
+                axes.set_xlabel("")
+        if quantity:
+            figure.supylabel(quantity, fontsize=9)
+        _add_legend(figure, grid.ravel().tolist(), legend)
+    return figure
+
+
+def _add_legend(figure: Figure, axes: Sequence[Axes], place: str) -> None:
+    """Add one legend with every entry of the panels, each once."""
+    entries: dict[str, Artist] = {}
+    for panel in axes:
+        handles, labels = panel.get_legend_handles_labels()
+        for handle, label in zip(handles, labels, strict=True):
+            entries.setdefault(label, handle)
+    if not entries or place == "none":
+        return
+    if place == "first":
+        axes[0].legend(list(entries.values()), list(entries))
+        return
+    columns = 1 if place == "beside" else min(len(entries), 6)
+    figure.legend(list(entries.values()), list(entries), loc=_LEGENDS[place], ncols=columns)
+
+
+_LEGENDS: Mapping[str, Any] = {
+    "beside": "outside right center",
+    "above": "outside upper left",
+    "below": "outside lower center",
+}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Appearance of the curve of one metric.
+
+    Attributes:
+        key: Key of the metric.
+        label: Entry in the legend.
+        colour: Colour of line and band.
+        style: Style of the line.
+    """
+
+    key: str
+    label: str
+    colour: Any = panels.ACCENT
+    style: Any = "-"
+
+
+def draw_band(
+    axes: Axes,
+    points: Mapping[float, Sequence[float]],
+    label: str = "",
+    colour: Any = panels.ACCENT,
+    style: Any = "-",
+) -> None:
+    """Draw the mean of several runs as a line, and their range as a band.
+
+    Args:
+        axes: Axes to draw on.
+        points: Values of the runs by coordinate.
+        label: Entry in the legend.
+        colour: Colour of line and band.
+        style: Style of the line.
+    """
+    at = list(points)
+    arrays = [np.asarray(numbers) for numbers in points.values()]
+    mean = [float(numbers.mean()) for numbers in arrays]
+    axes.plot(at, mean, "o", linestyle=style, color=colour, markersize=2.6, label=label)
+    least, most = ([float(end(numbers)) for numbers in arrays] for end in (np.min, np.max))
+    axes.fill_between(at, least, most, color=colour, alpha=0.15, linewidth=0)
+
+
+def draw_over_epochs(axes: Axes, runs: Runs, curves: Sequence[Curve], split: str = "train") -> None:
+    """Draw metrics of the last layer against the epoch: means over the runs, bands their range.
+
+    Args:
+        axes: Axes to draw on.
+        runs: Runs that differ in the seed.
+        curves: Metrics, each with the appearance of its curve; left out where not measured.
+        split: Split of the rows.
+    """
+    for curve in curves:
+        points = collect_points(
+            (row for run in runs for row in run.path(split)), "epoch", curve.key
+        )
+        if points:
+            draw_band(axes, points, curve.label, curve.colour, curve.style)
+    axes.set_xlabel("epoch")
+
+
+def collect_points(rows: Iterable[Observation], axis: str, key: str) -> dict[float, list[float]]:
+    """Collect a metric by another field of the rows, in order of that field."""
+    points: dict[float, list[float]] = {}
+    for row in rows:
+        if key in row and axis in row:
+            points.setdefault(float(row[axis]), []).append(float(row[key]))
+    return dict(sorted(points.items()))
+
+
+def draw_paths(
+    axes: Axes,
+    paths: Mapping[str, Path],
+    key: str,
+    *,
+    colours: Sequence[Any] = panels.SERIES,
+    mark: float | None = None,
+) -> None:
+    """Draw a metric against the epoch, one curve a name, on the metric's own scale.
+
+    Args:
+        axes: Axes to draw on.
+        paths: Rows of one layer over training, by name.
+        key: Key of the metric.
+        colours: Colours of the curves, in order.
+        mark: Epoch of zero training error, drawn as a vertical line.
+    """
+    drawn: list[float] = []
+    for index, (name, path) in enumerate(paths.items()):
+        rows = [row for row in path if key in row]
+        numbers = [float(row[key]) for row in rows]
+        colour = colours[index % len(colours)]
+        at = [row.epoch for row in rows]
+        axes.plot(at, numbers, "o-", color=colour, markersize=2.6, label=name)
+        drawn += numbers
+    if mark is not None:
+        axes.axvline(mark, color=panels.SECOND, linewidth=0.9, linestyle=panels.DASHED)
+    if find_label(key).log_scale and min(filter(math.isfinite, drawn), default=0.0) > 0:
+        axes.set_yscale("log")
+    axes.set_xscale("symlog", linthresh=1, linscale=0.4)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("epoch")
+
+
+def draw_reference(axes: Axes, value: float, label: str = "", style: Any = ":") -> None:
+    """Draw a thin horizontal line at a value, with an entry in the legend; nothing for NaN."""
+    if math.isfinite(value):
+        axes.axhline(value, color=panels.SOFT, linestyle=style, linewidth=1.1, label=label)
+
+
+def make_depth_colours(count: int) -> list[Any]:
+    """Return one colour a layer, from light for the first layer to dark for the last."""
+    ramp = colormaps["viridis_r"]
+    return [ramp(0.15 + 0.8 * index / max(1, count - 1)) for index in range(count)]

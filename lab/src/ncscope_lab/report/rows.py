@@ -1,0 +1,159 @@
+"""Observations and claims of an experiment: chosen, and as tables."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from ncscope.errors import printable
+from ncscope.report.wording import format_plain
+from ncscope_lab.findings import Finding, Verdict
+from ncscope_lab.observations import Observation
+
+
+def part_of(rows: Sequence[Observation], part: str) -> list[Observation]:
+    """Select the rows of one part, in order."""
+    return [row for row in rows if row.part == part]
+
+
+def number(row: Observation, key: str) -> float:
+    """Return a value of a row as a number."""
+    return float(row[key])
+
+
+def numbers(rows: Sequence[Observation], key: str) -> list[float]:
+    """Return one value of every row."""
+    return [number(row, key) for row in rows]
+
+
+def last_rows(rows: Sequence[Observation]) -> dict[str, list[Observation]]:
+    """Return the last row of every layer and split, by part, in order of first appearance."""
+    last: dict[str, dict[str, Observation]] = {}
+    for row in rows:
+        last.setdefault(row.part, {})[place_of(row)] = row
+    return {part: list(places.values()) for part, places in last.items()}
+
+
+def place_of(row: Observation) -> str:
+    """Name the layer of a row, and the split if it is not the training set.
+
+    Example:
+        >>> place_of(Observation(0, 0, "train", "stem")), place_of(Observation(0, 0, "test", "a"))
+        ('stem', 'a, test')
+    """
+    return row.layer if row.split in ("train", row.layer) else f"{row.layer}, {row.split}"
+
+
+def rows_table(rows: Sequence[Observation], columns: Sequence[str]) -> Table:
+    """Build a table of the last measurement of every part.
+
+    Args:
+        rows: Rows of a run.
+        columns: Keys to show; empty where a row lacks one.
+
+    Returns:
+        A table that an 80-column terminal can show.
+    """
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        title="Last measurement",
+        title_justify="left",
+    )
+    table.add_column("", min_width=10, overflow="fold")
+    for key in columns:
+        table.add_column(key.replace("_", "\n"), justify="right", no_wrap=True, vertical="bottom")
+    for part, layers in last_rows(rows).items():
+        table.add_section()
+        table.add_row(Text(printable(part), style="bold"))
+        for row in layers:
+            table.add_row(
+                Text(f"  {printable(place_of(row))}"),
+                *(Text(format_value(row, key)) for key in columns),
+            )
+    return table
+
+
+def costs_table(experiments: Sequence[tuple[str, str, Mapping[Any, str]]], title: str) -> Table:
+    """Build a table of experiments.
+
+    Args:
+        experiments: Name, description and cost by scale of each.
+        title: Title of the table.
+    """
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 1, 0),
+        title=title,
+        title_justify="left",
+    )
+    table.add_column("experiment", no_wrap=True)
+    table.add_column("shows, and what it takes")
+    for name, shows, cost in experiments:
+        takes = "; ".join(f"{scale}: {what}" for scale, what in cost.items())
+        table.add_row(Text(name, style="bold"), Text(f"{shows}\n").append(takes, style="dim"))
+    return table
+
+
+def settings_table(scales: Mapping[Any, BaseModel]) -> Table:
+    """Build a table of an experiment's settings: description, and value at each scale.
+
+    Args:
+        scales: Settings of each scale.
+    """
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 1, 0))
+    table.add_column("setting", no_wrap=True)
+    table.add_column("meaning, and value at each scale")
+    (kind,) = {type(settings) for settings in scales.values()}
+    for name, field in kind.model_fields.items():
+        values = {scale: getattr(settings, name) for scale, settings in scales.items()}
+        told = [f"{scale}: {_write_setting(value)}" for scale, value in values.items()]
+        text = Text(f"{field.description}\n").append("\n".join(told), style="dim")
+        table.add_row(Text(name, style="bold"), text)
+    return table
+
+
+def _write_setting(value: Any) -> str:
+    """Write a value as ``--set`` takes it; of settings by name, only the names."""
+    if isinstance(value, Mapping):
+        return f"{len(value)}: {'; '.join(value)}"
+    if isinstance(value, BaseModel):
+        return ", ".join(f"{name}={inner}" for name, inner in value.model_dump(mode="json").items())
+    return json.dumps(list(value) if isinstance(value, tuple) else value, default=str)
+
+
+def format_value(row: Observation, key: str) -> str:
+    """Return a value of a row as text; an empty string if the row lacks the value."""
+    value = row.get(key)
+    if isinstance(value, float):
+        return format_plain(value)
+    return "" if value is None else str(value)
+
+
+_VERDICT_STYLES: Mapping[Verdict, str] = {
+    "held": "green",
+    "not held": "red",
+    "undecided": "yellow",
+}
+
+
+def claims_table(claims: Sequence[Finding]) -> Table:
+    """Build a table of claims: verdict, claim with its owner, and the evidence under it.
+
+    Args:
+        claims: Claims, in order.
+    """
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="Claims", title_justify="left")
+    table.add_column("")
+    table.add_column("claim and evidence")
+    for claim in claims:
+        verdict = Text(claim.verdict, style=_VERDICT_STYLES[claim.verdict])
+        text = Text(f"{claim.text} ({claim.source})\n").append(claim.evidence, style="dim")
+        table.add_row(verdict, text)
+    return table

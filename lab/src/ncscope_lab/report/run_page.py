@@ -1,0 +1,150 @@
+"""HTML page of one or several runs: the main figure, claims, then everything else."""
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ncscope.measurement.records import Measurement
+from ncscope.report.overview import split_config
+from ncscope.report.page import build_history_view, render_page
+from ncscope.report.tables import Summary
+from ncscope_lab.findings import Finding, tally
+from ncscope_lab.observations import ITERATION, Results
+from ncscope_lab.report.drawing import Drawing
+from ncscope_lab.report.rows import format_value, last_rows, place_of
+from ncscope_lab.report.sweep import SweepTable
+
+
+@dataclass(frozen=True)
+class RunView:
+    """Content of a page about one run.
+
+    Attributes:
+        name: Name of the run, for a page with several runs.
+        claims: Claims, in order.
+        images: Drawings, each with the content of its SVG file.
+        rows: Observations and measurements. The page shows the last observation of each part and
+            layer; the interactive part of the page shows the measurements.
+        columns: Keys of the observations to show.
+        config: The settings.
+        unit: Unit of the measurements' steps.
+        ended: True if the run has ended.
+        tables: Summaries of the run.
+    """
+
+    name: str
+    claims: Sequence[Finding]
+    images: Sequence[tuple[Drawing, bytes]]
+    rows: Results
+    columns: Sequence[str]
+    config: Mapping[str, Any]
+    unit: str = "epoch"
+    ended: bool = True
+    tables: Sequence[Summary] = ()
+
+
+def build_run_page(
+    title: str,
+    lead: str,
+    facts: Sequence[str],
+    runs: Sequence[RunView],
+    sweep: SweepTable | None = None,
+) -> str:
+    """Build one self-contained HTML page, which requests nothing from the network.
+
+    Args:
+        title: Heading of the page.
+        lead: One or two sentences under the heading.
+        facts: Short facts, such as source and scale.
+        runs: Runs to show; several runs are shown side by side.
+        sweep: Table of all runs, if the runs belong to a sweep.
+
+    Returns:
+        HTML of the page.
+    """
+    return render_page(title=title, lead=lead, facts=facts, sweep=sweep, **run_sections(runs))
+
+
+def run_sections(runs: Sequence[RunView]) -> dict[str, Any]:
+    """Return the sections of a page about runs: figures, findings, charts, tables and settings.
+
+    Args:
+        runs: Runs to show; the claims of several runs are one matrix, without charts.
+    """
+    alike, own = split_config([run.config for run in runs])
+    measured = [_drop_hidden(each) for each in runs[0].rows.measurements] if len(runs) == 1 else []
+    return {
+        "history": build_history_view(measured, runs[0].unit) if measured else None,
+        "runs": [_describe_run(run, config) for run, config in zip(runs, own, strict=True)],
+        "matrix": _claim_matrix(runs) if len(runs) > 1 else None,
+        "config": alike,
+    }
+
+
+@dataclass(frozen=True)
+class ClaimRow:
+    """A claim with its verdict in each run, None where a run does not test it."""
+
+    text: str
+    cells: Sequence[Finding | None]
+
+    @property
+    def held(self) -> str:
+        """Number of runs in which the claim held, out of those that test it."""
+        return str(tally(cell for cell in self.cells if cell is not None))
+
+
+@dataclass(frozen=True)
+class ClaimMatrix:
+    """Claims by run.
+
+    Attributes:
+        runs: Names of the runs.
+        rows: Claims, in order of first appearance.
+        unfinished: Names of the runs that have not ended.
+    """
+
+    runs: Sequence[str]
+    rows: Sequence[ClaimRow]
+    unfinished: Sequence[str]
+
+
+def _claim_matrix(runs: Sequence[RunView]) -> ClaimMatrix:
+    tested = [{claim.text: claim for claim in run.claims} for run in runs]
+    texts = dict.fromkeys(text for claims in tested for text in claims)
+    return ClaimMatrix(
+        runs=[run.name for run in runs],
+        rows=[ClaimRow(text, [claims.get(text) for claims in tested]) for text in texts],
+        unfinished=[run.name for run in runs if not run.ended],
+    )
+
+
+def _drop_hidden(measurement: Measurement) -> Measurement:
+    """Return the measurement without the numbers that no chart needs."""
+    hidden = (ITERATION, "num_classes")
+    values = {key: value for key, value in measurement.values.items() if key not in hidden}
+    return replace(measurement, values=values)
+
+
+def _describe_run(run: RunView, config: Mapping[str, str]) -> dict[str, Any]:
+    """Return a run for the template, with the settings in which it differs from other runs."""
+    table = {
+        part: [(place_of(row), [format_value(row, key) for key in run.columns]) for row in layers]
+        for part, layers in last_rows(run.rows).items()
+    }
+    return {
+        "name": run.name,
+        "ended": run.ended,
+        "claims": run.claims,
+        "tables": run.tables,
+        "images": [(drawing, _inline(svg)) for drawing, svg in run.images],
+        "columns": run.columns,
+        "table": table,
+        "config": config,
+    }
+
+
+def _inline(svg: bytes) -> str:
+    """Return a data URL that contains the image."""
+    return f"data:image/svg+xml;base64,{b64encode(svg).decode()}"

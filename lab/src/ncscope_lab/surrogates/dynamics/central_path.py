@@ -1,0 +1,83 @@
+r"""The central path: features under their least-squares classifier, without weight decay.
+
+$\mathcal L_{LS}(H)=\min_{W,b}\frac1{2N}\lVert WH+b\mathbf 1^\top-Y\rVert_F^2$ for features d x N,
+with columns ordered by class (MSE section 3). The bias removes the global means of features and
+labels.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ncscope.math.frames import simplex_basis
+from ncscope_lab.surrogates.dynamics.snr import FeatureSplit, split, spread_over_samples
+
+
+@dataclass(frozen=True)
+class _Solved:
+    r"""The least-squares problem in contrasts $E$ of the classes, which sum to zero.
+
+    Attributes:
+        parts: Split of the features into global mean, class means and within-class deviations.
+        weight: $E^\top W_{LS}$.
+        missed: $E^\top(I-W_{LS}\tilde M)E$ as
+            $(I+\frac1KE^\top\tilde M^\top\Sigma_W^{-1}\tilde ME)^{-1}$, which stays accurate where
+            the means are nearly fitted.
+    """
+
+    parts: FeatureSplit
+    weight: Float[Tensor, "m d"]
+    missed: Float[Tensor, "m m"]
+
+
+def least_squares(
+    features: Float[Tensor, "d n"], num_classes: int
+) -> tuple[Float[Tensor, "k d"], Float[Tensor, " k"]]:
+    r"""$W_{LS}=\frac1K\tilde M^\top\Sigma_T^{-1}$, $b_{LS}=\frac1K\mathbf 1-W_{LS}\mu_G$.
+
+    Source: MSE (6).
+
+    Args:
+        features: $H$, with $\Sigma_W$ of full rank.
+        num_classes: $K$.
+    """
+    solved = _solve(features, num_classes)
+    weight = simplex_basis(num_classes) @ solved.weight
+    return weight, 1 / num_classes - weight @ solved.parts.mean
+
+
+def least_squares_loss(features: Float[Tensor, "d n"], num_classes: int) -> Float[Tensor, ""]:
+    r"""$\mathcal L_{LS}(H)$; autograd can differentiate it.
+
+    Range: from 0 (all samples fitted) to $\frac{K-1}{2K}$ (equal class means). Invariant under
+    $H\mapsto AH+v\mathbf 1^\top$ with $A$ invertible.
+    """
+    return _solve(features, num_classes).missed.trace() / (2 * num_classes)
+
+
+def least_squares_gradient(
+    features: Float[Tensor, "d n"], num_classes: int
+) -> Float[Tensor, "d n"]:
+    r"""$\nabla\mathcal L_{LS}=\frac1NW_{LS}^\top(W_{LS}H+b_{LS}\mathbf 1^\top-Y)$.
+
+    The classifier is at its minimum, so the derivative through the classifier vanishes. At
+    renormalised features $-\nabla\mathcal L_{LS}$ is the flow of MSE lemma 4.
+    """
+    solved = _solve(features, num_classes)
+    basis = simplex_basis(num_classes)
+    per_class = features.shape[1] // num_classes
+    residual = solved.weight @ solved.parts.within - spread_over_samples(
+        solved.missed @ basis.mT, per_class
+    )
+    return solved.weight.mT @ residual / features.shape[1]
+
+
+def _solve(features: Float[Tensor, "d n"], num_classes: int) -> _Solved:
+    parts = split(features, num_classes)
+    means = parts.classes @ simplex_basis(num_classes)
+    whitened = torch.linalg.solve(parts.covariance, means)
+    snr = means.mT @ whitened / num_classes
+    missed = torch.linalg.inv(torch.eye(len(snr), dtype=snr.dtype) + snr)
+    return _Solved(parts, missed @ whitened.mT / num_classes, missed)

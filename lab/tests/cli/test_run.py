@@ -1,0 +1,159 @@
+"""The commands run, list and report, from their options to what they say."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from lab.tests.papers import halving
+
+from ncscope.cli import main
+from ncscope.errors import InputError
+from ncscope_lab.catalogue import EXPERIMENTS, REPRODUCTIONS, find_experiment
+from ncscope_lab.runs.resources import Resources
+
+MODELS = [name for name in EXPERIMENTS if "/" not in name]
+
+
+def ran(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        main([str(argument) for argument in arguments])
+    return int(stopped.value.code or 0)
+
+
+@pytest.fixture
+def with_halving(monkeypatch):
+    """The tests' own experiment stands in the catalogue, without its figure."""
+    halving.list_alone(monkeypatch, halving.PLAIN)
+
+
+def test_json_is_one_object_and_nothing_else(with_halving, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for words in ("--json", "--json --out here"):
+        assert list(tmp_path.iterdir()) == []
+        assert ran("run", "ufm", "--set", "steps=2", *words.split()) == 0
+        out, err = capsys.readouterr()
+        whole = json.loads(out)
+        assert (whole["experiment"], whole["scale"]) == ("test/halving", "small")
+        assert whole["settings"] == {"start": 8.0, "steps": 2}
+        assert [row["value"] for row in whole["rows"]] == [8, 4, 2, -8, -4, -2]
+        assert err == ""
+    assert (tmp_path / "here" / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("run ufm --set steps=0", "expected steps: greater than or equal to 1, found 0; it is:"),
+        ("run ufm --set seed=-1", "expected seed: "),
+        ("run ufm --scale paper", "a scale of ufm, which has small only, found 'paper'; choose"),
+        ("run uffm", "expected one of the experiments .*; the nearest is ufm"),
+        ("run xufm/uffm", "expected one of the experiments .*; the nearest is xufm/ufm"),
+        ("list uffm", "expected one of the experiments .*; the nearest is ufm"),
+        ("run xufm/ufm --scale tiny", "tiny"),
+        ("run xufm/ufm --set every", "expected FIELD=VALUE after --set, found 'every'"),
+        ("run xufm/ufm --set eveyr=1", "found 'eveyr'; the nearest is every"),
+        ("run xufm/ufm --set bias_decays=[", "expected a value after =, found"),
+        ("run xufm/ufm --set seed=2001-99-99", "expected a value after =, found"),
+        ("run xufm/ufm --set seed=!!int", "expected a value after =, found"),
+        (f"run xufm/ufm --set seed={'[' * 600}", "expected a value after =, found"),
+        ("run xufm/ufm --only xufm/ufm", "expected --only with all, found 'xufm/ufm'; leave"),
+        ("run all --set seed=1", "expected --set with one experiment, found 'all'; leave"),
+        ("run all --json", "expected --json with one experiment, found 'all'; leave"),
+        ("run all --only ufm", "found ufm; run it alone: ncscope run ufm"),
+        ("run all --devices 2", "one device for each of several runs, found devices 2"),
+        ("report nowhere", "or the folder of a run, found nothing at nowhere"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(words, said, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert ran(*words.split()) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert re.search(said, err)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_experiment_runs_into_its_default_folder(with_halving, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert ran("run", "xufm/ufm") == 0
+    text = capsys.readouterr().out
+    assert "It reaches zero." in text
+    assert "not held" in text
+    page = tmp_path / "runs" / "xufm-ufm-small" / "report.html"
+    assert f"Report: {page.as_uri()}" in text
+    assert ran("run", "xufm/ufm") == 2
+    assert "pass --resume" in capsys.readouterr().err
+    assert ran("run", "xufm/ufm", "--resume") == 0
+
+
+def test_settings_are_changed_and_report_compares(with_halving, tmp_path):
+    for start in (2, 4):
+        assert ran("run", "a/b", "--set", f"start={start}", "--out", tmp_path / str(start)) == 0
+    assert ran("report", tmp_path / "2", tmp_path / "4", "--save", tmp_path / "both.html") == 0
+    page = (tmp_path / "both.html").read_text()
+    assert "It halves." in page
+    assert page.count("<dt>start</dt>") == 2
+
+
+def test_list_names_every_experiment_by_kind_with_its_cost(capsys):
+    assert ran("list") == 0
+    papers, models = capsys.readouterr().out.split("Surrogate models")
+    models, ours = models.split("Of our own")
+    for text, names in (
+        (papers, REPRODUCTIONS),
+        (models, MODELS),
+        (ours, ("pfc/demo", "transfer/zoo")),
+    ):
+        found = {word for word in text.split() if word in EXPERIMENTS}
+        assert found == set(names)
+        words = " ".join(text.split())
+        for name in names:
+            assert all(f"{scale}:" in words for scale in find_experiment(name).cost)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_list_tells_what_a_model_is_and_its_settings(name, capsys):
+    assert ran("list", name) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    experiment = find_experiment(name)
+    assert experiment.question in words
+    for field, told in experiment.config.model_fields.items():
+        assert field in words
+        assert str(told.description).split(". ")[0][:30] in words
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_loads_with_its_scales(name):
+    experiment = find_experiment(name)
+    assert experiment.id == name
+    assert set(experiment.scales) == set(experiment.cost) <= {"paper", "small"}
+    assert "small" in experiment.scales
+    assert "paper" in experiment.scales or name not in REPRODUCTIONS
+    assert all(experiment.cost.values())
+    for config in experiment.scales.values():
+        names = [part.name for part in experiment.parts(config)]
+        assert names
+        assert len(set(names)) == len(names)
+        restored = experiment.config.model_validate(json.loads(config.model_dump_json()))
+        assert restored == config
+
+
+def test_every_option_reaches_the_run(monkeypatch):
+    seen = {}
+
+    def catch(name, **given):
+        seen.update(given)
+        raise InputError(expected="nothing", found="enough", fix="stop")
+
+    monkeypatch.setattr("ncscope_lab.execution.run", catch)
+    words = "--data d --download --accelerator cpu --devices 2 --nodes 3 --workers 4 --out o"
+    more = "--scale paper --set a.b=[1] --resume"
+    assert ran("run", "pfc/training", *words.split(), *more.split()) == 2
+    assert seen["resources"] == Resources(
+        data=Path("d"), download=True, accelerator="cpu", devices=2, nodes=3, workers=4
+    )
+    assert (seen["scale"], seen["resume"], seen["out"]) == ("paper", True, Path("o"))
+    assert seen["settings"] == {"a.b": [1]}

@@ -1,0 +1,102 @@
+"""The abstracts, sentence by sentence: what carries each exists, and verdicts follow from it."""
+
+import re
+
+import pytest
+from mkdocs.exceptions import PluginError
+
+from ncscope_lab.catalogue import EXPERIMENTS
+from ncscope_lab.findings import Finding
+from ncscope_lab.theory.table import STATEMENTS
+from tests.docs.pages import ROOT, load_hook
+
+abstracts, evidence = load_hook("abstracts"), load_hook("evidence")
+Sentence = abstracts.Sentence
+SENTENCES = abstracts.read_sentences()
+RUNS = evidence.read_runs(evidence.FIGURES)
+THEORY = evidence.theory_of(evidence.FIGURES)
+GIVEN = {
+    "ours/holds": {"verdict": "holds"},
+    "ours/gap": {"verdict": "holds-as-corrected", "grade": "gap"},
+    "ours/false": {"verdict": "holds-as-corrected", "grade": "false"},
+}
+
+
+def claims(*verdicts: str) -> list[Finding]:
+    return [Finding(text="A claim.", source="VCI", verdict=one, evidence="") for one in verdicts]
+
+
+def sentence(**fields: object) -> object:
+    return Sentence(**{"paper": "VCI", "text": "It is so.", "not_to_conclude": "", **fields})
+
+
+def test_what_carries_a_sentence_exists():
+    assert len(SENTENCES) >= 30
+    for one in SENTENCES:
+        assert set(one.claims) <= set(EXPERIMENTS)
+        assert {*one.statements} <= {each.id for each in STATEMENTS}
+        assert one.not_to_conclude.endswith(".")
+        assert one.text.endswith(".")
+        assert bool(one.number) == bool(one.unit) == bool(one.claims)
+        assert abstracts.collect_claims(one, RUNS).keys() == one.claims.keys()
+        assert not one.figure or (ROOT / "docs" / one.figure).exists()
+
+
+def test_every_sentence_has_its_verdict_on_the_page():
+    page = abstracts.write_abstracts(SENTENCES, THEORY, RUNS)
+    verdicts = re.findall(r'<span class="verdict ([\w-]+)">', page)
+    assert len(verdicts) == len(SENTENCES)
+    assert page.count("*Number:*") == sum(bool(one.number) for one in SENTENCES)
+    for column, verdict in enumerate(abstracts.VERDICTS, 1):
+        counts = [
+            row.split("|")[column + 1] for row in re.findall(r"^\| \[\w+\]\(#.*$", page, re.M)
+        ]
+        assert sum(int(count.strip() or 0) for count in counts) == verdicts.count(
+            verdict.replace(" ", "-")
+        )
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "fields", "expected"),
+    [
+        (("held", "held"), {}, "shown"),
+        (("held", "undecided"), {}, "shown in part"),
+        (("undecided", "not held"), {}, "not shown"),
+        (("held",), {"statements": ["ours/holds"]}, "shown"),
+        (("held",), {"statements": ["ours/gap"]}, "shown in part"),
+        (("not held",), {"statements": ["ours/gap"]}, "shown in part"),
+        (("held",), {"statements": ["ours/false"]}, "shown in part"),
+        ((), {"statements": ["ours/false"]}, "not shown"),
+        (("held", "held"), {"at_most": "shown in part"}, "shown in part"),
+        (("undecided",), {"at_most": "shown in part"}, "not shown"),
+        (("held",), {"refuted_by": "ours/false"}, "refuted"),
+    ],
+)
+def test_the_verdict_follows(verdicts: tuple[str, ...], fields: dict, expected: str):
+    one = sentence(claims={"vci/training": "all"}, **fields)
+    assert abstracts.judge_sentence(one, claims(*verdicts), GIVEN) == expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"statements": ["ours/nothing"]}, "no statement of the table"),
+        ({"statements": ["ours/holds"], "refuted_by": "ours/gap"}, "not graded false"),
+    ],
+)
+def test_a_statement_that_cannot_carry_is_refused(fields: dict, message: str):
+    with pytest.raises(PluginError, match=message):
+        abstracts.judge_sentence(sentence(**fields), [], GIVEN)
+
+
+def test_a_claim_that_is_gone_is_seen():
+    one = sentence(claims={"vci/training": ["A claim", "nothing"]})
+    with pytest.raises(PluginError, match="vci/training has no claim with 'nothing'"):
+        abstracts.collect_claims(one, {"small": {"vci/training": claims("held")}})
+    with pytest.raises(PluginError, match="vci/training has no verdicts"):
+        abstracts.collect_claims(one, {})
+
+
+def test_a_sentence_that_nothing_carries_is_refused():
+    with pytest.raises(ValueError, match="neither claims nor statements"):
+        sentence()

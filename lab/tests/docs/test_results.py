@@ -1,0 +1,160 @@
+"""Experiments' pages: what marks are filled with, and that nothing else is a result."""
+
+import json
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from mkdocs.exceptions import PluginError
+
+from ncscope_lab.catalogue import REPRODUCTIONS, find_experiment
+from ncscope_lab.findings import Finding
+from ncscope_lab.intervals import Interval
+from tests.docs.pages import ROOT, load_hook
+
+results = load_hook("results")
+RUNS = results.read_runs(results.FIGURES)
+PAGES = [
+    *sorted((ROOT / "docs" / "experiments").glob("*.md")),
+    *sorted((ROOT / "docs" / "models").glob("*.md")),
+]
+TEXTS = {page: page.read_text() for page in PAGES}
+
+
+def claim(evidence: str, text: str = "A claim.") -> Finding:
+    return Finding(text=text, source="VCI, figure 3", verdict="held", evidence=evidence)
+
+
+def runs_with(*claims: Finding) -> dict:
+    return {"small": {"vci/training": list(claims)}}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_mark_is_filled(page: Path):
+    filled = results.fill(TEXTS[page], RUNS, str(page.relative_to(ROOT / "docs")))
+    assert not re.findall(r"<!-- (?:protocol|claims|number|verdict|experiments)\b", filled)
+    for line in re.findall(r"^\| .*$", filled, re.M):
+        assert line.endswith(" |"), line
+
+
+def test_every_experiment_has_one_protocol_and_one_table_of_claims():
+    text = "".join(TEXTS.values())
+    for name in REPRODUCTIONS:
+        assert text.count(f"<!-- protocol: {name} -->") == 1, name
+        assert text.count(f"<!-- claims: {name} -->") == 1, name
+        page, _, anchor = results.page_of_experiment(name).partition("#")
+        assert f"{{ #{anchor} }}" in (ROOT / "docs" / page).read_text()
+
+
+TYPED = {
+    "an interval": r"-?\d[\d.e-]* ?\[-?[\d.]+, -?[\d.]+\]",
+    "a spread": r"\d ?± ?\d",
+    "a count of claims": r"\d+ of \d+ claims|\d+ (?:are|is) undecided|[Oo]f \w+ claims",
+    "a verdict": r"^\|.*\| \**(?:held|not held|undecided)\b",
+    "seeds": r"[Ss]eeds? \d",
+}
+"""What a result looks like that somebody typed."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_no_result_is_typed(page: Path):
+    prose = re.sub(r"^```.*?^```$|`[^`\n]+`", "", TEXTS[page], flags=re.M | re.S)
+    for what, form in TYPED.items():
+        if page.stem == "index" and what == "a verdict":
+            continue  # the table says what verdicts mean
+        assert not re.findall(form, prose, re.M), f"{page.name}: {what} is typed"
+
+
+def test_typed_results_are_seen():
+    for typed in ("0.51 [0.4, 0.64]", "3.1 ± 0.2", "15 of 28 claims held", "on seeds 0 to 4"):
+        assert any(re.search(form, typed, re.M) for form in TYPED.values())
+
+
+def test_the_protocol_is_that_of_the_settings():
+    small = find_experiment("info/semi-supervised").scales["small"].runs.values()
+    table = results.tabulate_protocol("info/semi-supervised")
+    cell = {line.split(" | ")[0].removeprefix("| "): line for line in table.splitlines()}
+    for field, label in (("method", "method"), ("labels", "labels")):
+        values = ", ".join(dict.fromkeys(str(getattr(run, field)) for run in small))
+        assert f"| {values} |" in cell[label]
+    assert results._write(tuple(dict.fromkeys(run.seed for run in small))) in cell["seeds"]
+    assert f"`{results.COMMAND} info/semi-supervised`" in table
+
+
+@pytest.mark.parametrize(
+    ("values", "written"),
+    [
+        ((0, 1, 2), "0, 1, 2"),
+        ((5, 6, 7, 8), "5 to 8"),
+        ((0.5, None), "0.5, default"),
+        ((), results.NONE),
+        (True, "yes"),
+        (60_000, "60,000"),
+    ],
+)
+def test_values_are_written_briefly(values: object, written: str):
+    assert results._write(values) == written
+
+
+def test_numbers_of_groups():
+    def interval(estimate: float, low: float, high: float) -> Interval:
+        return Interval(estimate=estimate, low=low, high=high, count=3, method="t")
+
+    groups = {"step decay": interval(0.5, 0.4, 0.62), "cosine": interval(-1, -2, math.inf)}
+    grouped = replace(claim("2 of 2 settings held", text="VCI falls"), groups=groups)
+    numbers = results.list_numbers(grouped)
+    assert numbers == {"step decay": "0.5 [0.4, 0.62]", "cosine": "-1 [-2, inf]"}
+    runs = runs_with(grouped, claim("in 3 of 3 runs; a", text="It stays"))
+    marks = "<!-- number: vci/training | VCI | cosine --> <!-- verdict: vci/training | stays -->"
+    assert results.fill(marks, runs, "page.md") == "-1 [-2, inf] held"
+    assert results.write_measured("vci/training | stays", runs) == "in 3 of 3 runs"
+
+
+@pytest.mark.parametrize(
+    ("mark", "message"),
+    [
+        ("claims: vci/nothing", "names no experiment"),
+        ("number: vci/training | nothing", "0 claims of vci/training"),
+        ("number: vci/training | claim | nothing", "no number of 'nothing'; it has those of none"),
+        ("verdict: vci/imagenet | claim", "vci/imagenet has no verdicts"),
+    ],
+)
+def test_a_mark_that_leads_nowhere_is_an_error(mark: str, message: str):
+    with pytest.raises(PluginError, match=re.escape(message)):
+        results.fill(f"<!-- {mark} -->", runs_with(claim("")), "page.md")
+
+
+def test_markdown_in_a_claim_is_shown_as_it_is():
+    text = "variance on V_B falls below |x| < 1 *"
+    table = results.tabulate_claims("vci/training", runs_with(claim("a_b", text=text)))
+    assert (
+        r"| variance on V\_B falls below \|x\| &lt; 1 \* | VCI, figure 3 | held | a\_b |" in table
+    )
+    assert "1 of 1 claim is held" in table
+
+
+def test_infinite_ends_of_intervals_are_read(tmp_path: Path):
+    interval = {"estimate": 1.0, "low": 0.5, "high": None, "count": 3, "method": "t"}
+    record = claim("").record() | {"interval": {**interval, "scale": "ratio"}}
+    record |= {"verdict": "undecided", "seeds_to_decide": 8}
+    experiments = {"vci/training": {"failure": "", "claims": [record]}}
+    file = tmp_path / "verdicts-small.json"
+    file.write_text(json.dumps({"scale": "small", "experiments": experiments}))
+    (read,) = results.read_runs(tmp_path)["small"]["vci/training"]
+    assert results.list_numbers(read) == {"": "1 [0.5, inf]"}
+    table = results.tabulate_claims("vci/training", {"small": {"vci/training": [read]}})
+    assert "| 1&nbsp;[0.5,&nbsp;inf]<br>8 values would decide |" in table
+
+
+def test_the_table_of_experiments_counts_the_committed_verdicts():
+    table = results.tabulate_experiments(RUNS, "experiments/index.md")
+    for name in (*REPRODUCTIONS, "pfc/demo"):
+        (line,) = re.findall(rf"^\| \[`{name}`\].*$", table, re.M)
+        if name not in REPRODUCTIONS:
+            assert results.ILLUSTRATES in line
+        else:
+            claims = RUNS["small"][name]
+            held = sum(one.held for one in claims)
+            assert f"| {held}/{len(claims)}" in line

@@ -1,0 +1,71 @@
+"""The plain model without decays and with a ReLU: gradient, minimum, and where descent ends."""
+
+import pytest
+import torch
+
+from ncscope.errors import InputError
+from ncscope_lab.surrogates.descent import gradient_descent
+from ncscope_lab.surrogates.extended import Activation
+from ncscope_lab.surrogates.plain import PlainUFM
+from ncscope_lab.surrogates.ufm import UFM
+
+ACTIVATIONS: tuple[Activation, ...] = ("linear", "relu")
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("decays", [(0.0, 0.0), (0.05, 0.02)])
+def test_gradient_is_that_of_the_objective(
+    activation: Activation, decays: tuple[float, float]
+) -> None:
+    problem = PlainUFM(3, 4, 2, *decays, activation)
+    start = problem.start(torch.Generator().manual_seed(1))
+    parts = tuple(part.requires_grad_() for part in start)
+    expected = torch.autograd.grad(problem.objective(parts), parts)
+    for slope, other in zip(problem.gradient(start), expected, strict=True):
+        assert torch.allclose(slope, other)
+
+
+def test_it_is_the_model_without_bias() -> None:
+    sizes = (3, 4, 2, 0.05, 0.02)
+    start = UFM(*sizes).start(torch.Generator().manual_seed(1))
+    assert torch.allclose(PlainUFM(*sizes).objective(start), UFM(*sizes).objective(start))
+
+
+def test_a_relu_does_not_change_the_minimum() -> None:
+    sizes = (3, 4, 2, 0.05, 0.02)
+    best = UFM(*sizes).minimiser()
+    assert all(float(part.min()) >= 0 for part in best.point)
+    value = float(PlainUFM(*sizes, activation="relu").objective(best.point))
+    assert value == pytest.approx(best.objective, rel=1e-12)
+
+
+def descended(problem: PlainUFM, steps: int) -> tuple[torch.Tensor, torch.Tensor]:
+    start = problem.start(torch.Generator().manual_seed(0))
+    ((_, (_, last)),) = gradient_descent(problem, start, 0.1, [steps])
+    return start[1], last
+
+
+def test_entries_that_start_negative_stay_negative_under_a_relu() -> None:
+    for decay in (0.0, 0.02):
+        start, last = descended(PlainUFM(3, 4, 2, decay, decay, "relu"), 500)
+        assert bool((last[start < 0] < 0).all())
+        assert bool((last[start > 0] != start[start > 0]).any())
+    start, last = descended(PlainUFM(3, 4, 2, 0.0, 0.0), 500)
+    assert bool((last[start < 0] > 0).any())
+
+
+def test_without_decays_descent_fits_and_keeps_the_spread_of_a_class() -> None:
+    problem = PlainUFM(3, 20, 4, 0.0, 0.0)
+    _, last = descended(problem, 4000)
+    within = last.unflatten(1, (3, 4)).var(2).sum()
+    assert float(within) > 0.1
+    ((_, point),) = gradient_descent(
+        problem, problem.start(torch.Generator().manual_seed(0)), 0.1, [4000]
+    )
+    assert float(problem.objective(point)) < 1e-6
+
+
+@pytest.mark.parametrize("wrong", [(0, 2, 2, 0.0, 0.0), (2, 2, 2, -0.1, 0.0)])
+def test_sizes_and_decays_are_checked(wrong: tuple[int, int, int, float, float]) -> None:
+    with pytest.raises(InputError, match="decays of at least 0"):
+        PlainUFM(*wrong)

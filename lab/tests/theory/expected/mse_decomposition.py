@@ -1,0 +1,119 @@
+"""What the MSE paper's statements on its loss must come to, and formulas that break them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+from lab.tests.theory.expected.broken import Break
+from torch import Tensor
+
+from ncscope.metrics.mse import MseParts
+from ncscope_lab.theory import mse_coordinates as coordinates
+from ncscope_lab.theory import mse_decomposition as parts
+from ncscope_lab.theory import mse_spectrum as spectrum
+from ncscope_lab.theory.mse_instances import Classes
+
+VERDICTS: dict[str, str] = {
+    "mse/proposition-1": "holds",
+    "mse/theorem-1": "holds",
+    "mse/footnote-7": "holds",
+    "mse/theorem-2": "holds",
+    "mse/section-2-noise": "holds-as-corrected",
+    "mse/equation-18": "holds",
+    "mse/appendix-c.2-nc1": "holds-as-corrected",
+    "mse/appendix-c.2-nc23": "holds-as-corrected",
+    "mse/lemma-1": "holds",
+    "mse/equation-6": "holds",
+    "mse/equation-7": "holds-as-corrected",
+    "mse/invariance": "holds",
+    "mse/equation-8": "holds",
+    "mse/definition-2": "holds-as-corrected",
+    "mse/appendix-d.1": "holds-as-corrected",
+    "mse/definition-5": "holds-as-corrected",
+    "mse/observation-2": "holds",
+    "mse/observation-3": "holds",
+    "mse/appendix-d.6": "holds-as-corrected",
+}
+
+best = parts.best_classifier
+means_range, project, spectral = (
+    spectrum.means_part_range,
+    parts.project_parts,
+    spectrum.spectral_parts,
+)
+
+
+def scaled(
+    statement: str, module: ModuleType, name: str, factor: float = 0.999, entry: int | None = None
+) -> Break:
+    """The formula, or one entry of what it returns, times a factor."""
+    formula: Callable[..., Any] = getattr(module, name)
+
+    def broken(*args: Any) -> Any:
+        value = formula(*args)
+        if entry is None:
+            return factor * value
+        return tuple(factor * part if j == entry else part for j, part in enumerate(value))
+
+    return Break(statement, module, name, broken)
+
+
+def project_scaled(part: str) -> Callable[[Classes, Tensor, float], MseParts]:
+    """The package's decomposition with one part off by a thousandth."""
+
+    def broken(*args: Any) -> MseParts:
+        found = project(*args)
+        return replace(found, **{part: 0.999 * getattr(found, part)})
+
+    return broken
+
+
+BREAKS: list[Break] = [
+    scaled("mse/proposition-1", parts, "least_squares_classifier"),
+    scaled("mse/proposition-1", parts, "normal_matrix"),
+    scaled("mse/theorem-1", parts, "off_path"),
+    *(
+        Break(f"mse/theorem-{number}", parts, "project_parts", project_scaled(part))
+        for number, part in ((1, "loss"), (1, "off_path"), (2, "nc1"), (2, "nc23"))
+    ),
+    scaled("mse/footnote-7", parts, "convexity_bound", 1.001),
+    Break(
+        "mse/footnote-7",
+        parts,
+        "best_classifier",
+        lambda classes, decay: 0.9 * best(classes, decay),
+    ),
+    scaled("mse/theorem-2", parts, "variability_part"),
+    scaled("mse/theorem-2", parts, "means_part"),
+    scaled("mse/section-2-noise", spectrum, "turning_point"),
+    scaled("mse/equation-18", parts, "unextended_parts", entry=0),
+    scaled("mse/equation-18", parts, "unextended_parts", entry=1),
+    scaled("mse/appendix-c.2-nc1", spectrum, "collapse_bound"),
+    Break(
+        "mse/appendix-c.2-nc23",
+        spectrum,
+        "means_part_range",
+        lambda ratio, k: (1.001 * means_range(ratio, k)[0], means_range(ratio, k)[1]),
+    ),
+    scaled("mse/appendix-c.2-nc23", spectrum, "means_part_range", entry=1),
+    *(scaled("mse/lemma-1", spectrum, "spectral_parts", entry=entry) for entry in range(3)),
+    Break("mse/lemma-1", spectrum, "spectral_parts", lambda ratios, k: spectral(ratios[:-1], k)),
+    Break(
+        "mse/lemma-1", spectrum, "snr_singular_values", lambda stats, found: found.between.values
+    ),
+    scaled("mse/equation-6", coordinates, "classifier_and_bias", entry=0),
+    scaled("mse/equation-6", coordinates, "classifier_and_bias", entry=1),
+    scaled("mse/equation-7", coordinates, "gram_prefactor"),
+    Break("mse/equation-7", coordinates, "gram_prefactor", lambda classes: classes.per_class - 1.0),
+    scaled("mse/invariance", coordinates, "classifier_and_bias", entry=0),
+    scaled("mse/equation-8", coordinates, "classifier_of_scatters"),
+    scaled("mse/equation-8", coordinates, "sphering"),
+    Break("mse/definition-2", spectrum, "affine_dimension", lambda means: means.shape[1] - 1),
+    scaled("mse/appendix-d.1", coordinates, "fibre_map"),
+    scaled("mse/definition-5", coordinates, "rotated_back"),
+    Break("mse/definition-5", coordinates, "rotated_back", lambda p, turn, n: p @ turn.mT),
+    scaled("mse/observation-2", coordinates, "class_centring"),
+    scaled("mse/observation-3", coordinates, "snr_of_aligned"),
+    scaled("mse/appendix-d.6", spectrum, "matrix_bound"),
+]

@@ -1,0 +1,71 @@
+"""What the PFC paper's statements must come to, and formulas that break them."""
+
+from lab.tests.theory.expected.broken import Break
+from torch import Tensor
+
+from ncscope.metrics.layerwise import Geodesic
+from ncscope_lab.surrogates.mufm import MUFM
+from ncscope_lab.theory import pfc
+
+VERDICTS: dict[str, str] = {
+    "pfc/theorem-1": "holds",
+    "pfc/theorem-2": "holds-as-corrected",
+    "pfc/theorem-3": "holds-as-corrected",
+    "pfc/theorem-4": "holds",
+    "pfc/theorem-4-classifier": "holds",
+    "pfc/lemma-1": "holds",
+    "pfc/weight-decay": "holds",
+}
+
+aligned, falls_from, strength = pfc.alignment, pfc.pfc2_falls_from, pfc.equivalent_transport
+classifier, spread, flow = pfc.classifier_of, pfc.least_spread, pfc.flow_direction
+minimum, energy, gap = pfc.minimising_point, pfc.symmetric_energy, pfc.first_order_gap
+
+
+def nearly_aligned(first: Tensor, last: Tensor) -> Tensor:
+    """As if means at a cosine of -0.001 were aligned."""
+    return aligned(first, last) + 0.001 * first.norm() * last.norm()
+
+
+def too_wide(line: Geodesic) -> float:
+    """A neighbourhood of t = 1 longer by 0.1 %."""
+    return max(0.0, 1 - 1.001 * (1 - falls_from(line)))
+
+
+def pushed_away(model: MUFM) -> tuple[Tensor, Tensor]:
+    """Features on the far side of the data."""
+    weight, features = minimum(model)
+    return weight, 2 * model.data - features
+
+
+def without_rotations(line: Geodesic) -> float:
+    """As if any small cost were enough."""
+    return 1.0 if line.transport_cost() < 1e9 else gap(line)
+
+
+BREAKS: list[Break] = [
+    Break("pfc/theorem-1", pfc, "alignment", nearly_aligned),
+    Break("pfc/theorem-2", pfc, "pfc2_falls_from", too_wide),
+    Break("pfc/theorem-2", pfc, "pfc2_falls_from", lambda line: 1.0),
+    Break("pfc/theorem-2", pfc, "first_order_gap", without_rotations),
+    Break(
+        "pfc/theorem-3", pfc, "equivalent_transport", lambda x, depth: 1.001 * strength(x, depth)
+    ),
+    Break("pfc/theorem-3", pfc, "equivalent_transport", lambda x, depth: strength(x, depth + 1)),
+    Break("pfc/theorem-4", pfc, "least_spread", lambda *parts: 1.001 * spread(*parts)),
+    Break("pfc/theorem-4", pfc, "minimising_point", pushed_away),
+    Break(
+        "pfc/theorem-4-classifier",
+        pfc,
+        "classifier_of",
+        lambda model, features: 1.001 * classifier(model, features),
+    ),
+    Break("pfc/lemma-1", pfc, "flow_direction", lambda *parts: -flow(*parts)),
+    Break(
+        "pfc/lemma-1",
+        pfc,
+        "flow_direction",
+        lambda model, features: flow(model, features) + features,
+    ),
+    Break("pfc/weight-decay", pfc, "symmetric_energy", lambda weight: 1.001 * energy(weight)),
+]

@@ -1,0 +1,66 @@
+"""What the statements on extended models must come to, and formulas that break them."""
+
+from dataclasses import replace
+
+from lab.tests.theory.expected.broken import Break
+from torch import Tensor
+
+from ncscope_lab.surrogates.descent import SolverResult
+from ncscope_lab.surrogates.extended import ExtendedUFM
+from ncscope_lab.surrogates.problem import Point
+from ncscope_lab.theory import xufm_conjecture as conjecture
+from ncscope_lab.theory import xufm_cross_entropy as cross
+from ncscope_lab.theory import xufm_extended as extended
+from ncscope_lab.theory import xufm_perturbed as perturbed
+
+VERDICTS: dict[str, str] = {
+    "xufm/theorem-4.1": "holds-as-corrected",
+    "xufm/theorem-4.2": "holds-as-corrected",
+    "xufm/conjecture-4.2": "holds-as-corrected",
+    "xufm/remark-4.1": "holds-as-corrected",
+    "xufm/theorem-5.1": "holds",
+    "xufm/remark-f.1": "holds",
+    "xufm/appendix-d": "holds-as-corrected",
+}
+
+product, least = extended.best_product, extended.minimum
+lengths, descend = conjecture.orthogonal_columns_norm, extended.quasi_newton
+penalty = cross.three_factor_penalty
+kept, kept_by_two = perturbed.attenuation, perturbed.extended_attenuation
+
+
+def one_factor_moved(model: ExtendedUFM, start: Point, limit: int) -> SolverResult:
+    """A solver that ends 1e-7 of the head off the minimum, where the objective is as good."""
+    run = descend(model, start, limit=limit)
+    head: Tensor = run.point[0]
+    return replace(run, point=(head + 1e-7 * head.norm() * head.roll(1, 1), *run.point[1:]))
+
+
+def spread_features(model: ExtendedUFM, start: Point, limit: int) -> SolverResult:
+    """A solver that leaves the first sample off its class mean."""
+    run = descend(model, start, limit=limit)
+    features = run.point[-1].clone()
+    features[:, 0] *= 1 + 1e-7
+    return replace(run, point=(*run.point[:-1], features))
+
+
+BREAKS: list[Break] = [
+    Break("xufm/theorem-4.1", extended, "best_product", lambda m, c: 0.999 * product(m, c)),
+    Break("xufm/theorem-4.1", extended, "minimum", lambda c: 1.001 * least(c)),
+    Break("xufm/theorem-4.1", extended, "best_product", lambda m, c: product(m, 1.001 * c)),
+    Break("xufm/theorem-4.1", extended, "quasi_newton", one_factor_moved),
+    Break("xufm/theorem-4.1", extended, "quasi_newton", spread_features),
+    Break("xufm/theorem-4.2", extended, "quasi_newton", one_factor_moved),
+    Break("xufm/theorem-4.2", extended, "quasi_newton", spread_features),
+    Break("xufm/theorem-4.2", extended, "best_product", lambda m, c: 0.999 * product(m, c)),
+    Break("xufm/theorem-4.2", extended, "minimum", lambda c: 0.999 * least(c)),
+    Break(
+        "xufm/conjecture-4.2", conjecture, "orthogonal_columns_norm", lambda z: 1.001 * lengths(z)
+    ),
+    Break("xufm/remark-4.1", cross, "three_factor_penalty", lambda p, c: 1.001 * penalty(p, c)),
+    Break("xufm/theorem-5.1", perturbed, "attenuation", lambda *a: 0.999 * kept(*a)),
+    Break("xufm/theorem-5.1", perturbed, "attenuation", lambda k, *a: kept(k + 1, *a)),
+    Break("xufm/remark-f.1", perturbed, "extended_attenuation", lambda *a: 1.001 * kept_by_two(*a)),
+    Break("xufm/appendix-d", perturbed, "nc1", lambda h, k: h[0, 0].abs()),
+    Break("xufm/appendix-d", perturbed, "between_share", lambda h, k: perturbed.nc1(h, k)),
+]
