@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from lab.tests.papers import halving
-from lab.tests.papers.halving import Halving
+from lab.tests.tiny import halving
+from lab.tests.tiny.halving import Halving
 
 from ncscope.measurement.records import GeodesicRecord, LayerRecord, Measurement, ModelRecord
 from ncscope_lab.claims import Claim, below

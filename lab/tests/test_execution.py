@@ -5,8 +5,8 @@ import math
 from dataclasses import replace
 
 import pytest
-from lab.tests.papers import halving
-from lab.tests.papers.halving import list_alone
+from lab.tests.tiny import halving
+from lab.tests.tiny.halving import list_alone
 
 import ncscope
 from ncscope.api.comparison import read_sources

@@ -12,7 +12,7 @@ from pathlib import Path
 from shutil import rmtree
 
 import torch
-from lab.tests.papers import tiny_linear
+from lab.tests.tiny import linear
 
 from ncscope_lab import execution
 from ncscope_lab.runs.resources import Resources
@@ -46,7 +46,7 @@ def newest_file(folder: Path) -> str:
 
 def main(folder: Path, kills: int) -> None:
     torch.set_num_threads(1)
-    execution.find_experiment = lambda name: tiny_linear.EXPERIMENT
+    execution.find_experiment = lambda name: linear.EXPERIMENT
     execution._SECONDS_BETWEEN_SAVES = 0.0
     assert wait_for(fork_run(folder / "first")) == 0  # imports what is imported late
     execution.run("tiny", out=folder / "whole", resources=Resources(checkpoint_interval=0.0))

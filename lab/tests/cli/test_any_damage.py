@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from lab.tests.papers import tiny_linear
-from lab.tests.papers.halving import list_alone
+from lab.tests.tiny import linear
+from lab.tests.tiny.halving import list_alone
 
 from ncscope.api.comparison import read_sources
 from ncscope.cli import main
@@ -81,7 +81,7 @@ def files_of(folder: Path) -> list[Path]:
 
 @pytest.fixture(autouse=True)
 def catalogue_of_one(monkeypatch):
-    list_alone(monkeypatch, tiny_linear.EXPERIMENT)
+    list_alone(monkeypatch, linear.EXPERIMENT)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def whole(tmp_path_factory):
     """The folder of a run that nothing befell, and the page of its report."""
     folder = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch:
-        list_alone(patch, tiny_linear.EXPERIMENT)
+        list_alone(patch, linear.EXPERIMENT)
         execution.run("tiny", out=folder / "run")
         read_sources([folder / "run"], [execution.page_sections]).save(folder / "page.html")
     return folder

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from lab.tests.papers import halving
-from lab.tests.papers.halving import list_alone
+from lab.tests.tiny import halving
+from lab.tests.tiny.halving import list_alone
 
 from ncscope.cli import main
 from ncscope_lab.catalogue import find_experiment

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from lab.tests.papers import halving
+from lab.tests.tiny import halving
 
 from ncscope.cli import main
 from ncscope.errors import InputError

@@ -3,8 +3,8 @@
 import io
 
 import pytest
-from lab.tests.papers import halving
-from lab.tests.papers.halving import list_alone
+from lab.tests.tiny import halving
+from lab.tests.tiny.halving import list_alone
 from rich.console import Console
 
 from ncscope_lab import execution

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from lab.tests.papers import halving, tiny_linear
-from lab.tests.papers.halving import list_alone
+from lab.tests.tiny import halving, linear
+from lab.tests.tiny.halving import list_alone
 
 from ncscope.api.comparison import read_sources
 from ncscope.errors import InputError
@@ -192,7 +192,7 @@ def test_rows_without_their_settings_are_not_taken_for_those_of_others(folder):
 
 def test_checkpoints_of_settings_that_were_changed_are_not_gone_on_with(tmp_path, monkeypatch):
     """The folder's settings were changed, and nothing but the checkpoints is left to show it."""
-    list_alone(monkeypatch, tiny_linear.EXPERIMENT)
+    list_alone(monkeypatch, linear.EXPERIMENT)
     execution.run("tiny", out=tmp_path, settings={"rates": [0.1]})
     config = yaml.safe_load((tmp_path / "config.yaml").read_text())
     config["settings"]["epochs"] = 9

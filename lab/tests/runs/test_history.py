@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from lab.tests import measuring
-from lab.tests.papers.halving import list_alone
+from lab.tests.tiny.halving import list_alone
 
 from ncscope import History
 from ncscope.errors import InputError

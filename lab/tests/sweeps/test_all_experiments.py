@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from lab.tests.papers import halving
-from lab.tests.papers.halving import list_alone
+from lab.tests.tiny import halving
+from lab.tests.tiny.halving import list_alone
 
 from ncscope.cli import main
 from ncscope.errors import InputError

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from lab.tests.papers import halving
-from lab.tests.papers.halving import list_alone
+from lab.tests.tiny import halving
+from lab.tests.tiny.halving import list_alone
 from pydantic import BaseModel, Field
 
 from ncscope.errors import InputError

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import torch
 from lab.tests.experiments.info import tiny_grokking
-from lab.tests.papers import tiny_training
+from lab.tests.tiny import training
 
 from ncscope_lab import execution
 from ncscope_lab.runs.resources import Resources
 
 EXPERIMENTS = {
-    "random": tiny_training.EXPERIMENT,
-    "writing": tiny_training.HEAVY,
+    "random": training.EXPERIMENT,
+    "writing": training.HEAVY,
     "grokking": tiny_grokking.TINY_EXPERIMENT,
 }
 

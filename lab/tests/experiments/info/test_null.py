@@ -10,13 +10,13 @@ from random import Random
 from typing import Any
 
 import pytest
+from lab.tests.experiments.chance import not_held, often_held
 from lab.tests.experiments.info.test_connectivity import TOLD, made_up
 from lab.tests.experiments.info.test_grokking import CONFIG, made
 from lab.tests.experiments.info.test_pruning import made_up as pruned
 from lab.tests.experiments.info.test_semi_supervised import CONFIG as FEW_LABELS
 from lab.tests.experiments.info.test_semi_supervised import made as few_labels
 from lab.tests.experiments.info.test_supervised_runs import over_training, smoothed, with_losses
-from lab.tests.papers.chance import not_held, often_held
 
 from ncscope_lab.experiment import Experiment
 from ncscope_lab.experiments.info import (

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import torch
+from lab.tests.experiments.chance import mixed, not_held, often_held
 from lab.tests.observed import results_of
-from lab.tests.papers.chance import mixed, not_held, often_held
 from torch import Tensor
 
 from ncscope_lab.experiments.models import central_path

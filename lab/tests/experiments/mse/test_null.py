@@ -6,13 +6,13 @@ from random import Random
 from typing import Any
 
 import pytest
+from lab.tests.experiments.chance import not_held, often_held
 from lab.tests.experiments.mse import (
     test_collapse,
     test_decomposition,
     test_loss_comparison,
     test_robustness,
 )
-from lab.tests.papers.chance import not_held, often_held
 
 from ncscope_lab.experiment import Experiment
 from ncscope_lab.experiments.mse.collapse import PAPER

@@ -6,8 +6,8 @@ from math import exp
 from random import Random
 
 import pytest
+from lab.tests.experiments.chance import not_held, often_held
 from lab.tests.experiments.pfc.courses import EXPERIMENT, SMALL, made
-from lab.tests.papers.chance import not_held, often_held
 
 from ncscope.measurement.records import GeodesicRecord
 from ncscope_lab.observations import Observation, Results

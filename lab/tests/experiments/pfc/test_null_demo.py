@@ -7,8 +7,8 @@ from math import exp
 from random import Random
 
 import pytest
+from lab.tests.experiments.chance import not_held, often_held
 from lab.tests.observed import measured, measurement
-from lab.tests.papers.chance import not_held, often_held
 
 from ncscope_lab.experiments.pfc.demo import EXPERIMENT, PART, DemoConfig
 from ncscope_lab.findings import Finding

@@ -11,8 +11,8 @@ from math import exp
 from random import Random
 
 import pytest
+from lab.tests.experiments.chance import not_held, often_held
 from lab.tests.observed import results_of
-from lab.tests.papers.chance import not_held, often_held
 
 from ncscope_lab.experiments.pfc import mufm
 from ncscope_lab.experiments.pfc.mufm import DISTANCE, EXPERIMENT, PFC, PFCConfig

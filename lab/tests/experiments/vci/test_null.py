@@ -9,9 +9,9 @@ from random import Random
 from typing import Any
 
 import pytest
+from lab.tests.experiments.chance import not_held, often_held
 from lab.tests.experiments.vci.checkpoints import from_tables
 from lab.tests.experiments.vci.courses import COURSES, made
-from lab.tests.papers.chance import not_held, often_held
 
 from ncscope_lab.experiment import Experiment
 from ncscope_lab.experiments.vci.imagenet import EXPERIMENT as IMAGENET

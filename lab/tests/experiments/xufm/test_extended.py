@@ -11,8 +11,8 @@ from random import Random
 from typing import Any
 
 import pytest
+from lab.tests.experiments.chance import not_held, often_held
 from lab.tests.observed import observed, results_of
-from lab.tests.papers.chance import not_held, often_held
 
 from ncscope_lab.experiments.models import perturbed
 from ncscope_lab.experiments.xufm import landscape

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 import torch
+from lab.tests.experiments.chance import mixed, often_held
 from lab.tests.observed import changed, results_of
-from lab.tests.papers.chance import mixed, often_held
 from torch import Tensor
 
 from ncscope_lab.claims import judge

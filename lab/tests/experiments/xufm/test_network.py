@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 import torch
+from lab.tests.experiments.chance import not_held, often_held
 from lab.tests.observed import nudged, observed, those, with_each
-from lab.tests.papers.chance import not_held, often_held
 
 from ncscope.models.layers import match_layers
 from ncscope.models.networks.catalogue import NAMES, build

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 import torch
+from lab.tests.experiments.chance import mixed, not_held, often_held
 from lab.tests.observed import changed, experiment_results, results_of
-from lab.tests.papers.chance import mixed, not_held, often_held
 from pydantic import ValidationError
 
 from ncscope_lab.experiments.models import descents

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from lab.tests.papers.halving import list_alone
-from lab.tests.papers.tiny_training import EXPERIMENT
+from lab.tests.tiny.halving import list_alone
+from lab.tests.tiny.training import EXPERIMENT
 
 from ncscope_lab import execution
 from ncscope_lab.experiment import Trainings, train_runs
