@@ -103,7 +103,7 @@ _HOMES = {
     "measure_shards": "api.shards",
     "watch": "api.model",
 }
-_MODULES = ("integrations", "lab", "losses", "transfer")
+_MODULES = ("integrations", "losses", "transfer")
 
 
 def __getattr__(name: str) -> "Any":

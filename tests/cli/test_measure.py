@@ -346,7 +346,7 @@ def test_noise_is_seen_to_be_noise(run):
     code, out, err = run("measure", "noise.npz", "--groups", "nc1,nc4", "--save", "noise.html")
     assert (code, err) == (0, "")
     lines = " ".join(out.split())
-    assert lines.startswith("warning: no closer to collapse than with permuted labels: nc1,")
+    assert lines.startswith("warning: no sign of collapse, permuted labels come as close: nc1,")
     assert "warning: 200 samples are few for dimension 512: random labels give a vci of" in lines
     assert "collapsed" in lines
     row = next(line.split() for line in out.splitlines() if line.split()[:1] == ["vci"])

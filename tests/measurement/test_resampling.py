@@ -1,6 +1,7 @@
 """Chance level and standard errors: of features, of models, over processes, and when refused."""
 
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -65,6 +66,24 @@ def test_with_random_labels_the_values_are_at_chance() -> None:
         assert abs(report[key] - report.baseline[key]) < 5 * errors[key], key
         assert abs(told_apart[key] - told_apart.baseline[key]) > 8 * errors[key], key
     assert report.baseline["accuracy"] == pytest.approx(1 / K, abs=0.08)
+
+
+@pytest.mark.parametrize(
+    ("groups", "draws"), [(["nc1", "nc2", "nc4"], 9), (["nc1", "information"], 1)]
+)
+def test_the_chance_level_is_the_median_over_permutations(groups: list[str], draws: int) -> None:
+    report = ncscope.measure(FEATURES, LABELS, WEIGHT, groups=groups, baseline=True)
+    in_rows = LABELS.sort().values  # the labels are drawn from the sizes of the classes
+    permuted = [
+        ncscope.measure(
+            FEATURES, in_rows[torch.randperm(N, generator=generator)], WEIGHT, groups=groups
+        )
+        for generator in map(torch.Generator().manual_seed, range(draws))
+    ]
+    for key, value in report.baseline.items():
+        assert value == pytest.approx(
+            median(each[key] for each in permuted), rel=1e-9, nan_ok=True
+        ), key
 
 
 def test_the_sizes_of_the_classes_are_kept() -> None:

@@ -80,9 +80,7 @@ def test_noise_in_the_class_means_is_the_share_by_which_ratios_are_too_low() -> 
 
 def test_what_is_no_better_than_chance_is_named() -> None:
     warning = noise(200, 512, groups=["nc1"], baseline=True).warnings[0]
-    assert warning == (
-        "no closer to collapse than with permuted labels: nc1, nc1_quotient, cdnv, vci"
-    ) or warning.startswith("no closer to collapse than with permuted labels: ")
+    assert warning.startswith("no sign of collapse, permuted labels come as close: nc1, ")
     assert "vci" in warning
     assert not any("permuted" in line for line in apart(400, 4, k=2, baseline=True).warnings)
 
@@ -94,10 +92,7 @@ def test_nc2_is_compared_with_chance_where_it_can_differ() -> None:
     features = line + torch.randn(300, 4, generator=draws)
     three = ncscope.measure(features, labels, groups=["nc2"], baseline=True)
     assert three["nc2_etf"] > three.baseline["nc2_etf"]
-    assert three.warnings == [
-        "no closer to collapse than with permuted labels: nc2_etf (common for nc2_etf: the means "
-        "of noise spread evenly)"
-    ]
+    assert three.warnings == ["no sign of collapse, permuted labels come as close: nc2_etf"]
     # Two centred means are a simplex with any labels.
     two = ncscope.measure(features, labels % 2, groups=["nc2"], baseline=True)
     assert max(two["nc2_etf"], two.baseline["nc2_etf"]) < 1e-9

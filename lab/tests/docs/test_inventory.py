@@ -48,7 +48,7 @@ def test_places_of_items_exist(paper: str):
         assert set(item.statements) <= {one.id for one in STATEMENTS}, item
         assert set(item.experiments) <= set(EXPERIMENTS), item
         for name in item.code:
-            assert name.startswith("ncscope."), item
+            assert name.startswith(("ncscope.", "ncscope_lab.")), item
             assert not any(part.startswith("_") for part in name.split(".")), item
             resolved(name)
 

@@ -82,7 +82,8 @@ def measure(
             means of the training set instead of those of these features, and so do the metrics of
             OOD samples, with the principal directions of the training set.
         baseline: Measure the same features with permuted labels too, in ``report.baseline``: the
-            chance level, which noise reaches. None measures it if $nd\le10^7$.
+            chance level, which noise reaches, the median of nine permutations (one where a
+            measurement takes long). None measures it if $nd\le10^7$.
         uncertainty: Estimate standard errors in ``report.standard_errors``, by a jackknife over 20
             groups of samples; every class needs 20 samples. True holds the sizes of the classes:
             other samples would be as many of each class. ``"random_sizes"`` lets the sizes vary,
@@ -107,8 +108,8 @@ def measure(
     samples and $Kd^2>2^{25}$ it takes 10 seconds to minutes of a core, and is computed only if it
     is requested by name. So are sums over $K^2$ pairs above 65,536 classes (the energies above
     10,000), and the decisions of NC4 if $nK(d+64)>2^{41}$ and $K>4d$. A note names what is left
-    out. The chance level costs one more measurement, and standard
-    errors cost about 20 times a measurement.
+    out. The chance level costs nine more measurements, one where $nd\max(d,K)>10^8$, and standard
+    errors cost about 20 measurements.
 
     Example:
         >>> import torch, ncscope

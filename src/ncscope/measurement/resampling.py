@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from jaxtyping import Int, Shaped
 from torch import Tensor
@@ -30,6 +31,9 @@ from ncscope.stats.statistics import ClassStatistics, finish, finish_unlabelled
 
 AUTOMATIC = 10_000_000
 """Largest product of samples and dimension for which the chance level is computed unasked."""
+
+_DRAWS, _QUICK = 9, 10**8
+"""Permutations of a chance level, and the n d max(d, K) above which one is drawn."""
 
 _ALIVE = GROUPS + 6
 """Moments that are alive at once: those of the groups, and the sums of halves."""
@@ -176,17 +180,32 @@ class LayerSamples:
         )
 
 
-def measure_chance_level(samples: LayerSamples, seed: int = 0) -> dict[str, float]:
-    """Measure the same features with permuted labels.
+def measure_chance_level(samples: LayerSamples) -> dict[str, float]:
+    """Measure the same features with permuted labels: the median over nine permutations.
 
-    The labels are drawn without replacement from the class counts of all processes, so the sizes
-    of the classes are kept, however the samples are sorted.
+    With few classes in few dimensions, the values of one permutation differ from those of the next
+    by factors. Where a measurement takes long, more than $10^8$ of n d max(d, K) or with
+    entropies, it is one permutation: many dimensions or classes average the values already.
 
     Args:
         samples: Samples of a layer.
-        seed: Seed of the permutation.
     """
+    n, d, k = int(samples.counts.sum()), samples.dim, len(samples.counts)
+    draws = 1 if samples.information or n * d * max(d, k) > _QUICK else _DRAWS
     before = _count_samples_before(samples)
+    every = [_measure_permuted(samples, before, seed) for seed in range(draws)]
+    keys = [key for key in every[0] if all(key in values for values in every)]
+    return {key: float(np.median([values[key] for values in every])) for key in keys}
+
+
+def _measure_permuted(
+    samples: LayerSamples, before: Int[Tensor, " k"], seed: int
+) -> dict[str, float]:
+    """Measure the same features with labels that are permuted once.
+
+    The labels are drawn without replacement from the class counts of all processes, so the sizes
+    of the classes are kept, however the samples are sorted.
+    """
     with samples.fail_together():
         everyone = torch.arange(len(samples.counts)).repeat_interleave(samples.counts.cpu())
         order = torch.randperm(len(everyone), generator=torch.Generator().manual_seed(seed))

@@ -178,10 +178,7 @@ def no_better_than_chance(
                 keys.append(key)
     if not keys:
         return ()
-    why = ""
-    if "nc2_etf" in keys:
-        why = " (common for nc2_etf: the means of noise spread evenly)"
-    return (f"no closer to collapse than with permuted labels: {', '.join(keys)}{why}",)
+    return (f"no sign of collapse, permuted labels come as close: {', '.join(keys)}",)
 
 
 def warn_of_missing_classes(stats: ClassStatistics, reference: ClassStatistics) -> tuple[str, ...]:
