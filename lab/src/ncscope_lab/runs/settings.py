@@ -1,6 +1,7 @@
 """Settings by name, checked against the settings class of an experiment."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
@@ -37,7 +38,8 @@ def change_settings(config: Config, changes: Mapping[str, Any]) -> Config:
     Args:
         config: Settings to start from.
         changes: Values by dotted name, for example ``runs.digits.optimisation.epochs``: each
-            part of a name is a field of settings or a key of a dictionary.
+            part of a name is a field of settings or a key of a dictionary. A ``*`` stands for any
+            text, so that ``runs.*.optimisation.epochs`` changes all runs.
 
     Raises:
         InputError: As for `check_settings`.
@@ -45,11 +47,18 @@ def change_settings(config: Config, changes: Mapping[str, Any]) -> Config:
     whole = config.model_dump()
     places = {name: (holder, key) for name, holder, key in _leaves(whole)}
     for name, value in changes.items():
-        if name not in places:
+        names = [name] if name in places else _match(name, places)
+        if not names:
             raise _unknown_field(name, list(places))
-        holder, key = places[name]
-        holder[key] = value
+        for holder, key in map(places.__getitem__, names):
+            holder[key] = value
     return check_settings(type(config), whole)
+
+
+def _match(pattern: str, names: Iterable[str]) -> list[str]:
+    """Return the names that a pattern matches; only ``*`` is special in it."""
+    compiled = re.compile(".*".join(map(re.escape, pattern.split("*"))))
+    return [name for name in names if compiled.fullmatch(name)]
 
 
 def list_settings(config: BaseModel) -> dict[str, Any]:

@@ -172,6 +172,8 @@ def _plan_runs(
     for point in points:
         config = experiment.configure(scale, {**fixed, **point})
         known = list_settings(config)
+        # A name with a * stands for several settings, which all have the value that is given.
+        known = {**fixed, **point} | known
         varied = {field: known[field] for field in fields}
         record = {
             "experiment": experiment.id,
