@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ncscope_lab.execution import load_run, run
     from ncscope_lab.experiment import Experiment, Part, Trainings, train_runs
     from ncscope_lab.figures import Curve, draw_grid, draw_over_epochs
+    from ncscope_lab.observations import Observation
     from ncscope_lab.quantities import (
         Run,
         Runs,
@@ -30,6 +31,7 @@ __all__ = [
     "Curve",
     "Drawing",
     "Experiment",
+    "Observation",
     "Optimisation",
     "Part",
     "Run",
@@ -57,6 +59,7 @@ _HOMES = {
     "Curve": "figures",
     "Drawing": "report.drawing",
     "Experiment": "experiment",
+    "Observation": "observations",
     "Optimisation": "training.optimisation",
     "Part": "experiment",
     "Run": "quantities",

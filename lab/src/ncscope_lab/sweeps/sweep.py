@@ -91,7 +91,7 @@ def sweep(
     machines of one kind.
 
     Args:
-        name: Name of the experiment, for example ``"xufm/ufm"``.
+        name: Name of the experiment, for example ``"xufm/ufm"``, or path of a file.
         runs: Values by dotted field, for each run; `grid` makes all combinations.
         out: Folder of the sweep; on a cluster, all machines must see it.
         scale: "Scale" whose settings to start from.
@@ -125,7 +125,9 @@ def sweep(
         _prepare_folder(folder, record, plans, resume)
         ended = [plan.name for plan in plans if has_ended(folder / plan.name)]
         requests = [
-            RunRequest(plan.name, name, scale, plan.settings, folder / plan.name, resources)
+            RunRequest(
+                plan.name, experiment.id, scale, plan.settings, folder / plan.name, resources
+            )
             for plan in plans
             if plan.name not in ended
         ]
