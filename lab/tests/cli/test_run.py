@@ -156,6 +156,15 @@ def test_a_file_without_an_experiment_is_refused_in_one_line(code, said, file, c
     assert list(Path.cwd().iterdir()) == []
 
 
+def test_list_names_the_settings_of_training_runs_as_set_takes_them(capsys):
+    assert ran("list", "info/training") == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert (
+        "runs.*.optimisation.epochs Passes over the training set. paper: 1343 small: 300; 150; 60"
+        in words
+    )
+
+
 def test_list_names_every_experiment_by_kind_with_its_cost(capsys):
     assert ran("list") == 0
     papers, models = capsys.readouterr().out.split("Surrogate models")
