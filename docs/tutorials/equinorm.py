@@ -1,9 +1,9 @@
-"""Papyan, Han and Donoho 2020, figure 2: class means and classifier rows become equinorm.
+"""Papyan, Han and Donoho 2020, figure 2: class means become equinorm.
 
-The paper trains VGG, ResNet and DenseNet on seven image sets under cross-entropy, for 350 epochs.
-Here a small convolutional network trains on scikit-learn's handwritten digits.
+The paper trains VGG, ResNet and DenseNet on seven image sets under cross-entropy,
+for 350 epochs. Here a small convolutional network trains on handwritten digits.
 
-Cost: 50 seconds on two cores. Command: ncscope run equinorm.py
+Cost: a minute on two cores. Command: ncscope run equinorm.py
 """
 
 import math
@@ -15,7 +15,7 @@ SMALL = lab.Trainings(
     runs={
         f"digits, seed {seed}": lab.Training(
             data="digits",
-            balanced=1300,  # equally many images of every class, as in the paper
+            balanced=1300,  # equally many of every class, as in the paper
             network="small-conv",
             loss="cross-entropy",
             optimisation=lab.Optimisation(
@@ -23,7 +23,7 @@ SMALL = lab.Trainings(
                 batch_size=128,
                 learning_rate=0.0679,
                 momentum=0.9,
-                weight_decay=2e-3,  # four times the paper's, because the steps are so few
+                weight_decay=2e-3,  # four times the paper's, for few steps
                 schedule="steps",  # a tenth after 1/3 and 2/3 of the epochs
             ),
             seed=seed,
@@ -36,14 +36,17 @@ SMALL = lab.Trainings(
 )
 
 MEANS, ROWS = "nc2_equinorm_means", "nc2_equinorm_weights"
-NORMS = {MEANS: "the norms of the centred class means", ROWS: "the norms of the classifier's rows"}
+NORMS = {
+    MEANS: "the norms of the centred class means",
+    ROWS: "the norms of the classifier's rows",
+}
 ZERO_ERROR = 0.999  # least accuracy: one image of the 1,300 may be wrong
 HALF = 1 / 2  # the paper states no numbers: these two are ours
 LESS = 1 / 1.1
 
 
 def at_zero_error(key):
-    """Return the quantity of a metric at the first measured epoch of zero training error."""
+    """Return the quantity of a metric at the first epoch of zero training error."""
 
     @lab.quantity(f"{key} at zero error")
     def find(run):
@@ -63,7 +66,7 @@ CLAIMS = [
     ),
     *(
         lab.Claim(
-            text=f"the relative spread of {norms} falls to less than half over training",
+            text=f"over training, the relative spread of {norms} falls to less than half",
             source=PAPER,
             quantity=lab.last_over_first(key),
             region=lab.below(HALF),
@@ -73,8 +76,8 @@ CLAIMS = [
     ),
     *(
         lab.Claim(
-            text=f"past zero training error, the relative spread of {norms} falls further, by a "
-            "factor of 1.1",
+            text=f"past zero training error, the relative spread of {norms} "
+            "falls further, by a factor of 1.1",
             source=PAPER,
             quantity=lab.last(key) / at_zero_error(key),
             region=lab.below(LESS),
@@ -87,20 +90,24 @@ CLAIMS = [
 
 def draw_figures(settings, runs):
     """Draw figure 2, of one network on one data set."""
-    curves = [lab.Curve(MEANS, "class means", "C0"), lab.Curve(ROWS, "classifier rows", "C1")]
+    curves = [
+        lab.Curve(MEANS, "class means", "C0"),
+        lab.Curve(ROWS, "classifier rows", "C1"),
+    ]
 
     def draw(axes):
         lab.draw_over_epochs(axes, runs, curves)
         axes.set_ylabel("std / mean of the norms")
         axes.set_ylim(bottom=0)
 
-    caption = "Relative spread of the norms over training; means of the seeds, bands: their range."
-    return [lab.Drawing("fig-2", caption, lab.draw_grid([[draw]], cell=(4.8, 3.2), legend="first"))]
+    caption = "Relative spread of the norms; means of the seeds, bands: their range."
+    figure = lab.draw_grid([[draw]], cell=(4.8, 3.2), legend="first")
+    return [lab.Drawing("fig-2", caption, figure)]
 
 
 EXPERIMENT = lab.Experiment(
     title="Class means become equinorm",
-    question="Do the class means, and the classifier's rows, tend to equal norms in training?",
+    question="Do class means and classifier rows tend to equal norms in training?",
     source=PAPER,
     scales={"small": SMALL},
     claims=CLAIMS,
