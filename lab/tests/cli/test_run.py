@@ -52,6 +52,10 @@ def test_json_is_one_object_and_nothing_else(with_halving, capsys, tmp_path, mon
         ("run xufm/uffm", "expected one of the experiments .*; the nearest is xufm/ufm"),
         ("list uffm", "expected one of the experiments .*; the nearest is ufm"),
         ("run xufm/ufm --scale tiny", "tiny"),
+        (
+            "run info/training --set runs.*.optimisation.epochs=0",
+            r"expected runs\..*\.optimisation.epochs: greater than .*; it is: Passes",
+        ),
         ("run xufm/ufm --set every", "expected FIELD=VALUE after --set, found 'every'"),
         ("run xufm/ufm --set eveyr=1", "found 'eveyr'; the nearest is every"),
         ("run xufm/ufm --set bias_decays=[", "expected a value after =, found"),

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -92,14 +92,19 @@ def _unknown_field(name: str, known: Sequence[str]) -> InputError:
 def _bad_value(kind: type[BaseModel], error: ValidationError) -> InputError:
     """Explain the first error in one sentence."""
     first = error.errors(include_url=False)[0]
-    name = str(first["loc"][0]) if first["loc"] else ""
+    name, meaning, inner = ".".join(map(str, first["loc"])), "", kind
+    for part in first["loc"]:
+        if isinstance(inner, type) and issubclass(inner, BaseModel) and part in inner.model_fields:
+            field = inner.model_fields[str(part)]
+            meaning, inner = field.description or meaning, field.annotation
+        else:  # a key of a dictionary, whose values have the last of its types
+            inner = get_args(inner)[-1] if get_args(inner) else None
     if not name:  # a validator of several fields together
         reason = str(first.get("ctx", {}).get("error", first["msg"]))
         given = first["input"]
         pairs = given.items() if isinstance(given, Mapping) else []
         found = ", ".join(f"{name}={value}" for name, value in pairs) or "the defaults"
         return InputError(expected=reason, found=found, fix="change one of them")
-    meaning = kind.model_fields[name].description or "see ncscope list NAME"
     need = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
-    fix = f"it is: {meaning}"
+    fix = f"it is: {meaning or 'see ncscope list NAME'}"
     return InputError(expected=f"{name}: {need}", found=repr(first["input"]), fix=fix)
