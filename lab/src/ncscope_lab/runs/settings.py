@@ -92,7 +92,8 @@ def _unknown_field(name: str, known: Sequence[str]) -> InputError:
 def _bad_value(kind: type[BaseModel], error: ValidationError) -> InputError:
     """Explain the first error in one sentence."""
     first = error.errors(include_url=False)[0]
-    name, meaning, inner = ".".join(map(str, first["loc"])), "", kind
+    name, meaning = ".".join(map(str, first["loc"])), ""
+    inner: Any = kind
     for part in first["loc"]:
         if isinstance(inner, type) and issubclass(inner, BaseModel) and part in inner.model_fields:
             field = inner.model_fields[str(part)]
