@@ -318,6 +318,16 @@ def test_the_judge_tells_the_parts_of_a_quantity() -> None:
     assert "run 1: nc1 at the end over nc1 at the start 0.5, nc1 at the end 1" in each.evidence
 
 
+def test_the_judge_names_a_quantity_that_was_not_measured() -> None:
+    runs = make_runs((8.0, 1.0), (2.0, 1.0))
+    whole = Claim(text="a", source="ours", quantity=last("nc9"), region=below(1))
+    part = replace(whole, quantity=last("nc9") / first("nc1"))
+    found = judge([whole, part], runs)
+    assert [finding.verdict for finding in found] == ["undecided"] * 2
+    assert found[0].evidence.endswith("nan, nan; nc9 at the end not measured")
+    assert "nc9 at the end not measured, nc1 at the start 5" in found[1].evidence
+
+
 def test_a_difference_and_a_ratio_of_quantities() -> None:
     (run,) = make_runs((8.0, 2.0))
     assert (last("nc1") - first("nc1"))(run) == -6

@@ -3,6 +3,7 @@
 import doctest
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -67,9 +68,13 @@ def blocks(page: Path) -> Iterator[Block]:
 def run_page(page: Path) -> None:
     """Run a page's Python and its ``ncscope`` commands, top to bottom, in one namespace.
 
+    The scripts beside the page, which a reader downloads, are copied into the current folder.
+
     Raises:
         AssertionError: With the page's line, what was expected and what came.
     """
+    for script in page.parent.glob("*.py") if page.parent.name == "tutorials" else ():
+        shutil.copy(script, ".")
     names: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks(page):
         if block.language == "python" and ">>>" in block.text:

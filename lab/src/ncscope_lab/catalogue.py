@@ -1,11 +1,14 @@
 """Names of all experiments. The module of one is imported only when it is requested."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ncscope.errors import InputError
+from ncscope.models.own_code import open_own
 
 if TYPE_CHECKING:
     from ncscope_lab.experiment import Experiment
@@ -55,13 +58,32 @@ The demo is one run with settings chosen for a visible effect, and so no evidenc
 def find_experiment(name: str) -> "Experiment[Any]":
     """Return an experiment.
 
+    Args:
+        name: Name of an experiment, or path of a file of yours that ends in ``.py`` and binds
+            ``EXPERIMENT``; the code in this file is run.
+
     Raises:
-        InputError: If no experiment has this name.
+        InputError: If no experiment has this name, there is no such file, its code fails, or the
+            file has no experiment.
     """
+    if name.endswith(".py"):
+        return _open_file(Path(name).resolve())
     if name not in EXPERIMENTS:
         (nearest,) = get_close_matches(name.lower(), list(EXPERIMENTS), n=1, cutoff=0.0)
-        expected = f"one of the experiments {', '.join(EXPERIMENTS)}"
+        expected = f"one of the experiments {', '.join(EXPERIMENTS)}, or a file of yours, NAME.py"
         raise InputError(expected=expected, found=repr(name), fix=f"the nearest is {nearest}")
     place = name if "/" in name else f"models/{name}"
     module = place.replace("-", "_").replace("/", ".")
     return import_module(f"ncscope_lab.experiments.{module}").EXPERIMENT
+
+
+def _open_file(path: Path) -> "Experiment[Any]":
+    from ncscope_lab.experiment import Experiment
+
+    experiment = open_own(f"{path}:EXPERIMENT")
+    if not isinstance(experiment, Experiment):
+        expected = f"an ncscope_lab.Experiment as EXPERIMENT in {path}"
+        found = type(experiment).__name__
+        raise InputError(expected=expected, found=found, fix="write EXPERIMENT = Experiment(...)")
+    # A run's folder and the machines of a cluster know an experiment by its id alone.
+    return replace(experiment, id=str(path))

@@ -268,13 +268,14 @@ def _judge_each(claim: Claim, runs: Runs, region: Region, numbers: Mapping[str, 
 
 
 def _describe(claim: Claim, runs: Runs) -> str:
-    """Describe a quantity's parts, and by a rule on single runs its value too."""
+    """Describe a quantity's parts; by a rule on single runs, or if it is missing, its value too."""
     if claim.tell is not None:
         return claim.tell(runs)
     if not isinstance(claim.quantity, Quantity):
         return ""
     quantity, words = claim.quantity, []
-    if claim.rule in ("each", "all") and quantity.name:
+    missing = all(isnan(quantity(run)) for run in runs)
+    if quantity.name and (claim.rule in ("each", "all") or (missing and not quantity.parts)):
         words.append(_write_average(quantity, runs, claim.scale))
     words += [_write_average(part, runs, claim.scale) for part in quantity.parts]
     suffix = " in the mean" if len(runs) > 1 and quantity.parts else ""
@@ -283,7 +284,7 @@ def _describe(claim: Claim, runs: Runs) -> str:
 
 def _write_average(quantity: Quantity, runs: Runs, scale: Scale) -> str:
     numbers = [quantity(run) for run in runs]
-    if len(numbers) > 1 and not quantity.parts:
+    if len(numbers) > 1 and not quantity.parts and not all(map(isnan, numbers)):
         return f"{quantity.name} {average_by_scale(numbers, scale):.3g}"
     return f"{quantity.name} {_write_range(dict(enumerate(numbers)))}"
 

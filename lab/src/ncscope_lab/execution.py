@@ -129,7 +129,8 @@ def run(
     """Run an experiment, and judge its claims.
 
     Args:
-        name: Name of the experiment, for example ``"xufm/ufm"`` or ``"ufm"``.
+        name: Name of the experiment, for example ``"xufm/ufm"`` or ``"ufm"``; or path of a file of
+            yours that binds ``EXPERIMENT``.
         out: Folder for config.yaml, metrics.jsonl, claims.json, figures and report.html; None
             writes nothing.
         scale: ``"paper"`` for the paper's settings, ``"small"`` for settings for two CPU cores.

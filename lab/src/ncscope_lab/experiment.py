@@ -1,7 +1,7 @@
 """An experiment: a question, its parts, the settings of each scale, a claim table, figures."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, Literal, TypeVar
 
@@ -68,12 +68,13 @@ class Experiment(Generic[Settings]):
     """An experiment of a paper, of a surrogate model, or of our own.
 
     Attributes:
-        id: Name, for example ``"info/training"``.
+        id: Name, for example ``"info/training"``; that of an experiment in a file of yours is the
+            file's path, which `ncscope_lab.catalogue.find_experiment` sets.
         title: Heading of its page.
         question: Question that it answers, in one or two sentences.
         source: Paper, section and figures.
         scales: Settings of each scale; all of one class.
-        cost: Cost of each scale and the machine.
+        cost: Cost of each scale and the machine, for the list of experiments.
         claims: The claim table, or a function that makes it for given settings.
         figures: Function that draws the figures of the runs, in the paper's arrangement.
         tables: Function that summarises the runs in the paper's arrangement.
@@ -83,12 +84,12 @@ class Experiment(Generic[Settings]):
         unit: Unit of the measurements' steps.
     """
 
-    id: str
+    id: str = ""
     title: str
     question: str
     source: str
     scales: Mapping[Scale, Settings]
-    cost: Mapping[Scale, str]
+    cost: Mapping[Scale, str] = field(default_factory=dict)
     claims: Sequence[Claim] | Callable[[Settings], Sequence[Claim]]
     figures: Callable[[Settings, Runs], list[Drawing]]
     tables: Callable[[Settings, Runs], list[Summary]] = lambda settings, runs: []

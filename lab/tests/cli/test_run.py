@@ -10,6 +10,7 @@ from lab.tests.tiny import halving
 from ncscope.cli import main
 from ncscope.errors import InputError
 from ncscope_lab.catalogue import EXPERIMENTS, REPRODUCTIONS, find_experiment
+from ncscope_lab.execution import load_run
 from ncscope_lab.runs.resources import Resources
 
 MODELS = [name for name in EXPERIMENTS if "/" not in name]
@@ -51,6 +52,10 @@ def test_json_is_one_object_and_nothing_else(with_halving, capsys, tmp_path, mon
         ("run xufm/uffm", "expected one of the experiments .*; the nearest is xufm/ufm"),
         ("list uffm", "expected one of the experiments .*; the nearest is ufm"),
         ("run xufm/ufm --scale tiny", "tiny"),
+        (
+            "run info/training --set runs.*.optimisation.epochs=0",
+            r"expected runs\..*\.optimisation.epochs: greater than .*; it is: Passes",
+        ),
         ("run xufm/ufm --set every", "expected FIELD=VALUE after --set, found 'every'"),
         ("run xufm/ufm --set eveyr=1", "found 'eveyr'; the nearest is every"),
         ("run xufm/ufm --set bias_decays=[", "expected a value after =, found"),
@@ -96,6 +101,72 @@ def test_settings_are_changed_and_report_compares(with_halving, tmp_path):
     page = (tmp_path / "both.html").read_text()
     assert "It halves." in page
     assert page.count("<dt>start</dt>") == 2
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    """An experiment in a file of somebody's own, in a folder beside the current one."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    monkeypatch.chdir(here)
+    path = there / "mine.py"
+    path.write_text("from lab.tests.tiny.halving import PLAIN as EXPERIMENT\n")
+    return path
+
+
+def test_a_file_runs_resumes_and_is_reported_from_any_folder(file, capsys, monkeypatch):
+    assert ran("run", "../there/mine.py", "--set", "steps=2") == 0
+    folder = file.parents[1] / "here" / "runs" / "mine-small"
+    assert f"Report: {(folder / 'report.html').as_uri()}" in capsys.readouterr().out
+    monkeypatch.chdir(file.parent)
+    assert ran("run", "mine.py", "--set", "steps=2", "--out", folder, "--resume") == 0
+    assert ran("report", folder, "--save", "page.html") == 0
+    assert "It halves." in (file.parent / "page.html").read_text()
+    assert load_run(folder).experiment.id == str(file)
+    assert ran("list", "mine.py") == 0
+    assert "How often to halve." in capsys.readouterr().out
+
+
+def test_a_file_is_swept(file):
+    assert ran("sweep", "../there/mine.py", "--over", "st*s=1,2", "--out", "both") == 0
+    steps = {load_run(page.parent).config.steps for page in Path("both").glob("*/report.html")}
+    assert steps == {1, 2}
+
+
+def test_a_file_that_was_changed_is_read_again(file):
+    assert find_experiment(str(file)).title == "Halving"
+    file.write_text(
+        "from dataclasses import replace\nfrom lab.tests.tiny import halving\n"
+        "EXPERIMENT = replace(halving.PLAIN, title='Quartering')\n"
+    )
+    assert find_experiment(str(file)).title == "Quartering"
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (None, "expected a file of Python, .*/mine.py, found nothing at"),
+        ("", "expected EXPERIMENT in .*/mine.py, found no such name; check the name"),
+        ("EXPERIMENT = 3", r"ncscope_lab.Experiment as EXPERIMENT in .*, found int; write EXP"),
+        ("import lab_of_nobody", r"No module named 'lab_of_nobody' \(mine.py, line 1\)"),
+        ("EXPERIMENT = (", r"SyntaxError: '\(' was never closed \(mine.py, line 1\)"),
+    ],
+)
+def test_a_file_without_an_experiment_is_refused_in_one_line(code, said, file, capsys):
+    file.unlink() if code is None else file.write_text(code)
+    assert ran("run", "../there/mine.py") == 2
+    assert re.search(said, capsys.readouterr().err)
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_list_names_the_settings_of_training_runs_as_set_takes_them(capsys):
+    assert ran("list", "info/training") == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert (
+        "runs.*.optimisation.epochs Passes over the training set. paper: 1343 small: 300; 150; 60"
+        in words
+    )
 
 
 def test_list_names_every_experiment_by_kind_with_its_cost(capsys):

@@ -230,7 +230,9 @@ def _import_module(name: str, module: str) -> ModuleType:
 
 def _import_file(path: Path) -> ModuleType:
     # A name of its own: a file called copy.py must not take the place of the standard library's.
-    name = f"{path.stem}_{zlib.crc32(os.fsencode(path.resolve())):08x}"
+    # With the time in the name, a notebook sees what was changed in the file.
+    version = f"{path.resolve()} {path.stat().st_mtime_ns}"
+    name = f"{path.stem}_{zlib.crc32(os.fsencode(version)):08x}"
     if name in sys.modules:
         return sys.modules[name]
     spec = spec_from_file_location(name, path)

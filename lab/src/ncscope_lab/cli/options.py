@@ -26,7 +26,10 @@ Scale = Annotated[
 ]
 Assignments = Annotated[
     list[str] | None,
-    typer.Option("--set", help="FIELD=VALUE; can be repeated. Fields: ncscope list EXPERIMENT."),
+    typer.Option(
+        "--set",
+        help="FIELD=VALUE; can be repeated. Fields: ncscope list EXPERIMENT; * is any text.",
+    ),
 ]
 Data = Annotated[Path, typer.Option(help="Folder of the data sets.")]
 Download = Annotated[
@@ -41,6 +44,19 @@ Cluster = Annotated[
         "join one; without it, one run after another.",
     ),
 ]
+
+
+def name_folder(experiment: str) -> str:
+    """Return the name of an experiment for folders: that of a file without its path and ``.py``.
+
+    Args:
+        experiment: Name of an experiment, or path of a file.
+
+    Example:
+        >>> name_folder("pfc/training"), name_folder("mine/depth.py")
+        ('pfc-training', 'depth')
+    """
+    return Path(experiment).stem if experiment.endswith(".py") else experiment.replace("/", "-")
 
 
 def parse_assignments(pairs: Sequence[str] | None, option: str, example: str) -> dict[str, str]:

@@ -31,7 +31,8 @@ def show(run: "ExperimentRun") -> None:
     from ncscope_lab.report.rows import claims_table, rows_table
 
     console = Terminal()
-    console.print(rows_table(run.rows, run.experiment.columns))
+    if run.experiment.columns:
+        console.print(rows_table(run.rows, run.experiment.columns))
     for summary in run.tables():
         console.print(build_summary_table(summary))
     if run.claims:

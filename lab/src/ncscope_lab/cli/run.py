@@ -19,6 +19,7 @@ from ncscope_lab.cli.options import (
     Download,
     Scale,
     complete_name,
+    name_folder,
     parse_settings,
 )
 from ncscope_lab.cli.results import print_failures, resumable, run_bars, show
@@ -43,7 +44,7 @@ def run(
     experiment: Annotated[
         str,
         typer.Argument(
-            help="For example pfc/training, see ncscope list; or all.",
+            help="For example pfc/training, see ncscope list; a file of yours, NAME.py; or all.",
             autocompletion=_complete_name_or_all,
         ),
     ],
@@ -81,6 +82,8 @@ def run(
 
     Example: ncscope run central-path --json
 
+    Example: ncscope run my_experiment.py --set "runs.*.optimisation.epochs=20"
+
     Example: ncscope run all --resume
     """
     resources = Resources(
@@ -99,7 +102,7 @@ def run(
     _refuse_options(experiment, ALL, {"--only": only})
     settings = parse_settings(changes)
     if out is None and not (json and cluster is None and not resume):
-        out = Path("runs") / f"{experiment.replace('/', '-')}-{scale}"
+        out = Path("runs") / f"{name_folder(experiment)}-{scale}"
     from ncscope_lab import execution
 
     if cluster is None:

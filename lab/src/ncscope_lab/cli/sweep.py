@@ -17,6 +17,7 @@ from ncscope_lab.cli.options import (
     Download,
     Scale,
     complete_name,
+    name_folder,
     parse_assignments,
     parse_settings,
     parse_value,
@@ -30,7 +31,8 @@ def sweep(
     experiment: Annotated[
         str,
         typer.Argument(
-            help="For example pfc/training; see ncscope list.", autocompletion=complete_name
+            help="For example pfc/training, see ncscope list; or a file of yours, NAME.py.",
+            autocompletion=complete_name,
         ),
     ],
     over: Annotated[
@@ -65,7 +67,7 @@ def sweep(
     from ncscope_lab.sweeps import sweep as sweeps
 
     settings = parse_settings(changes)
-    folder = out or Path("runs") / f"{experiment.replace('/', '-')}-{scale}-sweep"
+    folder = out or Path("runs") / f"{name_folder(experiment)}-{scale}-sweep"
     with resumable(folder), run_bars() as on_change:
         found = sweeps.sweep(
             experiment,

@@ -1,7 +1,8 @@
 """Observations and claims of an experiment: chosen, and as tables."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from pydantic import BaseModel
@@ -110,13 +111,35 @@ def settings_table(scales: Mapping[Any, BaseModel]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 1, 0))
     table.add_column("setting", no_wrap=True)
     table.add_column("meaning, and value at each scale")
-    (kind,) = {type(settings) for settings in scales.values()}
-    for name, field in kind.model_fields.items():
-        values = {scale: getattr(settings, name) for scale, settings in scales.items()}
-        told = [f"{scale}: {_write_setting(value)}" for scale, value in values.items()]
-        text = Text(f"{field.description}\n").append("\n".join(told), style="dim")
+    for name, meaning, values in _list_fields({key: [one] for key, one in scales.items()}):
+        told = [f"{scale}: {'; '.join(dict.fromkeys(each))}" for scale, each in values.items()]
+        text = Text(f"{meaning}\n").append("\n".join(told), style="dim")
         table.add_row(Text(name, style="bold"), text)
     return table
+
+
+def _list_fields(
+    models: Mapping[Any, Sequence[BaseModel]], prefix: str = ""
+) -> Iterator[tuple[str, str, Mapping[Any, list[str]]]]:
+    """Yield name, meaning and values of every field of some models of one class, at each scale.
+
+    The fields of settings by name follow these, with a ``*`` for the name, as ``--set`` takes it.
+    """
+    (kind,) = {type(model) for each in models.values() for model in each}
+    for name, field in kind.model_fields.items():
+        values = {scale: [getattr(one, name) for one in each] for scale, each in models.items()}
+        every = list(chain.from_iterable(values.values()))
+        if prefix and isinstance(every[0], BaseModel):
+            yield from _list_fields(values, f"{prefix}{name}.")
+            continue
+        written = {scale: list(map(_write_setting, each)) for scale, each in values.items()}
+        yield prefix + name, str(field.description or ""), written
+        inner = {
+            scale: [one for value in each if isinstance(value, Mapping) for one in value.values()]
+            for scale, each in values.items()
+        }
+        if all(inner.values()) and isinstance(next(iter(inner.values()))[0], BaseModel):
+            yield from _list_fields(inner, f"{prefix}{name}.*.")
 
 
 def _write_setting(value: Any) -> str:

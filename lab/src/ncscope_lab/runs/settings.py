@@ -1,8 +1,9 @@
 """Settings by name, checked against the settings class of an experiment."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -37,7 +38,8 @@ def change_settings(config: Config, changes: Mapping[str, Any]) -> Config:
     Args:
         config: Settings to start from.
         changes: Values by dotted name, for example ``runs.digits.optimisation.epochs``: each
-            part of a name is a field of settings or a key of a dictionary.
+            part of a name is a field of settings or a key of a dictionary. A ``*`` stands for any
+            text, so that ``runs.*.optimisation.epochs`` changes all runs.
 
     Raises:
         InputError: As for `check_settings`.
@@ -45,11 +47,18 @@ def change_settings(config: Config, changes: Mapping[str, Any]) -> Config:
     whole = config.model_dump()
     places = {name: (holder, key) for name, holder, key in _leaves(whole)}
     for name, value in changes.items():
-        if name not in places:
+        names = [name] if name in places else _match(name, places)
+        if not names:
             raise _unknown_field(name, list(places))
-        holder, key = places[name]
-        holder[key] = value
+        for holder, key in map(places.__getitem__, names):
+            holder[key] = value
     return check_settings(type(config), whole)
+
+
+def _match(pattern: str, names: Iterable[str]) -> list[str]:
+    """Return the names that a pattern matches; only ``*`` is special in it."""
+    compiled = re.compile(".*".join(map(re.escape, pattern.split("*"))))
+    return [name for name in names if compiled.fullmatch(name)]
 
 
 def list_settings(config: BaseModel) -> dict[str, Any]:
@@ -83,14 +92,20 @@ def _unknown_field(name: str, known: Sequence[str]) -> InputError:
 def _bad_value(kind: type[BaseModel], error: ValidationError) -> InputError:
     """Explain the first error in one sentence."""
     first = error.errors(include_url=False)[0]
-    name = str(first["loc"][0]) if first["loc"] else ""
+    name, meaning = ".".join(map(str, first["loc"])), ""
+    inner: Any = kind
+    for part in first["loc"]:
+        if isinstance(inner, type) and issubclass(inner, BaseModel) and part in inner.model_fields:
+            field = inner.model_fields[str(part)]
+            meaning, inner = field.description or meaning, field.annotation
+        else:  # a key of a dictionary, whose values have the last of its types
+            inner = get_args(inner)[-1] if get_args(inner) else None
     if not name:  # a validator of several fields together
         reason = str(first.get("ctx", {}).get("error", first["msg"]))
         given = first["input"]
         pairs = given.items() if isinstance(given, Mapping) else []
         found = ", ".join(f"{name}={value}" for name, value in pairs) or "the defaults"
         return InputError(expected=reason, found=found, fix="change one of them")
-    meaning = kind.model_fields[name].description or "see ncscope list NAME"
     need = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
-    fix = f"it is: {meaning}"
+    fix = f"it is: {meaning or 'see ncscope list NAME'}"
     return InputError(expected=f"{name}: {need}", found=repr(first["input"]), fix=fix)

@@ -184,12 +184,13 @@ def run_on_cluster(
     Raises:
         InputError: As for `run`, and as for `carry_out`.
     """
-    find_experiment(name).configure(scale, settings)
+    experiment = find_experiment(name)
+    experiment.configure(scale, settings)
     resources = use_one_device(resources or Resources())
     folder = RunFolder(Path(out).absolute())
     if not resume:
         folder.refuse_run()
-    request = RunRequest(name, name, scale, settings, folder.path, resources)
+    request = RunRequest(name, experiment.id, scale, settings, folder.path, resources)
     return carry_out([request], folder.path, cluster, on_change).get(name, "")
 
 

@@ -91,7 +91,7 @@ def sweep(
     machines of one kind.
 
     Args:
-        name: Name of the experiment, for example ``"xufm/ufm"``.
+        name: Name of the experiment, for example ``"xufm/ufm"``, or path of a file.
         runs: Values by dotted field, for each run; `grid` makes all combinations.
         out: Folder of the sweep; on a cluster, all machines must see it.
         scale: "Scale" whose settings to start from.
@@ -125,7 +125,9 @@ def sweep(
         _prepare_folder(folder, record, plans, resume)
         ended = [plan.name for plan in plans if has_ended(folder / plan.name)]
         requests = [
-            RunRequest(plan.name, name, scale, plan.settings, folder / plan.name, resources)
+            RunRequest(
+                plan.name, experiment.id, scale, plan.settings, folder / plan.name, resources
+            )
             for plan in plans
             if plan.name not in ended
         ]
@@ -172,6 +174,8 @@ def _plan_runs(
     for point in points:
         config = experiment.configure(scale, {**fixed, **point})
         known = list_settings(config)
+        # A name with a * stands for several settings, which all have the value that is given.
+        known = {**fixed, **point} | known
         varied = {field: known[field] for field in fields}
         record = {
             "experiment": experiment.id,

@@ -1,0 +1,13 @@
+"""The names of ncscope_lab, which an experiment of one's own needs."""
+
+import pytest
+
+import ncscope_lab
+
+
+def test_every_name_is_the_object_of_that_name():
+    assert sorted(ncscope_lab.__all__) == sorted(ncscope_lab._HOMES)
+    for name in ncscope_lab.__all__:
+        assert getattr(ncscope_lab, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'Claims'"):
+        ncscope_lab.Claims  # noqa: B018
