@@ -14,7 +14,7 @@ from tests.docs.pages import ROOT, load_hook
 items_of = load_hook("inventory").items_of
 SIMULATED = ("xufm/ufm", "xufm/extended", "pfc/mufm", "mse/central-path")
 """Experiments whose claims need results, and whose small scale takes seconds."""
-FEW = {"steps": 200, "first_steps": 200, "second_steps": 200, "every": 100, "starts": 2}
+FEW = {"steps": 200, "first_steps": 200, "second_steps": 200, "every": 100, "starts": 2, "seeds": 2}
 """Sizes of runs that are long enough to have every claim, whatever its verdict."""
 FILES = sorted((ROOT / "docs" / "figures").glob("verdicts-*.json"))
 
