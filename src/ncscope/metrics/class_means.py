@@ -188,7 +188,8 @@ def etf_distance(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
     group="nc2",
     title="distance to orthogonal frame",
     meaning=(
-        "Distance of the class means' normalised Gram matrix from that of an orthogonal frame."
+        "Distance of the class means' normalised Gram matrix from that of an orthogonal frame; "
+        "the value at collapse is that of means around zero."
     ),
     formula=(
         r"\Bigl\lVert\frac{\bar M^\top\bar M}{\lVert\bar M^\top\bar M\rVert_F}-"

@@ -180,7 +180,8 @@ def _eigenvalues(
     title="RankMe",
     meaning=(
         "Number of directions that the features use, counted by the entropy of their singular "
-        "values; the features are not centred."
+        "values; the features are not centred. The value at collapse is that of features whose "
+        "mean is zero."
     ),
     formula=(r"\exp\Bigl(-\sum_ip_i\log p_i\Bigr),\quad p_i=\frac{\sigma_i(H)}{\sum_j\sigma_j(H)}"),
     source="Garrido et al. 2023",
