@@ -1,5 +1,7 @@
 """The digits are split the same way every time, every image once, every class alike."""
 
+from itertools import combinations
+
 import pytest
 import torch
 
@@ -26,7 +28,8 @@ def test_same_seed_same_split() -> None:
 
 
 def test_another_seed_another_split() -> None:
-    assert not torch.equal(read_digits(seed=0).test.tensors[1], read_digits(seed=1).test.tensors[1])
+    labels = [read_digits(seed=seed).test.tensors[1] for seed in (0, 1, 2**32, 2**63 - 1)]
+    assert not any(torch.equal(one, other) for one, other in combinations(labels, 2))
 
 
 def test_every_image_is_in_one_half() -> None:

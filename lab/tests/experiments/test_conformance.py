@@ -1,4 +1,4 @@
-"""Whatever numbers a run yields, its claims and figures come out: the run is paid for."""
+"""All experiments: settings are described, and claims and figures come out of any numbers."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ncscope.measurement.records import GeodesicRecord, LayerRecord, Measurement, ModelRecord
+from ncscope_lab import catalogue
 from ncscope_lab.catalogue import REPRODUCTIONS, find_experiment
 from ncscope_lab.observations import ITERATION, Heartbeat, Observation, Recorded, Results
 from ncscope_lab.report.drawing import render
@@ -29,10 +30,7 @@ def with_two_seeds(config: Any) -> Any:
 
 
 SMALL = {name: with_two_seeds(each.scales["small"]) for name, each in EXPERIMENTS.items()}
-pytestmark = [
-    pytest.mark.usefixtures("unchecked_signatures"),  # most of the time, otherwise
-    pytest.mark.slow,
-]
+pytestmark = pytest.mark.usefixtures("unchecked_signatures")  # most of the time, otherwise
 Recordings = list[tuple[str, Recorded]]
 """Events with the names of their parts."""
 Change = Callable[[Recordings], Recordings]
@@ -203,6 +201,20 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
 }
 
 
+@pytest.mark.parametrize("name", catalogue.EXPERIMENTS)
+def test_settings_are_described_and_seeds_bounded(name: str) -> None:
+    experiment = find_experiment(name)
+    for field_name, field in experiment.config.model_fields.items():
+        said = field.description or ""
+        assert said[:1].isupper(), field_name
+        assert said.endswith("."), field_name
+        if field_name.endswith("seed"):
+            assert any(getattr(bound, "lt", None) == 2**63 for bound in field.metadata), field_name
+    for settings in experiment.scales.values():
+        assert experiment.config.model_validate(settings.model_dump()) == settings
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_claims_of_any_numbers(name: str) -> None:
     experiment, pairs = EXPERIMENTS[name], list(recordings(name))
@@ -215,6 +227,7 @@ def test_claims_of_any_numbers(name: str) -> None:
         assert label == "the last layer alone" or [one.text for one in found] == texts, label
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_claims_of_what_was_not_measured_do_not_hold(name: str) -> None:
     experiment, pairs = EXPERIMENTS[name], list(recordings(name))
@@ -228,6 +241,7 @@ def test_claims_of_what_was_not_measured_do_not_hold(name: str) -> None:
                 assert not [c for c in told if c.held and "nan" in c.evidence], key
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPERIMENTS)
 @pytest.mark.parametrize("label", SETTINGS)
 def test_claims_of_other_settings(name: str, label: str) -> None:
@@ -235,6 +249,7 @@ def test_claims_of_other_settings(name: str, label: str) -> None:
     assert EXPERIMENTS[name].judge(config, results_of(list(recordings(name))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_figures_of_zeros_and_of_what_was_not_measured(name: str) -> None:
     experiment, pairs = EXPERIMENTS[name], list(recordings(name))

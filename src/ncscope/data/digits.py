@@ -3,6 +3,7 @@
 from functools import cache
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from sklearn.datasets import load_digits
@@ -96,8 +97,10 @@ _Parts = tuple[Float[Tensor, "n 64"], Float[Tensor, "m 64"], Int[Tensor, " n"], 
 def _split_digits(test_share: float, seed: int) -> _Parts:
     """Return training and held-out images with grey levels 0 to 16, and their labels."""
     images, labels = load_digits(return_X_y=True)
+    # scikit-learn takes seeds below 2^32 only; these split as before.
+    state = seed if seed < 2**32 else np.random.RandomState([seed % 2**32, seed // 2**32])
     parts = train_test_split(
-        images, labels, test_size=test_share, stratify=labels, random_state=seed
+        images, labels, test_size=test_share, stratify=labels, random_state=state
     )
     train, test = (torch.as_tensor(part, dtype=torch.float32) for part in parts[:2])
     y_train, y_test = (torch.as_tensor(part, dtype=torch.int64) for part in parts[2:])

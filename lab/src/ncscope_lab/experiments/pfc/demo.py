@@ -78,7 +78,9 @@ class DemoConfig(BaseModel):
     measurements: int = Field(
         16, ge=2, description="Approximate number of measured epochs, log-spaced."
     )
-    seed: int = Field(0, ge=0, description="Seed of weights, data order and held-out set.")
+    seed: int = Field(
+        0, ge=0, lt=2**63, description="Seed of weights, data order and held-out set."
+    )
 
 
 SMALL = DemoConfig()
