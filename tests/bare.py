@@ -52,7 +52,10 @@ at the imports instead.
 
 def left_out(path: Path) -> bool:
     """Return whether a file or folder of tests has no place in a bare environment."""
-    inside = path.relative_to(ROOT / "tests").parts
+    tests = ROOT / "tests"
+    if not path.is_relative_to(tests):
+        return not tests.is_relative_to(path)
+    inside = path.relative_to(tests).parts
     if inside and inside[0] in ("docs", *SAME_EVERYWHERE):
         return True
     return path.suffix == ".py" and path.name.startswith("test_") and _needs_more(path)
