@@ -3,6 +3,7 @@
 import pytest
 
 import ncscope_lab
+from tests.test_import import loaded
 
 
 def test_every_name_is_the_object_of_that_name():
@@ -11,3 +12,8 @@ def test_every_name_is_the_object_of_that_name():
         assert getattr(ncscope_lab, name).__name__ == name
     with pytest.raises(AttributeError, match="no attribute 'Claims'"):
         ncscope_lab.Claims  # noqa: B018
+
+
+def test_help_does_not_wait_for_torch() -> None:
+    run = "try: main(['run', '--help'])\nexcept SystemExit: pass"
+    assert loaded(f"from ncscope.cli.running import main\n{run}", ("torch",)) == ("[]", "")
