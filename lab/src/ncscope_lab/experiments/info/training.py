@@ -121,8 +121,8 @@ def agreement(key: str, sign: int) -> Quantity:
 # Each row judges the ratio over batches of 64, as the paper measures it; the exact ratio of the
 # whole set is told beside it, uncounted. A claim holds of a data set if the 95 % interval of the
 # mean over the seeds lies in the region (of a ratio, the geometric mean); it must hold of every
-# data set, but with `enough=one` of one. A network that never reaches zero training error has no
-# value after it: its claim is undecided.
+# data set, or of one at least where `enough=one`. A network that never reaches zero training
+# error has no value after it: its claim is undecided.
 FIRST, SECOND = "INFO, section 5.1 and figure 1", "INFO, section 5.1 and figure 2"
 BY_SET: dict[str, Any] = {"groups": "data", "unit": "data sets"}
 CLAIMS = [

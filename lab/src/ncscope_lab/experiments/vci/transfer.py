@@ -100,7 +100,7 @@ def vary(
 
 
 # 300 epochs of SGD with Nesterov momentum .9, batches of 1,024, rate .4 times .975 an epoch, weight
-# decay 8e-5, warm-up of 10 epochs, AutoAugment. Measured at the end only.
+# decay 8e-5, warm-up of 10 epochs, AutoAugment. Measured before training and at its end.
 PAPER_BASE = replace_fields(RESNET50, every=300, groups=("nc1", "nc4"), cosine_group=256)
 PAPER_SETTINGS = vary(
     PAPER_BASE,
@@ -112,7 +112,7 @@ PAPER = Pretrainings(
 )
 
 # As above, but batches of 64, rate .05 and no augmentation; the rate falls over 40 epochs as the
-# paper's over 300. Weight decay and warm-up are ours. Measured at the end only.
+# paper's over 300. Weight decay and warm-up are ours. Measured likewise.
 SMALL_BASE = replace_fields(
     SMALL_RESNET,
     data="transfer-source",
