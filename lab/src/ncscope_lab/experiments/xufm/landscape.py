@@ -198,32 +198,32 @@ def off_bound(run: Run, key: str) -> float:
     return max(abs(float(row[key]) / float(row["bound"]) - 1) for row in run.rows)
 
 
-def list_parts(problem: ExtendedUFM, rate: float, steps: int, starts: int) -> list[Part]:
+def list_parts(problem: ExtendedUFM, rate: float, steps: int, seeds: Sequence[int]) -> list[Part]:
     """Return critical points of small models, factorisations, and descents from faint starts.
 
     Args:
         problem: Linear model of the descents, which start at a tenth of its deviations.
         rate: Step size.
         steps: Steps of each descent.
-        starts: Number of starts, with seeds 0, 1, and so on.
+        seeds: Seed of each start.
     """
     kinds = sum((q + 1) * (q + 2) // 2 for q in (min(k, d) for k, d, *_ in MODELS))
     return [
         Part(CRITICAL, kinds, lambda _: find_critical_points()),
         Part(FACTORS, len(PRODUCTS) * len(DECAYS), lambda _: factorise()),
-        Part(FAINT, starts, lambda _: descend_from_faint_starts(problem, rate, steps, starts)),
+        Part(FAINT, len(seeds), lambda _: descend_from_faint_starts(problem, rate, steps, seeds)),
     ]
 
 
 def descend_from_faint_starts(
-    problem: ExtendedUFM, rate: float, steps: int, starts: int
+    problem: ExtendedUFM, rate: float, steps: int, seeds: Sequence[int]
 ) -> Iterator[Observation]:
     """Yield the last objective from each start, beside the minimum and the value at zero."""
     faint = [
-        tuple(FAINT_DEVIATION / 0.1 * part for part in draw_start(problem, seed))
-        for seed in range(starts)
+        tuple(FAINT_DEVIATION / 0.1 * part for part in draw_start(problem, seed)) for seed in seeds
     ]
-    for seed, (own, end) in enumerate(descend_together(problem, faint, rate, steps)):
+    ends = descend_together(problem, faint, rate, steps)
+    for seed, (own, end) in zip(seeds, ends, strict=True):
         values = {
             "seed": seed,
             "objective": float(own.objective(end)),
