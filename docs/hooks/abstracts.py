@@ -19,7 +19,10 @@ from results import (
     count_verdicts,
     describe_settings,
     find_experiment,
+    list_outdated,
     page_of_experiment,
+    read_captions,
+    show_figure,
     write_measured,
 )
 
@@ -48,7 +51,8 @@ class Sentence:
         number: Experiment, part of a claim's text and, if it has several, name of a group,
             separated by ``|``.
         unit: Name of the number.
-        figure: Picture of the sentence, a path below ``docs``; empty if there is none.
+        figure: Experiment and name of a figure that shows the sentence, separated by ``|``; empty
+            if a figure cannot show it. The page has it as soon as the experiment has run.
 
     Raises:
         ValueError: If nothing carries the sentence.
@@ -186,7 +190,10 @@ def _write_sentence(
     if sentence.number:
         lines += [f"*Number:* {write_measured(sentence.number, runs)}, {sentence.unit}.", ""]
     if sentence.figure:
-        lines += [f"![{sentence.text}]({sentence.figure})", ""]
+        name, figure = (part.strip() for part in sentence.figure.split("|"))
+        scale, _ = _largest(name, runs)
+        if figure in read_captions(name, scale) and name not in list_outdated(scale):
+            lines += [show_figure(name, figure, "evidence.md"), ""]
     ran = "; ".join(_write_run(name, runs) for name in claims)
     checked = "random instances, with counterexamples sought" if sentence.statements else ""
     lines += [

@@ -3,7 +3,8 @@
 A page never holds a measured number of its own. It marks where they go:
 
 * ``<!-- protocol: info/training -->``: the settings of each scale, as a table.
-* ``<!-- claims: info/training -->``: the claims with verdict and interval, as a table.
+* ``<!-- claims: info/training -->``: the figures, and the claims with verdict and interval, as a
+  table.
 * ``<!-- number: info/training | MIR rises | digits -->``: one estimate with its interval. The claim
   is named by a part of its text that no other claim of the experiment has, and the group, if the
   claim has several, by its name.
@@ -81,7 +82,7 @@ def fill(markdown: str, runs: Runs, uri: str) -> str:
         if kind == "protocol":
             return tabulate_protocol(name)
         if kind == "claims":
-            return tabulate_claims(name, runs)
+            return tabulate_claims(name, runs, uri)
         if kind == "verdict":
             return find_claim(name, rest[0], runs).verdict
         return write_measured(mark[2], runs)
@@ -200,8 +201,34 @@ def list_numbers(claim: Finding) -> dict[str, str]:
     }
 
 
-def tabulate_claims(name: str, runs: Runs) -> str:
-    """Return a table of the claims of an experiment at each scale, and below it their evidence."""
+@cache
+def read_captions(name: str, scale: str) -> Mapping[str, str]:
+    """Read the captions of the figures that a run of an experiment has drawn, by figure."""
+    file = FIGURES / f"verdicts-{scale}.json"
+    if not file.exists():
+        return {}
+    record = json.loads(file.read_text(encoding="utf-8"))
+    return record["experiments"].get(name, {}).get("figures", {})
+
+
+def show_figure(name: str, figure: str, uri: str) -> str:
+    """Return the picture of a figure of an experiment, for a page."""
+    picture = f"images/runs/{name.replace('/', '-')}-{figure}.png"
+    path = posixpath.relpath(picture, posixpath.dirname(uri) or ".")
+    return f"![{name}: {figure}]({path}){{ .run loading=lazy }}"
+
+
+def show_figures(name: str, scale: str, uri: str) -> str:
+    """Return the figures of an experiment with their captions."""
+    shown = [
+        f"{show_figure(name, figure, uri)}\n*{_prose(caption)}*"
+        for figure, caption in read_captions(name, scale).items()
+    ]
+    return "\n\n".join(shown)
+
+
+def tabulate_claims(name: str, runs: Runs, uri: str) -> str:
+    """Return figures and a table of the claims of an experiment at each scale, then evidence."""
     parts = []
     for scale in SCALES:
         if name not in runs.get(scale, {}):
@@ -212,6 +239,8 @@ def tabulate_claims(name: str, runs: Runs) -> str:
             continue
         if name in list_outdated(scale):
             parts.append(OUTDATED)
+        elif figures := show_figures(name, scale, uri):
+            parts.append(figures)
         lines = [
             f"*{scale.capitalize()} scale:* {count_verdicts(claims)}.",
             "",

@@ -8,9 +8,9 @@ from mkdocs.exceptions import PluginError
 from ncscope_lab.catalogue import EXPERIMENTS
 from ncscope_lab.findings import Finding
 from ncscope_lab.theory.table import STATEMENTS
-from tests.docs.pages import ROOT, load_hook
+from tests.docs.pages import load_hook
 
-abstracts, evidence = load_hook("abstracts"), load_hook("evidence")
+abstracts, evidence, results = map(load_hook, ("abstracts", "evidence", "results"))
 Sentence = abstracts.Sentence
 SENTENCES = abstracts.read_sentences()
 RUNS = evidence.read_runs(evidence.FIGURES)
@@ -39,7 +39,22 @@ def test_what_carries_a_sentence_exists():
         assert one.text.endswith(".")
         assert bool(one.number) == bool(one.unit) == bool(one.claims)
         assert abstracts.collect_claims(one, RUNS).keys() == one.claims.keys()
-        assert not one.figure or (ROOT / "docs" / one.figure).exists()
+        name, _, figure = one.figure.partition(" | ")
+        assert not figure or name in EXPERIMENTS
+        assert not figure or figure in (list(captions(name)) or [figure])
+
+
+def captions(name: str) -> dict[str, str]:
+    """Captions of the committed figures of an experiment whose run is of today's settings."""
+    return {} if name in results.list_outdated("small") else results.read_captions(name, "small")
+
+
+def test_sentences_show_the_figures_that_have_been_drawn():
+    page = abstracts.write_abstracts(SENTENCES, THEORY, RUNS)
+    drawn = [one.figure for one in SENTENCES if one.figure and captions(one.figure.split(" | ")[0])]
+    shown = [f"{name} | {figure}" for name, figure in re.findall(r"!\[(\S+): (\S+)\]", page)]
+    assert shown == drawn
+    assert len(drawn) >= 8
 
 
 def test_every_sentence_has_its_verdict_on_the_page():

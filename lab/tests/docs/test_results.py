@@ -128,11 +128,26 @@ def test_a_mark_that_leads_nowhere_is_an_error(mark: str, message: str):
 
 def test_markdown_in_a_claim_is_shown_as_it_is():
     text = "variance on V_B falls below |x| < 1 *"
-    table = results.tabulate_claims("vci/training", runs_with(claim("a_b", text=text)))
+    table = results.tabulate_claims(
+        "vci/training", runs_with(claim("a_b", text=text)), "experiments/vci.md"
+    )
     assert (
         r"| variance on V\_B falls below \|x\| &lt; 1 \* | VCI, figure 3 | held | a\_b |" in table
     )
     assert "1 of 1 claim is held" in table
+
+
+def test_every_figure_has_its_picture_and_caption():
+    record = json.loads((results.FIGURES / "verdicts-small.json").read_text())["experiments"]
+    pictures = {
+        f"{name.replace('/', '-')}-{figure}.png"
+        for name, one in record.items()
+        for figure in one.get("figures", {})
+    }
+    assert {each.name for each in (results.DOCS / "images" / "runs").iterdir()} == pictures
+    page = results.fill(TEXTS[ROOT / "docs/experiments/info.md"], RUNS, "experiments/info.md")
+    assert "![info/supervised: table-2](../images/runs/info-supervised-table-2.png)" in page
+    assert "*INFO table 2" in page
 
 
 def test_infinite_ends_of_intervals_are_read(tmp_path: Path):
@@ -144,7 +159,9 @@ def test_infinite_ends_of_intervals_are_read(tmp_path: Path):
     file.write_text(json.dumps({"scale": "small", "experiments": experiments}))
     (read,) = results.read_runs(tmp_path)["small"]["vci/training"]
     assert results.list_numbers(read) == {"": "1 [0.5, inf]"}
-    table = results.tabulate_claims("vci/training", {"small": {"vci/training": [read]}})
+    table = results.tabulate_claims(
+        "vci/training", {"small": {"vci/training": [read]}}, "experiments/vci.md"
+    )
     assert "| 1&nbsp;[0.5,&nbsp;inf]<br>8 values would decide |" in table
 
 

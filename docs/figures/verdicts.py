@@ -1,0 +1,77 @@
+"""Verdicts and figures of experiments for the docs: ``python docs/figures/verdicts.py RUN...``.
+
+Each RUN is the folder of a run that has ended, as ``ncscope run NAME --out RUN`` writes it. Its
+claims are judged anew from its measurements and go, with the captions of its figures, to
+docs/figures/verdicts-SCALE.json, from which the pages are written; the figures go to
+docs/images/runs. Cost: seconds a run.
+"""
+
+import argparse
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from PIL import Image
+
+from ncscope_lab.execution import ExperimentRun, load_run
+from ncscope_lab.report.drawing import Drawing
+
+FOLDER = Path(__file__).parent
+IMAGES = FOLDER.parent / "images" / "runs"
+DPI = 130
+COLOURS = 48  # enough for lines and text, in a quarter of the bytes
+
+
+def main() -> None:
+    """Judge the runs and write verdicts and figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folder of a run")
+    for folder in parser.parse_args().runs:
+        run = load_run(folder)
+        if not run.ended:
+            parser.error(f"{folder} has not ended: run the same command with --resume")
+        write(run)
+
+
+def write(run: ExperimentRun) -> None:
+    """Write the verdicts and figures of a run in place of those of its experiment before."""
+    file = FOLDER / f"verdicts-{run.scale}.json"
+    record = json.loads(file.read_text(encoding="utf-8"))
+    name = run.experiment.id
+    before = record["experiments"].get(name, {"claims": []})
+    captions = {}
+    for drawing in run.drawings():
+        captions[drawing.name] = drawing.caption
+        picture = IMAGES / f"{name.replace('/', '-')}-{drawing.name}.png"
+        picture.parent.mkdir(exist_ok=True)
+        picture.write_bytes(render_small(drawing))
+    claims = [claim.record() for claim in run.claims]
+    record["experiments"][name] = {
+        "failure": "", "outdated": False, "figures": captions, "claims": claims
+    }  # fmt: skip
+    file.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    print_changes(before["claims"], claims)
+
+
+def render_small(drawing: Drawing) -> bytes:
+    """Render a figure to the bytes of a PNG with few colours."""
+    full, small = io.BytesIO(), io.BytesIO()
+    with mpl.rc_context({"savefig.dpi": DPI}):
+        drawing.figure.savefig(full, format="png", metadata={"Software": None})
+    Image.open(full).convert("RGB").quantize(COLOURS).save(small, "png", optimize=True)
+    return small.getvalue()
+
+
+def print_changes(before: list[dict[str, Any]], now: list[dict[str, Any]]) -> None:
+    """Print the verdict on each claim, with that before."""
+    old = {claim["claim"]: claim["verdict"] for claim in before}
+    for claim in now:
+        print(f"{claim['verdict']} (before: {old.pop(claim['claim'], 'new')}): {claim['claim']}")
+    for text, verdict in old.items():
+        print(f"gone (before: {verdict}): {text}")
+
+
+if __name__ == "__main__":
+    main()
