@@ -216,6 +216,9 @@ def _write_grade(checked: Mapping[str, str]) -> str:
 def _write_run(name: str, runs: Runs) -> str:
     """Return data, networks, seeds and cost of an experiment in one line."""
     scale, _ = _largest(name, runs)
+    link = f"[`{name}`]({page_of_experiment(name)})"
+    if name in list_outdated(scale):
+        return f"{link}: a run with the settings before, with fewer seeds and less training"
     found = find_experiment(name)
     settings = describe_settings(found.scales[scale])
     known = [settings[key][0] for key in ("network", "data") if key in settings]
@@ -224,5 +227,4 @@ def _write_run(name: str, runs: Runs) -> str:
     seeds = settings.get("seeds", settings.get("seeds of the runs"))
     told = [" on ".join(known)] if known else []
     told += [f"seeds {seeds[0]}"] if seeds else []
-    link = f"[`{name}`]({page_of_experiment(name)})"
     return f"{link}: {', '.join([*told, found.cost[scale]])}"
