@@ -21,7 +21,7 @@ from ncscope_lab.observations import Observation, Results
 
 SMALL = EXPERIMENT.scales["small"]
 MSE, CE = "digits, MSE, no bias", "digits, CE, bias"
-FIRST = f"{MSE}, seed 3"
+FIRST = next(iter(SMALL.runs))
 LEVELS = ("stages.0", "stages.1", "stages.2", HEAD_INPUT)
 EPOCHS = (0, 10, 60)
 Paths = Mapping[str, Sequence[Sequence[float]]]

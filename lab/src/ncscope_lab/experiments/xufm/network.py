@@ -8,11 +8,12 @@ without a bias and under cross-entropy with a bias. The optimiser is SGD with le
 divided by 10 every 40 epochs, and weight decay 5e-4. The paper states neither momentum nor batch
 size nor number of epochs; here they are 0.9, 128 and 120.
 
-The small scale trains a network of three blocks on handwritten digits, in batches of 64 for 120
-epochs. Weight decay produces the frame, and its effect grows with the rate times the decay, summed
-over the steps: 0.52 for the paper's MNIST. In the 2,640 steps of the small scale this sum would be
-0.024, too little for the effect to show. So its decay is 20 times the paper's, which makes the sum
-0.49.
+The small scale trains a network of three blocks on handwritten digits, in batches of 64. Weight
+decay produces the frame, and its effect grows with the rate times the decay, summed over the steps:
+0.52 for the paper's MNIST. With the paper's decay it is 0.24 in the 1,200 epochs of the small scale,
+and zero error comes in the first of them. Settings were chosen on seed 0, and on 1 to 5 those of the
+run before: in a tenth of the steps, with 20 times the decay, zero error came only when the rate fell,
+and little collapse was left for the epochs after it.
 
 A level is a block; the last block's level is the classifier's input, its map averaged over space.
 The map itself is recorded, but it is no level of its own.
@@ -114,10 +115,10 @@ PAPER = XUFMNetwork(
 SMALL = XUFMNetwork(
     runs=both_losses(
         "digits",
-        (3, 4, 5),  # settings and claims were chosen on other seeds
+        range(6, 14),  # settings and claims were chosen on other seeds
         network="small-resnet",
-        optimisation=SCHEDULE.model_copy(update={"batch_size": 64, "weight_decay": 20 * 5e-4}),
-        every=4,
+        optimisation=SCHEDULE.model_copy(update={"batch_size": 64, "epochs": 1200}),
+        every=20,
     ),
     blocks=("stages.?",),
 )
@@ -466,7 +467,7 @@ EXPERIMENT = Experiment(
     ),
     source="XUFM section 6, figures 5 and 10; section 4.1",
     scales={"paper": PAPER, "small": SMALL},
-    cost={"paper": "9 GPU-hours (estimated)", "small": "5 minutes on one core"},
+    cost={"paper": "9 GPU-hours (estimated)", "small": "2.5 hours on one core"},
     parts=list_parts,
     claims=list_claims,
     figures=draw_figures,
