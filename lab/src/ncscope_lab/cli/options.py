@@ -97,13 +97,15 @@ def parse_settings(pairs: Sequence[str] | None) -> dict[str, Any]:
 
 
 def parse_value(value: str) -> Any:
-    """Parse a value as YAML.
+    """Parse a value as YAML; one that begins with ``*``, YAML's mark of an alias, is text.
 
     Raises:
         InputError: If the value is not valid YAML.
     """
     from ncscope.files import parse_yaml
 
+    if value.startswith("*"):
+        return value
     try:
         return parse_yaml(value)
     except ValueError as error:

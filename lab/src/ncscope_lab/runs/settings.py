@@ -39,12 +39,24 @@ def change_settings(config: Config, changes: Mapping[str, Any]) -> Config:
         config: Settings to start from.
         changes: Values by dotted name, for example ``runs.digits.optimisation.epochs``: each
             part of a name is a field of settings or a key of a dictionary. A ``*`` stands for any
-            text, so that ``runs.*.optimisation.epochs`` changes all runs.
+            text, so that ``runs.*.optimisation.epochs`` changes all runs. The value of a dictionary
+            is a pattern of the keys to keep: ``{"runs": "*, seed 7"}`` leaves out the other runs.
 
     Raises:
-        InputError: As for `check_settings`.
+        InputError: As for `check_settings`, or if a pattern keeps nothing.
     """
     whole = config.model_dump()
+    changes = dict(changes)
+    for name in [name for name in changes if isinstance(dict(config).get(name), dict)]:
+        pattern, keys = changes.pop(name), list(whole[name])
+        kept = _match(pattern, keys) if isinstance(pattern, str) else []
+        if not kept:
+            (nearest,) = get_close_matches(str(pattern), keys, n=1, cutoff=0.0)
+            expected = f"{name} as a pattern of the names to keep, of {len(keys)}"
+            raise InputError(
+                expected=expected, found=repr(pattern), fix=f"the nearest is {nearest}"
+            )
+        whole[name] = {key: whole[name][key] for key in kept}
     places = {name: (holder, key) for name, holder, key in _leaves(whole)}
     for name, value in changes.items():
         names = [name] if name in places else _match(name, places)
