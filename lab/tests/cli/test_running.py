@@ -230,11 +230,19 @@ def test_a_statement_that_fails_and_a_crash_both_exit_1_but_only_a_crash_says_so
     def broken(seed: int | None, only: str | None) -> None:
         raise ZeroDivisionError("by zero")
 
+    line = broken.__code__.co_firstlineno + 1
     monkeypatch.setattr("ncscope_lab.theory.table.check_theory", broken)
     assert run("theory", "--json") == 1
     out, err = capsys.readouterr()
-    expected = "error: ZeroDivisionError: by zero; run again with --debug for the traceback\n"
+    # The line of code that is not ours says where to look.
+    place = f"(test_running.py, line {line})"
+    expected = (
+        f"error: ZeroDivisionError: by zero {place}; run again with --debug for the traceback\n"
+    )
     assert (out, err) == ("", expected)
+    monkeypatch.setattr("ncscope_lab.theory.table.check_theory", lambda seed, only: [None])
+    assert run("theory", "--json") == 1
+    assert ".py, line" not in capsys.readouterr().err
 
 
 def test_usage_errors_name_the_command(capsys) -> None:

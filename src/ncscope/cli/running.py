@@ -3,10 +3,12 @@
 import os
 import re
 import sys
+import sysconfig
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -113,7 +115,17 @@ def _run(words: list[str], debug: bool) -> int:
 
 
 def _describe_crash(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}; run again with --debug for the traceback"
+    """Describe an error that is none of ours, with the line of the user's own code, if any."""
+    packages = [sys.modules.get(name) for name in ("ncscope", "ncscope_lab")]
+    folders = [Path(each.__file__).parent for each in packages if each and each.__file__]
+    folders += [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "scripts")]
+    lines = [
+        f"{path.name}, line {frame.lineno}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if (path := Path(frame.filename)).exists() and not {*folders} & {*path.parents}
+    ]
+    at = f" ({lines[-1]})" if lines else ""
+    return f"{type(error).__name__}: {error}{at}; run again with --debug for the traceback"
 
 
 def _options_of_models() -> set[tuple[str, str]]:
