@@ -4,10 +4,18 @@ import json
 import math
 from dataclasses import replace
 
+import pytest
+
 from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
 from ncscope.report.curves import describe_layers, select_drawable
 from ncscope.report.overview import build_details, flatten_config, split_config
-from ncscope.report.payload import GRAM_CLASSES, build_gram_frame, build_history_payload, write_json
+from ncscope.report.payload import (
+    FRAME_NUMBERS,
+    GRAM_CLASSES,
+    build_gram_frame,
+    build_history_payload,
+    write_json,
+)
 from ncscope.report.wording import format_plain, join_words, round_for_json, typeset
 
 
@@ -111,6 +119,37 @@ def test_large_gram_is_cut_and_says_so() -> None:
     assert frame is not None
     assert len(frame["cosines"]) == GRAM_CLASSES
     assert frame["reading"][-1] == f"Drawn: the first {GRAM_CLASSES} of {count} classes."
+
+
+def many_runs(runs: int, steps: int, classes: int) -> list[Measurement]:
+    gram = [[0.0] * classes for _ in range(classes)]
+    spectra = {"between": [1.0] * 100}
+    record = LayerRecord("l", {"nc1": 1.0}, (), classes, classes, 3, spectra, gram)
+    return [
+        Measurement(ModelRecord((record,)), step, run=f"run {run}")
+        for run in range(runs)
+        for step in range(steps)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("runs", "steps", "classes", "moments", "drawn"),
+    [(1, 20, 10, 20, 10), (4, 100, 16, 66, 16), (100, 50, 60, 2, 20), (1000, 3, 60, 2, 8)],
+)
+def test_heat_maps_and_spectra_of_many_networks_fit_into_a_page(
+    runs: int, steps: int, classes: int, moments: int, drawn: int
+) -> None:
+    measurements = many_runs(runs, steps, classes)
+    payload = build_history_payload(measurements, "epoch")
+    for name, run in payload["runs"].items():
+        if name != payload["together"]:
+            for frames in (run["grams"]["train"], run["spectra"]["train"]):
+                assert len(frames) == moments
+                assert [frames[0]["step"], frames[-1]["step"]] == [0, steps - 1]
+            assert {len(frame["cosines"]) for frame in run["grams"]["train"]} == {drawn}
+            assert len(run["series"]["train"]["times"]) == steps  # curves have every step
+    numbers = runs * moments * (100 + drawn**2)
+    assert numbers <= FRAME_NUMBERS or (moments, drawn) == (2, 8)
 
 
 def test_payload_is_strict_json_that_cannot_end_its_script(measurements: list[Measurement]) -> None:

@@ -33,6 +33,8 @@ from ncscope.report.wording import name_step, round_for_json, typeset
 
 GRAM_CLASSES = 64
 """At most so many classes of a Gram matrix are drawn."""
+FRAME_NUMBERS = 100_000
+"""About so many numbers are in all heat maps and spectra of a history's page, 0.3 MB of it."""
 
 
 def write_json(payload: Mapping[str, Any]) -> str:
@@ -57,7 +59,10 @@ def build_history_payload(
         ``grid`` is the run that the grid of headline charts draws.
     """
     runs = group_by_run(measurements)
-    payload = {name: _build_run(of_run, unit, class_names) for name, of_run in runs.items()}
+    moments, most = _choose_frames([*runs.values()])
+    payload = {
+        name: _build_run(of_run, unit, class_names, moments, most) for name, of_run in runs.items()
+    }
     together = f"all runs by {unit}, last layer" if len(runs) > 1 else ""
     if together:
         # A run whose layers are the last layers of all runs: one chart then compares the runs.
@@ -81,10 +86,51 @@ def build_history_payload(
     return {"runs": payload, "shown": longest, "together": together, "grid": together or longest}
 
 
+def _choose_frames(runs: Sequence[Sequence[Measurement]]) -> tuple[int, int]:
+    """Return the moments of a split, and the classes, whose heat maps and spectra a page can hold.
+
+    Many networks with many classes would take tens of megabytes. Fewer moments are shown first,
+    but the first and the last of each split; if these are too many, fewer classes.
+    """
+    splits = [of_split for of_run in runs for of_split in group_by_split(of_run).values()]
+    most = max(map(len, splits), default=2)
+    last = [(of_split, of_split[-1].model_record.layers[-1]) for of_split in splits]
+    spectra = [sum(min(200, len(one)) for one in record.spectra.values()) for _, record in last]
+    classes = [min(GRAM_CLASSES, len(record.gram or ())) for _, record in last]
+
+    def count(moments: int) -> int:
+        return sum(
+            min(len(of_split), moments) * (one + own**2)
+            for (of_split, _), one, own in zip(last, spectra, classes, strict=True)
+        )
+
+    moments = max(2, most)
+    while moments > 2 and count(moments) > FRAME_NUMBERS:
+        moments = moments * 2 // 3
+    moments = max(2, moments)
+    left = FRAME_NUMBERS - 2 * sum(spectra)
+    squares = 2 * sum(own**2 for own in classes)
+    if moments > 2 or squares <= max(left, 0):
+        return moments, GRAM_CLASSES
+    return moments, max(8, int(max(classes) * math.sqrt(max(left, 0) / squares)))
+
+
 def _build_run(
-    measurements: Sequence[Measurement], unit: str, class_names: Sequence[str] = ()
+    measurements: Sequence[Measurement],
+    unit: str,
+    class_names: Sequence[str] = (),
+    moments: int = 2,
+    most: int = GRAM_CLASSES,
 ) -> dict[str, Any]:
-    """Return everything that the charts of one run draw."""
+    """Return everything that the charts of one run draw.
+
+    Args:
+        measurements: Measurements of one run.
+        unit: Unit of their steps.
+        class_names: Names of the classes, in the order of the labels.
+        moments: Number of moments of a split that heat maps and spectra are drawn of.
+        most: Number of classes that a heat map is drawn of.
+    """
     splits = group_by_split(measurements)
     records = [record for measurement in measurements for record in measurement.model_record.layers]
     keys = [key for record in records for key in record.metrics]
@@ -110,7 +156,7 @@ def _build_run(
         frames = {
             name: [
                 label(each, frame)
-                for each in of_split
+                for each in _space_evenly(of_split, moments)
                 if (frame := build(each.model_record.layers[-1])) is not None
             ]
             for name, of_split in splits.items()
@@ -139,11 +185,19 @@ def _build_run(
             for name, of_split in splits.items()
             if len(layers) > 1
         },
-        "grams": build_frames(lambda record: build_gram_frame(record, class_names)),
+        "grams": build_frames(lambda record: build_gram_frame(record, class_names, most)),
         "spectra": build_frames(_build_spectra_frame),
         "classes": build_frames(lambda record: build_class_frame(record, class_names)),
         "pfc": [_describe_metric(find_label(key), key) for key in PFC_METRICS],
     }
+
+
+def _space_evenly(values: Sequence[Measurement], count: int) -> Sequence[Measurement]:
+    """Return so many of the values, evenly spaced, the first and the last among them."""
+    if len(values) <= count:
+        return values
+    last = len(values) - 1
+    return [values[round(at * last / (count - 1))] for at in range(count)]
 
 
 def build_model_payload(model: ModelRecord, class_names: Sequence[str] = ()) -> dict[str, Any]:
@@ -217,18 +271,21 @@ def build_profile(model: ModelRecord) -> dict[str, Any]:
     }
 
 
-def build_gram_frame(record: LayerRecord, class_names: Sequence[str] = ()) -> dict[str, Any] | None:
+def build_gram_frame(
+    record: LayerRecord, class_names: Sequence[str] = (), most: int = GRAM_CLASSES
+) -> dict[str, Any] | None:
     """Return the cosines between the centred class means, and how far they are from the ETF’s.
 
     Args:
         record: Measurement of the layer.
         class_names: Names of all classes; left out where a class has no samples, and so no row.
+        most: Number of classes to draw at most.
     """
     gram = record.gram
     if not gram:
         return None
     count = len(gram)
-    most = min(count, GRAM_CLASSES)
+    most = min(count, most)
     names = list(map(printable, class_names)) if len(class_names) == count else []
     target = -1 / (count - 1) if count > 1 else math.nan
     apart = [
