@@ -38,10 +38,12 @@ from ncscope.report.page import HistoryView, render_page
 from ncscope.report.payload import build_history_payload, build_model_payload
 from ncscope.report.tables import make_table
 from ncscope.report.wording import (
+    describe_sizes,
     find_interval,
     format_interval_title,
     format_plain,
     join_words,
+    list_sizes,
     make_all_printable,
     make_printable,
     name_step,
@@ -51,9 +53,6 @@ from ncscope.report.wording import (
 
 _UNLIKE = 2
 """Factor by which numbers of samples differ too much to compare their metrics."""
-
-_MOST_SIZES = 3
-"""Most sizes that are listed in a row; of more, the least and the greatest are."""
 
 _MOST_COLUMNS = 6
 """Most columns of numbers that an 80-column terminal shows."""
@@ -135,7 +134,7 @@ def render_comparison_page(
         "title": title,
         "facts": [
             f"{len(columns)} measurements side by side",
-            *describe_sizes(columns),
+            *describe_sizes([column.last for column in columns]),
             *filter(None, [steps]),
         ],
         **sections,
@@ -201,7 +200,7 @@ def build_comparison_table(sources: Sequence[ComparisonSource]) -> Group:
             style = "" if row.differs else "dim"
             table.add_row(metric.key, row.collapsed, *cells, *difference, style=style)
     captions = [
-        f"{number}: {column.title} ({', '.join(describe_sizes([column]))})"
+        f"{number}: {column.title} ({', '.join(describe_sizes([column.last]))})"
         for number, column in enumerate(visible, start=1)
     ]
     if has_intervals:
@@ -215,7 +214,7 @@ def build_comparison_table(sources: Sequence[ComparisonSource]) -> Group:
 
 def _tell_sizes_apart(columns: Sequence[ComparisonColumn]) -> list[str]:
     """Return the sizes of each column in which the columns differ."""
-    sizes = [describe_sizes([column]) for column in columns]
+    sizes = [describe_sizes([column.last]) for column in columns]
     differ = [len(set(texts)) > 1 for texts in zip(*sizes, strict=True)]
     return [
         ", ".join(text for text, told in zip(texts, differ, strict=True) if told) for texts in sizes
@@ -346,27 +345,6 @@ def _are_unlike(columns: Iterable[ComparisonColumn]) -> bool:
     return max(sizes) >= _UNLIKE * min(sizes)
 
 
-def describe_sizes(columns: Sequence[ComparisonColumn]) -> list[str]:
-    """Return the numbers of samples, classes and dimensions, in the order of the columns.
-
-    Args:
-        columns: Measurements side by side.
-    """
-    sizes = zip(*(_list_sizes(column.last) for column in columns), strict=True)
-    phrases = []
-    for name, numbers in zip("nKd", sizes, strict=True):
-        texts = [f"{number:,}" for number in dict.fromkeys(numbers)]
-        if len(texts) > _MOST_SIZES:
-            texts = [f"{min(numbers):,} to {max(numbers):,}"]
-        phrases.append(f"{name} = {join_words(texts)}" if any(numbers) else "no labels")
-    return phrases
-
-
-def _list_sizes(record: LayerRecord) -> tuple[int, int, int]:
-    """Return the numbers of samples, of classes present, and of dimensions."""
-    return record.num_samples, record.k if record.num_classes else 0, record.dim
-
-
 def warn_of_unlike_sizes(columns: Sequence[ComparisonColumn]) -> list[str]:
     """Return sentences on numbers of classes, dimensions or samples that differ, if any do.
 
@@ -374,7 +352,7 @@ def warn_of_unlike_sizes(columns: Sequence[ComparisonColumn]) -> list[str]:
         columns: Measurements side by side.
     """
     sentences = []
-    sizes = [_list_sizes(column.last) for column in columns]
+    sizes = [list_sizes(column.last) for column in columns]
     _, classes, dims = map(set, zip(*sizes, strict=True))
     keys = {key for column in columns for key in column.last.metrics}
     if len(classes) > 1:
