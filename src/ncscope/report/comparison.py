@@ -32,6 +32,7 @@ from ncscope.report.overview import (
     build_details,
     choose_headlines,
     collect_warnings,
+    describe_layers,
     format_collapse_value,
 )
 from ncscope.report.page import HistoryView, render_page
@@ -129,7 +130,7 @@ def render_comparison_page(
     metrics = sort_labels(key for column in columns for key in column.last.metrics)
     headlines = choose_headlines({metric.key for metric in metrics}, columns[0].last)
     leading = {headline.metric.key for headline in headlines}
-    names = dict.fromkeys(name for column in columns for name in column.facts)
+    names = dict.fromkeys(name for column in columns for name, text in column.facts.items() if text)
     content: dict[str, Any] = {
         "title": title,
         "facts": [
@@ -141,6 +142,7 @@ def render_comparison_page(
         "warnings": [*warn_of_unlike_sizes(columns), *collect_warnings(models)],
         "comparison": {
             "columns": [column.title for column in columns],
+            "of_layers": any(len(column.model.layers) > 1 for column in columns),
             "sizes": _tell_sizes_apart(columns),
             "headlines": headlines,
             "rows": [_build_row(each.metric, columns, typeset, 4) for each in headlines],
@@ -272,7 +274,7 @@ def build_columns(
             if features.num_classes
             else "no labels",
             "dimension": f"{features.dim:,}",
-            "layers": f"{len(model.layers)}",
+            "layers": ", ".join(describe_layers(model)).removeprefix("layer: "),
         }
         step = name_step(measurement, source.unit) if source.unit else ""
         if source.unit:
