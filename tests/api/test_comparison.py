@@ -111,7 +111,9 @@ def test_a_table_has_the_metrics_chosen_and_is_shown(tmp_path):
     tex = both.save(tmp_path / "t.tex", metrics=chosen).read_text()
     assert [tex.count(f"\n{name}, epoch 4 &") for name in ("short", "long, train")] == [1, 1]
     assert "simplex ETF" not in tex
-    assert "simplex ETF" in both.save(tmp_path / "t.tex", metrics="nc").read_text()
+    assert (
+        "& NC2: distance to simplex ETF" in both.save(tmp_path / "t.tex", metrics="nc").read_text()
+    )
     for path, metrics in (("t.csv", ["ncx"]), ("t.html", chosen)):
         with pytest.raises(InputError, match=r"'ncx'|leave metrics out"):
             both.save(tmp_path / path, metrics=metrics)
@@ -183,6 +185,7 @@ def test_intervals_and_sizes_are_in_every_table(tmp_path):
     header = both.save(tmp_path / "t.csv", metrics=["vci"]).read_text().splitlines()[0]
     assert header == "name,step,vci,vci_low,vci_high"
     assert f"$[{low:.3g}, {high:.3g}]$" in both.save(tmp_path / "t.tex").read_text()
+    assert r"{\footnotesize $[\;]$: 95 \% interval}" in (tmp_path / "t.tex").read_text()
     assert f"{low:.3g} to {high:.3g}" in repr(both)
     assert "warning: Dimensions differ (4 and 8)" in repr(both)
     assert {len(line) <= 80 for line in repr(both).splitlines()} == {True}
@@ -197,3 +200,20 @@ def test_numbers_of_classes_that_differ_leave_nothing_marked(tmp_path):
     page = both.save(tmp_path / "x.html").read_text()
     assert 'class="number best"' not in page
     assert "so nc2_etf is 0 at K = 2" in page
+
+
+def test_a_table_for_a_paper_has_sizes_and_says_what_its_signs_mean(tmp_path):
+    headless = ncscope.measure(NOISE[:60], LABELS[:60], np.eye(3, 4))
+    same = np.repeat(CENTRES[:1], 120, axis=0)  # all class means coincide
+    both = ncscope.compare(headless, ncscope.measure(same, LABELS), names=["one", "two"])
+    whole = both.save(tmp_path / "t.tex").read_text()
+    assert "$n$ & 60 & 120 \\\\\n$K$ & 3 & 3 \\\\\n$d$ & 4 & 4 \\\\\n\\bottomrule" in whole
+    assert r"& undef. \\" in whole
+    assert " und " not in whole
+    chosen = both.save(tmp_path / "t.tex", metrics=["cdnv", "accuracy"]).read_text()
+    *_, sizes, missing, undefined, end = chosen.splitlines()
+    assert sizes.endswith(r"\footnotesize $n$ = 60 and 120, $K$ = 3, $d$ = 4} \\")
+    assert "two & undef. & -- " in chosen
+    assert missing.endswith(r"--: not measured} \\")
+    assert "undef.: without a value" in undefined
+    assert end == r"\end{tabular}"

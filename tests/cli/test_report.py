@@ -43,10 +43,32 @@ def run(*words: str) -> int:
     return int(stopped.value.code or 0)
 
 
-def test_every_file_that_is_named_is_written() -> None:
-    assert run("before.json", "after.json", "-o", "x.csv", "--save", "x.tex") == 0
+def test_every_file_that_is_named_is_written(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["before.json", "after.json", "-o", "x.csv", "--save", "x.tex", "-o", "x.html"]
+    assert run(*words) == 0
+    *_, csv, tex, page = capsys.readouterr().out.splitlines()
+    assert (csv, tex) == ("Written: x.csv", "Written: x.tex")
+    assert page == f"Report: {(folder / 'x.html').as_uri()}"  # only a page is a link
     assert Path("x.csv").exists()
     assert Path("x.tex").exists()
+
+
+def test_files_have_the_metrics_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["-o", "x.csv", "-o", "x.tex", "--metrics", "nc1,cdnv"]
+    assert run("before.json", *words) == 0
+    assert Path("x.csv").read_text().startswith("layer,nc1,cdnv\n")
+    assert r" & NC1: fuzziness / K & " in Path("x.tex").read_text()
+    ncscope.compare("before.json", "after.json").save("y.csv", metrics="nc")
+    assert run("before.json", "after.json", "-o", "x.csv", "--metrics", "nc") == 0
+    assert Path("x.csv").read_text() == Path("y.csv").read_text()
+    assert run("long.json", "-o", "x.svg", "--metrics", "nc1") == 0
+    capsys.readouterr()
+    assert run("before.json", "-o", "x.csv", "-o", "z.html", "--metrics", "nc1") == 2
+    assert "all metrics in a .html, found a choice; leave metrics" in capsys.readouterr().err
+    assert run("before.json", "-o", "x.csv", "--metrics", "ncx") == 2
+    assert "'ncx'" in capsys.readouterr().err
 
 
 def test_two_reports_stand_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,6 +123,8 @@ def test_a_ranking_is_shown_by_itself(capsys: pytest.CaptureFixture[str]) -> Non
     report.save("y.csv")
     assert Path("x.csv").read_text() == Path("y.csv").read_text()
     assert Path("x.html").read_text().startswith("<!doctype html>")
+    assert run("ranking.json", "-o", "x.csv", "--metrics", "nc1") == 2
+    assert "found a ranking; leave --metrics out" in capsys.readouterr().err
     assert run("ranking.json", "before.json") == 2
     assert "show it by itself: ncscope report ranking.json" in capsys.readouterr().err
 

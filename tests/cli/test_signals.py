@@ -121,6 +121,32 @@ def test_sigterm_ends_the_command_after_clean_up(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+LOST = """
+import os, tempfile, time
+from ncscope.cli import running, main
+
+class Leaving:
+    def __del__(self):
+        os.kill(os.getpid(), {number})
+        sum(range(1000))
+
+def working(arguments):
+    with tempfile.TemporaryDirectory():
+        Leaving()
+        time.sleep(30)
+
+running.main = working
+main()
+"""
+
+
+def test_a_signal_in_a_destructor_is_not_lost(tmp_path: Path) -> None:
+    done = start(LOST.format(number=int(signal.SIGTERM)), folder=tmp_path)
+    assert done.communicate(timeout=20) == ("", "")  # nor shown as an exception that is ignored
+    assert done.returncode == 128 + signal.SIGTERM
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_call_from_python_leaves_the_signals_alone() -> None:
     from ncscope.cli import main
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from playwright.sync_api import Browser, Page
 
 import ncscope
-from ncscope.report.classes import MOST_CHARTED, MOST_LISTED
+from ncscope.report.classes import MOST_CHARTED, MOST_LISTED, describe_classes
 from ncscope.report.figures import plot_classes
 
 NAMES = ("cat", "dog", "<b>bird</b>", "a class with a very long name indeed")
@@ -27,6 +27,25 @@ def report(k: int, spread: float = 1.0, head: bool = True) -> ncscope.Report:
     labels = torch.arange(20 * k) % k
     features = means[labels] + spread * torch.randn(20 * k, 8, generator=draws)
     return ncscope.measure(features, labels, means - means.mean(0) if head else None)
+
+
+def test_no_class_is_singled_out_where_several_tie() -> None:
+    def read(k: int) -> str:
+        means = 10 * torch.arange(float(k))  # on a line: every neighbour is as near
+        noise = torch.tensor([-0.1, 0.1])
+        features = (means[:, None] + noise).reshape(-1, 1)
+        measured = ncscope.measure(features, torch.arange(2 * k) // 2, torch.zeros(k, 1))
+        names = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu"][:k]
+        return " ".join(describe_classes(measured.per_class.table, names))
+
+    assert "pairs of classes: ant and bee; bee and cat, with a CDNV of 0.0001." in read(3)
+    assert "variance: ant, bee and cat have 33.3 % of it each." in read(3)
+    assert "by the head: bee and cat, 0 %." in read(3)  # the head decides for the first class
+    assert "pairs of classes: 6 pairs alike" in read(7)
+    assert "variance: 7 of 7 classes alike have 14.3 % of it each." in read(7)
+    assert "by the head: 6 of 7 classes alike, 0 %." in read(7)
+    assert "separated pair of classes: ant and bee, with a CDNV" in read(2)
+    assert "at 1 times the typical distance" in read(2)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +88,7 @@ def test_charts_and_table_have_the_worst_class_first_by_name(show: Open) -> None
     rows = page.locator(".classes tbody th").all_text_contents()
     assert rows == worst
     reading = page.locator("#classes .reading").inner_text()
-    assert "Least separated from another class: " in reading
+    assert "Least separated pair of classes: cat and dog, " in reading
     assert {"cat", "dog"} == set(worst[:2])
 
 

@@ -19,7 +19,9 @@ from rich.console import Console
 import ncscope
 from ncscope.api.tables import csv_text
 from ncscope.api.writable import write_figure
+from ncscope.measurement.provenance import Provenance
 from ncscope.measurement.records import Measurement, ModelRecord
+from ncscope.report.comparison import ComparisonSource, render_comparison_page
 from ncscope.report.figures import plot_metric, plot_model, plot_run
 from ncscope.report.latex import format_classes_latex
 from ncscope.report.page import render_history_page, render_model_page
@@ -183,3 +185,28 @@ def test_text_that_a_spreadsheet_would_compute_is_quoted() -> None:
     (read,) = csv.DictReader(StringIO(csv_text([row]), newline=""))
     assert list(read.values()) == [*cells.values(), "-1.5", ""]
     assert csv_text([{"=1+1": 2}]) == "'=1+1\n2\n"
+
+
+def test_the_only_layer_is_named_and_a_table_has_neither_layer_nor_network(
+    measurements: list[Measurement],
+) -> None:
+    last = measurements[-1].model_record.layers[-1]
+    layer, table = (ModelRecord((replace(last, layer=name),)) for name in ("fc1", "features"))
+
+    def pages(model: ModelRecord) -> list[str]:
+        sources = [
+            ComparisonSource(name, [Measurement(model, 0)], "", Provenance()) for name in "ab"
+        ]
+        history = render_history_page("H", [Measurement(model, 0), Measurement(model, 1)])
+        return [render_model_page("R", model), history, render_comparison_page("C", sources)]
+
+    report, history, comparison = pages(layer)
+    assert "<li>layer: fc1</li>" in report
+    assert "<li>layer: fc1</li>" in history
+    assert '<th scope="row">layers</th><td>fc1</td><td>fc1</td>' in comparison
+    for page in pages(table):
+        words = re.sub(r"<(style|script).*?</\1>|<[^>]*>", "", page, flags=re.S)
+        assert "network" not in words
+        assert "ayer: " not in words
+    assert '<th scope="row">layers' not in page
+    assert "Last layer" not in page

@@ -130,9 +130,11 @@ def test_tables_hold_the_metrics_asked_for(history, report, tmp_path):
         [name, *map(float, rest)] for name, *rest in (x.split(",") for x in lines[1:])
     ] == wanted
     text = report.save(tmp_path / "r.tex", metrics=["nc1", "nc3_self_duality"]).read_text()
-    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
+    body = text.partition(r"\bottomrule")[0]
+    rows = [line for line in body.splitlines() if line.endswith(r"\\")]
     assert [row.partition(" &")[0] for row in rows] == ["", "1", "3"]
     assert rows[1].endswith(r"& -- \\")  # the head reads layer 3 alone
+    assert r"\multicolumn{3}{l}{\footnotesize --: not measured} \\" in text
     lines = history.save(tmp_path / "h.csv", metrics="nc").read_text().splitlines()
     assert lines[0] == "run,split,step,layer," + ",".join(NC.values())
     assert len(lines) == 1 + 16

@@ -13,7 +13,7 @@ import numpy as np
 from ncscope.api.missing import explain_missing_key
 from ncscope.api.per_class import PerClass
 from ncscope.api.tables import csv_text, data_frame, parse_content
-from ncscope.api.writable import REPORTS, check_file, write_figure, write_text
+from ncscope.api.writable import REPORTS, check_file, refuse_choice, write_figure, write_text
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
 from ncscope.files import read_file
@@ -389,13 +389,11 @@ def choose_columns(
     Raises:
         InputError: If a metric was not measured, or the file holds all metrics always.
     """
+    refuse_choice(path, metrics)
     if metrics is None or path.suffix in (".png", ".svg", ".pdf"):
         return None
-    if path.suffix in (".html", ".json"):
-        fix = "leave metrics out, or save as .csv, .tex, .png, .svg or .pdf"
-        raise InputError(expected=f"all metrics in a {path.suffix}", found="a choice", fix=fix)
     if metrics == "nc":
-        from ncscope.report.figures import NC_METRICS
+        from ncscope.report.labels import NC_METRICS
 
         return [key for key in NC_METRICS.values() if key in known]
     chosen = [metrics] if isinstance(metrics, str) else metrics
@@ -415,7 +413,8 @@ def draw_panels(
     Raises:
         InputError: If a metric was not measured, or the axes are not as many as the panels.
     """
-    from ncscope.report.figures import NC_METRICS, plot_panels
+    from ncscope.report.figures import plot_panels
+    from ncscope.report.labels import NC_METRICS
 
     chosen: Sequence[str] | Mapping[str, str] = [metrics] if isinstance(metrics, str) else metrics
     if metrics == "nc":

@@ -44,6 +44,21 @@ def check_file(path: str | Path, suffixes: Collection[str] | None = None) -> Pat
     return path
 
 
+def refuse_choice(path: Path, metrics: object) -> None:
+    """Refuse a choice of metrics for a file that always holds all.
+
+    Args:
+        path: File to write.
+        metrics: Choice of metrics; None is none.
+
+    Raises:
+        InputError: If the file is a page or JSON, and metrics are chosen.
+    """
+    if metrics is not None and path.suffix in (".html", ".json"):
+        fix = "leave metrics out, or save as .csv, .tex, .png, .svg or .pdf"
+        raise InputError(expected=f"all metrics in a {path.suffix}", found="a choice", fix=fix)
+
+
 @contextmanager
 def explain_write_errors(path: Path) -> Iterator[None]:
     """Re-raise an OSError, for example from a full disk, as InputError.

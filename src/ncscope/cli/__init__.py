@@ -37,6 +37,7 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
     if is_process:
         _replace(signal.SIGINT, _leave, _interrupt)
         _replace(signal.SIGTERM, _leave, _stop)
+        sys.unraisablehook = _deliver_again
     run(arguments)
 
 
@@ -61,6 +62,20 @@ def _stop(number: int, frame: "FrameType | None") -> None:
     if _torch_loads():
         _leave(number, frame)
     sys.exit(128 + number)
+
+
+def _deliver_again(lost: "sys.UnraisableHookArgs") -> None:
+    """Send a signal again whose exception was raised where Python prints and ignores exceptions.
+
+    Such places are destructors and the callbacks at the end of every import. A moment later the
+    program is out of them, as it is not in this function.
+    """
+    if lost.exc_type not in (KeyboardInterrupt, SystemExit) or not hasattr(signal, "setitimer"):
+        sys.__unraisablehook__(lost)
+        return
+    number = signal.SIGINT if lost.exc_type is KeyboardInterrupt else signal.SIGTERM
+    signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(number))
+    signal.setitimer(signal.ITIMER_REAL, 0.01)
 
 
 def _torch_loads() -> bool:

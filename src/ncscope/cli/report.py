@@ -40,6 +40,14 @@ def report(
             "given several times. Default comparison.html.",
         ),
     ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            help="Keys of metrics, comma-separated, or nc for NC1 to NC4: the columns of a .csv or "
+            ".tex, which then has layers or measurements as rows, or the panels of a figure. "
+            "Default all."
+        ),
+    ] = None,
 ) -> None:
     """Show reports, histories, runs or a ranking; side by side.
 
@@ -49,30 +57,40 @@ def report(
 
     Example: ncscope report runs/pfc-training-small history.json
 
-    Example: ncscope report a.json b.json -o table.tex
+    Example: ncscope report a.json b.json -o table.tex --metrics nc1,accuracy
 
     Example: ncscope report ranking.json -o ranking.csv
     """
     from ncscope.api.readable import check_reports, holds_ranking
-    from ncscope.api.writable import COMPARISONS, check_file
+    from ncscope.api.writable import COMPARISONS, check_file, refuse_choice
+    from ncscope.errors import InputError
 
     targets = save or [Path("comparison.html")]
+    # A name alone may be "nc", which stands for four metrics.
+    chosen = metrics.split(",") if metrics and "," in metrics else metrics
     for file in targets:
         check_file(file, COMPARISONS)
+        refuse_choice(file, chosen)
     check_reports(sources)
     console = Terminal()
     table: RenderableType | None
     if len(sources) == 1 and sources[0].is_file() and holds_ranking(sources[0].read_bytes()):
         from ncscope.api.transfer import TransferReport
 
+        if chosen is not None:
+            fix = "leave --metrics out: the .csv has every score"
+            raise InputError(expected="reports for --metrics", found="a ranking", fix=fix)
         ranking = TransferReport.from_json(sources[0])
         paths, table = [ranking.save(file) for file in targets], ranking.table()
     else:
         from ncscope.api.comparison import read_sources
 
         contents = read_sources(sources, sections_of_runs)
-        paths, table = [contents.save(file, title) for file in targets], contents.table()
+        paths = [contents.save(file, title, metrics=chosen) for file in targets]
+        table = contents.table()
     if table is not None:
         console.print(table)
-    for path in paths:
-        console.print(f"Report: {path.resolve().as_uri()}", soft_wrap=True)
+    for path in paths:  # many terminals open the link of a page
+        is_page = path.suffix == ".html"
+        line = f"Report: {path.resolve().as_uri()}" if is_page else f"Written: {path}"
+        console.print(line, soft_wrap=True)

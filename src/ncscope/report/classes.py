@@ -7,13 +7,16 @@ from typing import Any
 
 from ncscope.errors import printable
 from ncscope.measurement.records import ClassTable, LayerRecord, ModelRecord
-from ncscope.report.wording import round_for_json, typeset
+from ncscope.report.wording import join_words, round_for_json, typeset
 
 MOST_LISTED = 50
 """At most so many classes stand in a table for readers; files hold all."""
 
 MOST_CHARTED = 30
 """At most so many classes stand in a chart."""
+
+_MOST_NAMED = 4
+"""At most so many classes or pairs that tie are named in a sentence."""
 
 UNDEFINED = "–"
 """Text of an undefined value, such as the cosine of a zero row."""
@@ -205,39 +208,54 @@ def describe_classes(table: ClassTable, class_names: Sequence[str] = ()) -> list
         class_names: Names of all classes.
     """
 
-    def name(index: int) -> str:
-        return name_label(table.classes[index])
-
-    def name_label(label: int) -> str:
+    def name(label: int) -> str:
         return name_class(label, class_names) if class_names else f"class {label}"
 
-    first = table.worst_first()[0]
-    pair = f"{name(first)} from {name_label(table.nearest[first])}"
-    apart = table.nearest_distance[first]
+    def name_all(indices: Sequence[int]) -> str:
+        if len(indices) > _MOST_NAMED:
+            return f"{len(indices)} of {len(table.classes)} classes alike"
+        return join_words([name(table.classes[index]) for index in indices])
+
+    overlaps = [math.inf if math.isnan(value) else value for value in table.nearest_cdnv]
+    worst = _find_extremes(overlaps, max)
+    # Two classes that are each other's nearest are one pair.
+    pairs = {tuple(sorted((table.classes[index], table.nearest[index]))): index for index in worst}
+    first, apart = worst[0], table.nearest_distance[worst[0]]
+    names = "; ".join(f"{name(one)} and {name(other)}" for one, other in pairs)
+    if len(pairs) > _MOST_NAMED:
+        names = f"{len(pairs)} pairs alike"
     how = "whose class means coincide"
     if apart > 0:
-        how = (
-            f"with a CDNV of {typeset(table.nearest_cdnv[first], 3)}, at {typeset(apart, 3)} times "
-            "the typical distance of two class means"
-        )
-    sentences = [f"Least separated from another class: {pair}, {how}."]
-    finite = [index for index, share in enumerate(table.within_share) if math.isfinite(share)]
-    if finite:
-        most = max(finite, key=lambda index: table.within_share[index])
-        size = table.samples[most] / sum(table.samples)
-        sentences.append(
-            f"Largest share of the within-class variance: {name(most)} has "
-            f"{_format_percent(table.within_share[most])} of it with {_format_percent(size)} of "
-            "the samples."
-        )
+        how = f"with a CDNV of {typeset(table.nearest_cdnv[first], 3)}"
+        if len(pairs) == 1:
+            how += f", at {typeset(apart, 3)} times the typical distance of two class means"
+    sentences = [f"Least separated pair{'s' * (len(pairs) > 1)} of classes: {names}, {how}."]
+    if any(map(math.isfinite, table.within_share)):
+        most = _find_extremes(table.within_share, max)
+        share = _format_percent(table.within_share[most[0]])
+        has = f"has {share} of it" if len(most) == 1 else f"have {share} of it each"
+        if len(most) == 1:
+            size = _format_percent(table.samples[most[0]] / sum(table.samples))
+            has += f" with {size} of the samples"
+        sentences.append(f"Largest share of the within-class variance: {name_all(most)} {has}.")
     for column, rule in ((table.accuracy, "the head"), (table.ncc_accuracy, "the nearest mean")):
         if column is not None:
-            least = min(range(len(column)), key=lambda index: column[index])
-            if column[least] < 1:
-                sentences.append(
-                    f"Lowest accuracy by {rule}: {name(least)}, {_format_percent(column[least])}."
-                )
+            least = _find_extremes(column, min)
+            if column[least[0]] < 1:
+                share = _format_percent(column[least[0]])
+                sentences.append(f"Lowest accuracy by {rule}: {name_all(least)}, {share}.")
     return sentences
+
+
+def _find_extremes(
+    values: Sequence[float], choose: Callable[[Iterable[float]], float]
+) -> list[int]:
+    """Return the places of the greatest or the least value, but for NaN.
+
+    They are several if values read alike in the table: the rest is rounding.
+    """
+    extreme = typeset(choose(value for value in values if not math.isnan(value)), 3)
+    return [place for place, value in enumerate(values) if typeset(value, 3) == extreme]
 
 
 def _format_percent(share: float) -> str:

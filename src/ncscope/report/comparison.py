@@ -32,16 +32,19 @@ from ncscope.report.overview import (
     build_details,
     choose_headlines,
     collect_warnings,
+    describe_layers,
     format_collapse_value,
 )
 from ncscope.report.page import HistoryView, render_page
 from ncscope.report.payload import build_history_payload, build_model_payload
 from ncscope.report.tables import make_table
 from ncscope.report.wording import (
+    describe_sizes,
     find_interval,
     format_interval_title,
     format_plain,
     join_words,
+    list_sizes,
     make_all_printable,
     make_printable,
     name_step,
@@ -51,9 +54,6 @@ from ncscope.report.wording import (
 
 _UNLIKE = 2
 """Factor by which numbers of samples differ too much to compare their metrics."""
-
-_MOST_SIZES = 3
-"""Most sizes that are listed in a row; of more, the least and the greatest are."""
 
 _MOST_COLUMNS = 6
 """Most columns of numbers that an 80-column terminal shows."""
@@ -130,18 +130,19 @@ def render_comparison_page(
     metrics = sort_labels(key for column in columns for key in column.last.metrics)
     headlines = choose_headlines({metric.key for metric in metrics}, columns[0].last)
     leading = {headline.metric.key for headline in headlines}
-    names = dict.fromkeys(name for column in columns for name in column.facts)
+    names = dict.fromkeys(name for column in columns for name, text in column.facts.items() if text)
     content: dict[str, Any] = {
         "title": title,
         "facts": [
             f"{len(columns)} measurements side by side",
-            *describe_sizes(columns),
+            *describe_sizes([column.last for column in columns]),
             *filter(None, [steps]),
         ],
         **sections,
         "warnings": [*warn_of_unlike_sizes(columns), *collect_warnings(models)],
         "comparison": {
             "columns": [column.title for column in columns],
+            "of_layers": any(len(column.model.layers) > 1 for column in columns),
             "sizes": _tell_sizes_apart(columns),
             "headlines": headlines,
             "rows": [_build_row(each.metric, columns, typeset, 4) for each in headlines],
@@ -201,7 +202,7 @@ def build_comparison_table(sources: Sequence[ComparisonSource]) -> Group:
             style = "" if row.differs else "dim"
             table.add_row(metric.key, row.collapsed, *cells, *difference, style=style)
     captions = [
-        f"{number}: {column.title} ({', '.join(describe_sizes([column]))})"
+        f"{number}: {column.title} ({', '.join(describe_sizes([column.last]))})"
         for number, column in enumerate(visible, start=1)
     ]
     if has_intervals:
@@ -215,7 +216,7 @@ def build_comparison_table(sources: Sequence[ComparisonSource]) -> Group:
 
 def _tell_sizes_apart(columns: Sequence[ComparisonColumn]) -> list[str]:
     """Return the sizes of each column in which the columns differ."""
-    sizes = [describe_sizes([column]) for column in columns]
+    sizes = [describe_sizes([column.last]) for column in columns]
     differ = [len(set(texts)) > 1 for texts in zip(*sizes, strict=True)]
     return [
         ", ".join(text for text, told in zip(texts, differ, strict=True) if told) for texts in sizes
@@ -273,7 +274,7 @@ def build_columns(
             if features.num_classes
             else "no labels",
             "dimension": f"{features.dim:,}",
-            "layers": f"{len(model.layers)}",
+            "layers": ", ".join(describe_layers(model)).removeprefix("layer: "),
         }
         step = name_step(measurement, source.unit) if source.unit else ""
         if source.unit:
@@ -346,27 +347,6 @@ def _are_unlike(columns: Iterable[ComparisonColumn]) -> bool:
     return max(sizes) >= _UNLIKE * min(sizes)
 
 
-def describe_sizes(columns: Sequence[ComparisonColumn]) -> list[str]:
-    """Return the numbers of samples, classes and dimensions, in the order of the columns.
-
-    Args:
-        columns: Measurements side by side.
-    """
-    sizes = zip(*(_list_sizes(column.last) for column in columns), strict=True)
-    phrases = []
-    for name, numbers in zip("nKd", sizes, strict=True):
-        texts = [f"{number:,}" for number in dict.fromkeys(numbers)]
-        if len(texts) > _MOST_SIZES:
-            texts = [f"{min(numbers):,} to {max(numbers):,}"]
-        phrases.append(f"{name} = {join_words(texts)}" if any(numbers) else "no labels")
-    return phrases
-
-
-def _list_sizes(record: LayerRecord) -> tuple[int, int, int]:
-    """Return the numbers of samples, of classes present, and of dimensions."""
-    return record.num_samples, record.k if record.num_classes else 0, record.dim
-
-
 def warn_of_unlike_sizes(columns: Sequence[ComparisonColumn]) -> list[str]:
     """Return sentences on numbers of classes, dimensions or samples that differ, if any do.
 
@@ -374,7 +354,7 @@ def warn_of_unlike_sizes(columns: Sequence[ComparisonColumn]) -> list[str]:
         columns: Measurements side by side.
     """
     sentences = []
-    sizes = [_list_sizes(column.last) for column in columns]
+    sizes = [list_sizes(column.last) for column in columns]
     _, classes, dims = map(set, zip(*sizes, strict=True))
     keys = {key for column in columns for key in column.last.metrics}
     if len(classes) > 1:

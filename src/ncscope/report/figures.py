@@ -151,15 +151,6 @@ def plot_metric(measurements: Sequence[Measurement], key: str, unit: str = "epoc
     return figure
 
 
-NC_METRICS = {
-    "NC1": "nc1",
-    "NC2": "nc2_etf",
-    "NC3": "nc3_self_duality",
-    "NC4": "nc4_disagreement",
-}
-"""Panels of the figure ``"nc"``: for each of NC1 to NC4, a metric that is 0 at collapse."""
-
-
 _COLUMN = 8.5 / 2.54
 """Width of a column of a paper in inches."""
 

@@ -55,6 +55,15 @@ _NC_WITHOUT_SIMPLEX = _NC | {
 }
 
 
+NC_METRICS = {
+    "NC1": "nc1",
+    "NC2": "nc2_etf",
+    "NC3": "nc3_self_duality",
+    "NC4": "nc4_disagreement",
+}
+"""Metrics chosen by ``"nc"``: for each of NC1 to NC4, one that is 0 at collapse."""
+
+
 def list_nc_metrics(num_classes: int, dim: int) -> Mapping[str, Sequence[str]]:
     """Return the metrics that stand for NC1 to NC4, the first choice of each first.
 

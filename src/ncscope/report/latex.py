@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from ncscope.errors import printable
 from ncscope.measurement.records import ClassTable, LayerRecord, Measurement, ModelRecord
 from ncscope.report.classes import build_class_view
-from ncscope.report.labels import find_key, find_label, sort_labels
+from ncscope.report.labels import NC_METRICS, find_key, find_label, sort_labels
 from ncscope.report.overview import select_ends
-from ncscope.report.wording import find_interval, format_plain
+from ncscope.report.wording import describe_sizes, find_interval, format_plain, list_sizes
 
 _ESCAPES = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "&": r"\&", "%": r"\%", "$": r"\$",
@@ -15,6 +15,10 @@ _ESCAPES = {
     "[": "{[}", "*": "{*}",
     "#": r"\#", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
 }  # fmt: skip
+
+
+_MISSING, _UNDEFINED = "--", "undef."
+"""Cells of what was not measured, and of what has no value."""
 
 
 def escape_latex(text: str) -> str:
@@ -83,6 +87,9 @@ def format_classes_latex(table: ClassTable, class_names: Sequence[str] = ()) -> 
 def format_records(records: Mapping[str, LayerRecord], metrics: Sequence[str] | None = None) -> str:
     r"""Write metrics as a ``tabular``: a column for each record, or a row if metrics are chosen.
 
+    The numbers of samples, classes and dimensions are the last rows, or a note below; further notes
+    say what the signs of the cells mean.
+
     Args:
         records: Measurements by the names to show.
         metrics: Keys of the metrics to write; None for all.
@@ -91,39 +98,71 @@ def format_records(records: Mapping[str, LayerRecord], metrics: Sequence[str] | 
     def format_cell(record: LayerRecord, key: str) -> str:
         name = find_key(record.metrics, key)
         if name is None:
-            return "--"
+            return _MISSING
         value, ends = format_number(format_plain(record.metrics[name])), find_interval(record, name)
         if ends is None:
             return value
         low, high = (format_number(format_plain(end, 3)).strip("$") for end in ends)
         return f"{value} $[{low}, {high}]$"
 
-    if metrics is not None:
-        titles = [escape_latex(find_label(key).title) for key in metrics]
-        lines = [" & ".join(["", *titles]) + r" \\", r"\midrule"]
-        for name, record in records.items():
-            cells = [format_cell(record, key) for key in metrics]
-            lines.append(" & ".join([escape_latex(name), *cells]) + r" \\")
-        return frame_tabular(lines, "l" + "r" * len(metrics))
-    labels = sort_labels(key for record in records.values() for key in record.metrics)
-    lines = [" & ".join(["metric", *map(escape_latex, records)]) + r" \\", r"\midrule"]
-    for label in labels:
-        cells = [format_cell(record, label.key) for record in records.values()]
-        lines.append(" & ".join([rf"\texttt{{{escape_latex(label.key)}}}", *cells]) + r" \\")
-    return frame_tabular(lines, "l" + "r" * len(records))
+    def format_head(key: str) -> str:
+        title = find_label(key).title
+        for tag, chosen in NC_METRICS.items():
+            if key == chosen and not title.startswith(tag):
+                title = f"{tag}: {title[0].lower()}{title[1:]}"
+        return escape_latex(title)
+
+    names = [escape_latex(name) for name in records]
+    phrases = [size.partition(" = ") for size in describe_sizes(list(records.values()))]
+    sizes = [f"${name}$ = {numbers}" if numbers else name for name, _, numbers in phrases]
+    if metrics is None:
+        labels = sort_labels(key for record in records.values() for key in record.metrics)
+        of_each = zip(*(list_sizes(record) for record in records.values()), strict=True)
+        lines = [["metric", *names]]
+        lines += [
+            [
+                rf"\texttt{{{escape_latex(label.key)}}}",
+                *(format_cell(record, label.key) for record in records.values()),
+            ]
+            for label in labels
+        ]
+        lines += [
+            [f"${name}$", *(f"{number:,}" for number in numbers)]
+            for name, numbers in zip("nKd", of_each, strict=True)
+            if any(numbers)
+        ]
+    else:
+        lines = [["", *map(format_head, metrics)]]
+        lines += [
+            [name, *(format_cell(record, key) for key in metrics)]
+            for name, record in zip(names, records.values(), strict=True)
+        ]
+    cells = {cell for line in lines for cell in line}
+    legend = {
+        ", ".join(sizes): metrics is not None,
+        r"$[\;]$: 95 \% interval": any("$[" in cell for cell in cells),
+        f"{_MISSING}: not measured": _MISSING in cells,
+        f"{_UNDEFINED}: without a value, see the report's notes": _UNDEFINED in cells,
+    }
+    head, *rows = [" & ".join(line) + r" \\" for line in lines]
+    notes = [note for note, applies in legend.items() if applies]
+    return frame_tabular([head, r"\midrule", *rows], "l" + "r" * (len(lines[0]) - 1), notes)
 
 
-def frame_tabular(lines: Sequence[str], columns: str) -> str:
+def frame_tabular(lines: Sequence[str], columns: str, notes: Sequence[str] = ()) -> str:
     """Put a ``tabular`` around lines.
 
     Args:
         lines: Lines of the table.
         columns: Letter of each column, ``l`` or ``r``.
+        notes: Lines below the table, in small letters.
     """
-    body = "\n".join(lines)
+    of_notes = [
+        rf"\multicolumn{{{len(columns)}}}{{l}}{{\footnotesize {note}}} \\" for note in notes
+    ]
+    body = "\n".join([r"\toprule", *lines, r"\bottomrule", *of_notes])
     return (
-        "% \\usepackage{booktabs}\n"
-        f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{body}\n\\bottomrule\n\\end{{tabular}}\n"
+        f"% \\usepackage{{booktabs}}\n\\begin{{tabular}}{{{columns}}}\n{body}\n\\end{{tabular}}\n"
     )
 
 
@@ -133,7 +172,9 @@ def format_number(text: str) -> str:
     Args:
         text: Number as text, or another text.
     """
+    if text == "undefined":
+        return _UNDEFINED
     mantissa, _, exponent = text.partition("e")
     if not mantissa[-1].isdigit():
-        return escape_latex(mantissa)
+        return escape_latex(text)
     return rf"${mantissa} \times 10^{{{int(exponent)}}}$" if exponent else f"${mantissa}$"

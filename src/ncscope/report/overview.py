@@ -471,7 +471,7 @@ def describe_history(measurements: Sequence[Measurement], unit: str) -> list[str
     last_run = next(reversed(runs.values()))
     last = last_run[-1].model_record
     facts = [
-        f"{len(last.layers)} layer{'s' * (len(last.layers) != 1)}",
+        *describe_layers(last),
         format_class_count(last.layers[-1].num_classes, last.layers[-1].num_present),
     ]
     if len(runs) > 1:
@@ -518,12 +518,20 @@ def describe_origin(origin: Provenance) -> list[str]:
 def describe_model(model: ModelRecord) -> list[str]:
     """Describe the measurement in short phrases."""
     last = model.layers[-1]
-    facts = [
+    return [
+        *describe_layers(model),
         f"{last.num_samples:,} samples",
         format_class_count(last.num_classes, last.num_present),
         f"{last.dim:,} features",
     ]
-    return facts if len(model.layers) == 1 else [f"{len(model.layers)} layers", *facts]
+
+
+def describe_layers(model: ModelRecord) -> list[str]:
+    """Return the number of layers, or the name of the only one; nothing for features of a table."""
+    if len(model.layers) > 1:
+        return [f"{len(model.layers)} layers"]
+    name = model.layers[0].layer
+    return [] if name == "features" else [f"layer: {name}"]
 
 
 def split_config(

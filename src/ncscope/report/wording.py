@@ -13,6 +13,9 @@ from ncscope.stats.jackknife import Estimate
 LONGEST_TICK = 40
 """Most characters of a name beside an axis, so that enough width is left for the curves."""
 
+_MOST_SIZES = 3
+"""Most sizes that are listed in a row; of more, the least and the greatest are."""
+
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -156,6 +159,26 @@ def format_interval_title(record: LayerRecord, key: str = "") -> str:
     # DeLong's errors are those of samples drawn with their classes, whatever was asked for.
     random = record.random_sizes or key.endswith("_auroc")
     return f"95 % interval, bias corrected, class sizes {'random' if random else 'held'}"
+
+
+def describe_sizes(records: Sequence[LayerRecord]) -> list[str]:
+    """Return the numbers of samples, classes and dimensions as phrases.
+
+    Args:
+        records: Measurements, whose order the numbers have.
+    """
+    phrases = []
+    for name, numbers in zip("nKd", zip(*map(list_sizes, records), strict=True), strict=True):
+        texts = [f"{number:,}" for number in dict.fromkeys(numbers)]
+        if len(texts) > _MOST_SIZES:
+            texts = [f"{min(numbers):,} to {max(numbers):,}"]
+        phrases.append(f"{name} = {join_words(texts)}" if any(numbers) else "no labels")
+    return phrases
+
+
+def list_sizes(record: LayerRecord) -> tuple[int, int, int]:
+    """Return the numbers of samples, of classes present (0 without labels), and of dimensions."""
+    return record.num_samples, record.k if record.num_classes else 0, record.dim
 
 
 def format_class_count(num_classes: int, num_present: int = 0) -> str:
