@@ -2,7 +2,8 @@
 
 Source: MSE section 3 and appendix D, which have no figure and state no sizes; the sizes are ours.
 Theorem 3 with its corollaries, our errata to them, and assumption A1 are tested. The paper states
-the projected law for both flows; the renormalised law is ours.
+the projected law for both flows; the renormalised law is ours. There is one start, so a claim holds
+if its value lies in the region.
 """
 
 import math

@@ -1,7 +1,8 @@
 """Gradient descent on the extended model, linear and with ReLU: ``ncscope run extended``.
 
 Source: XUFM (23), (24), theorems 4.1 and 4.2. The seed is one of those from which no sample is
-lost; ``xufm/extended`` counts such seeds.
+lost; ``xufm/extended`` counts such seeds. There is one start, so a claim holds if its value lies in
+the region.
 """
 
 import math

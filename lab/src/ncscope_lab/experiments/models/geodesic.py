@@ -1,6 +1,7 @@
 """The straight line from data to collapsed features: ``ncscope run geodesic``.
 
-Source: PFC III-B, theorems 1 and 2, and the predicted curve of figure 3.
+Source: PFC III-B, theorems 1 and 2, and the predicted curve of figure 3. There is one draw of the
+data, so a claim holds if its value lies in the region.
 """
 
 from collections.abc import Iterator

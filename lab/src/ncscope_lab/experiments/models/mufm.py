@@ -1,7 +1,7 @@
 """The multilayer model, its descent and its minimum: ``ncscope run mufm``.
 
 Source: PFC III-C and IV-B. The layered model with transport multiplied by its depth agrees with the
-reduced model.
+reduced model. There is one draw of the data, so a claim holds if its value lies in the region.
 """
 
 import math

@@ -1,7 +1,8 @@
 """The best classifier on perturbed collapsed features: ``ncscope run perturbed``.
 
 Source: XUFM theorem 5.1. The features are collapsed but for noise. The theorem states by how much
-the best classifier on them is shorter than the classifier without noise.
+the best classifier on them is shorter than the classifier without noise. A claim holds if the 95 %
+interval of the mean over the seeds of the noise lies in the region.
 """
 
 import math

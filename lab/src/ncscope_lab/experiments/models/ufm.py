@@ -1,7 +1,8 @@
 """Gradient descent on the unconstrained features model under MSE: ``ncscope run ufm``.
 
 Source: XUFM (3), section 6. A descent and a fast solver begin at one random start, and their ends
-are compared with the minimiser in closed form.
+are compared with the minimiser in closed form. There is one start, so a claim holds if its value
+lies in the region.
 """
 
 from typing import Literal

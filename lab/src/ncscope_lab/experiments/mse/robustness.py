@@ -1,10 +1,17 @@
 """MSE figures 9 and 11: robustness to adversarial perturbations past zero error, under both losses.
 
-The networks are those of `ncscope_lab.experiments.mse.loss_comparison`, with the settings in
-`ncscope_lab.experiments.mse.networks`; a run holds all that `mse/loss-comparison` measures. The
-paper attacks 100 held-out images, as Papyan, Han and Donoho 2020; the small scale, whose networks
-differ less, attacks 500, or all of a smaller set. The attack needs the library Foolbox:
-``pip install ".[attack]"``.
+Recipe of the small scale: a small VGG and a small ResNet on scikit-learn's digits (1,437 training
+images), and a small VGG on warped digits (2,000), each under both losses for 300 epochs. SGD has
+momentum 0.9, batches of 128, weight decay 2e-3 and rate 0.03, divided by 10 after 1/3 and 2/3 of
+the epochs; no augmentation. Seeds are 11 to 18; others served to choose the settings. At about 16
+log-spaced epochs DeepFool attacks 500 held-out images, or all 360 of digits, the same ones every
+time. The paper attacks 100, as Papyan, Han and Donoho 2020; these networks differ less.
+
+At the paper's scale, which we have not run, 15 networks on five data sets train under both losses
+for 350 epochs with rate 0.0679 and decay 5e-4, from seeds 1 to 3.
+`ncscope_lab.experiments.mse.networks` holds the settings of both scales. The networks are those of
+`mse/loss-comparison`; a run of this experiment holds all that that one measures. The attack needs
+the library Foolbox: ``pip install ".[attack]"``.
 """
 
 import math
@@ -68,6 +75,10 @@ def least_fooled(run: Run) -> float:
     return math.nan if any(map(math.isnan, shares)) else min(shares)
 
 
+# The rule of `claim_of_most`: every run gives one ratio. For each data set and kind of network the
+# claim holds if the 95 % interval of the geometric mean over the seeds lies in the region; it must
+# hold of two thirds of these, the paper's outliers on STL-10 apart. Zero training error is an
+# accuracy of 99.9 %. FACTOR is 1.1.
 CLAIMS = [
     Claim(  # else the norms of the perturbations are not margins
         text="at zero training error and at the end every perturbation of DeepFool changes the "

@@ -1,8 +1,9 @@
 r"""The demo: neural collapse of a fully connected residual net on scikit-learn's digits.
 
-Source: PFC table I and section IV-A, at digits' size. Command: ``ncscope demo``, or ``ncscope
-reproduce pfc/demo``. The settings were chosen with their results in view, so the demo illustrates
-and is no evidence.
+Source: PFC table I and section IV-A, at digits' size. Command: ``ncscope demo``, or ``ncscope run
+pfc/demo``. One network trains from one seed, 0, and a claim holds if its one value lies in the
+region. The settings were chosen with their results in view, so the demo illustrates and is no
+evidence.
 
 The scale ``paper`` has the paper's loss, momentum and decay: plain cross-entropy, 0.9 and 5e-4
 (rate 0.02, batches of 128, pixels of deviation 1). With them collapse stops early. The small scale

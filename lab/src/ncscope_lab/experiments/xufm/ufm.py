@@ -10,7 +10,11 @@ a global minimiser, and keeps within-class variability. With a ReLU on the featu
 starts negative stays at zero for good, so that no two samples of a class can agree; descent ends
 above the minimum, which the ReLU does not change.
 
-The small scale leaves out K = 10.
+The small scale leaves out K = 10. Measured descents start at seed 0 and take 80,000 steps at rate
+0.1; the descents from many starts, at seeds 0 to 9, are measured at their end. The claims are
+mathematics that a computation checks: a value must lie in the region in every descent, or in every
+row. One claim says "typically": it holds if the exact binomial interval of the share of starts lies
+above one half.
 """
 
 import math
