@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from ncscope.errors import InputError
 from ncscope.report.tables import Summary
@@ -15,7 +15,7 @@ from ncscope_lab.observations import Event, Results
 from ncscope_lab.quantities import Runs
 from ncscope_lab.report.drawing import Drawing
 from ncscope_lab.runs.resources import Resources
-from ncscope_lab.runs.settings import change_settings
+from ncscope_lab.runs.settings import Config, change_settings
 from ncscope_lab.training.settings import Training
 from ncscope_lab.training.supervised import Extra, training_events
 
@@ -41,10 +41,8 @@ class Part:
     trains: bool = False
 
 
-class Trainings(BaseModel):
+class Trainings(Config):
     """Settings of an experiment that trains networks."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     runs: dict[str, Training] = Field(description="Training runs by name.")
 

@@ -5,14 +5,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeVar, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ncscope.errors import InputError
 
-Config = TypeVar("Config", bound=BaseModel)
+AnyConfig = TypeVar("AnyConfig", bound=BaseModel)
 
 
-def check_settings(kind: type[Config], values: Mapping[str, Any]) -> Config:
+class Config(BaseModel):
+    """Settings with no field but those that the class names, which do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def check_settings(kind: type[AnyConfig], values: Mapping[str, Any]) -> AnyConfig:
     """Return an experiment's settings, with the default for every field without a value.
 
     Args:
@@ -32,7 +38,7 @@ def check_settings(kind: type[Config], values: Mapping[str, Any]) -> Config:
         raise _bad_value(kind, error) from error
 
 
-def change_settings(config: Config, changes: Mapping[str, Any]) -> Config:
+def change_settings(config: AnyConfig, changes: Mapping[str, Any]) -> AnyConfig:
     """Replace some fields of settings.
 
     Args:

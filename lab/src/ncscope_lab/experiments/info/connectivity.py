@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch import Tensor, nn
 from torch.optim.swa_utils import update_bn
 
@@ -52,6 +52,7 @@ from ncscope_lab.observations import Event, Heartbeat, Observation, Value
 from ncscope_lab.quantities import Path, Quantity, Run, Runs, average, ends, quantity, values
 from ncscope_lab.report.drawing import Drawing
 from ncscope_lab.runs.resources import Resources
+from ncscope_lab.runs.settings import Config
 from ncscope_lab.training.settings import Training
 from ncscope_lab.training.supervised import Bench, bench_events, measure_images, prepare_bench
 
@@ -59,10 +60,8 @@ AS_THEY_ARE, REESTIMATED = "as they are", "re-estimated"
 COLOURS = {AS_THEY_ARE: panels.ACCENT, REESTIMATED: panels.SECOND}
 
 
-class InfoConnectivity(BaseModel):
+class InfoConnectivity(Config):
     """Settings of the experiment."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     runs: dict[str, Training] = Field(description="First runs of the pairs, by name.")
     intervals: int = Field(10, ge=2, description="Steps in which omega goes from 0 to 1.")

@@ -17,7 +17,7 @@ from functools import partial
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ncscope.metrics.information import collapse_mir
 from ncscope.report import panels
@@ -28,12 +28,11 @@ from ncscope_lab.experiments.info.modular_addition import Grokking, grokking_eve
 from ncscope_lab.figures import draw_grid, draw_reference
 from ncscope_lab.quantities import Quantity, Run, Runs, last, ratio, values, zero_error_row
 from ncscope_lab.report.drawing import Drawing
+from ncscope_lab.runs.settings import Config
 
 
-class InfoGrokking(BaseModel):
+class InfoGrokking(Config):
     """Settings of the experiment."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     training: Grokking = Field(Grokking(), description="Settings of every run.")
     seeds: tuple[int, ...] = Field((0,), min_length=1, description="Seeds of the runs.")

@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from matplotlib.axes import Axes
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn.utils import prune
 
@@ -55,6 +55,7 @@ from ncscope_lab.observations import Event, Heartbeat, Observation, Value
 from ncscope_lab.quantities import Quantity, Run, Runs, average, quantity, ratio
 from ncscope_lab.report.drawing import Drawing
 from ncscope_lab.runs.resources import Resources
+from ncscope_lab.runs.settings import Config
 from ncscope_lab.training.optimisation import Optimisation, learner
 from ncscope_lab.training.settings import Training
 from ncscope_lab.training.supervised import (
@@ -69,10 +70,8 @@ PRUNED, TUNED, UNTRAINED = "pruned", "fine-tuned", "untrained"
 COLOURS = {PRUNED: panels.SECOND, TUNED: panels.ACCENT, UNTRAINED: panels.SOFT}
 
 
-class InfoPruning(BaseModel):
+class InfoPruning(Config):
     """Settings of the experiment."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     runs: dict[str, Training] = Field(description="Training runs of the dense networks, by name.")
     sparsities: tuple[float, ...] = Field(description="Shares of the weights to remove.")

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ncscope.report import panels
 from ncscope.report.tables import Summary
@@ -38,6 +38,7 @@ from ncscope_lab.experiments.info.information_runs import summarise, write_sprea
 from ncscope_lab.figures import collect_points, draw_grid
 from ncscope_lab.quantities import Quantity, Run, Runs, last, quantity
 from ncscope_lab.report.drawing import Drawing
+from ncscope_lab.runs.settings import Config
 from ncscope_lab.training.optimisation import Optimisation
 from ncscope_lab.training.semi_supervised.run import few_labels_events
 from ncscope_lab.training.semi_supervised.settings import FewLabels
@@ -80,10 +81,8 @@ LABELS: Mapping[str, Sequence[int]] = {
 """Numbers of labels on each data set."""
 
 
-class SemiSupervised(BaseModel):
+class SemiSupervised(Config):
     """Settings of the experiment."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     runs: dict[str, FewLabels] = Field(description="Training runs by name.")
 

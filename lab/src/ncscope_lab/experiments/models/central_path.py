@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import torch
 from matplotlib.axes import Axes
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from ncscope.measurement.samples import measure_samples
@@ -23,7 +23,7 @@ from ncscope.report.panels import ACCENT, DASHED, SECOND, SERIES, SOFT
 from ncscope_lab.claims import Claim, Region, below
 from ncscope_lab.experiment import Experiment, Part
 from ncscope_lab.experiments.models.bounds import Seed
-from ncscope_lab.figures import draw_grid
+from ncscope_lab.figures import draw_grid, logarithmic_values
 from ncscope_lab.observations import Observation
 from ncscope_lab.quantities import (
     Path,
@@ -39,8 +39,8 @@ from ncscope_lab.quantities import (
     values,
 )
 from ncscope_lab.report.drawing import Drawing
-from ncscope_lab.report.histories import logarithmic_values
 from ncscope_lab.runs.resources import Resources
+from ncscope_lab.runs.settings import Config
 from ncscope_lab.surrogates.dynamics.central_path import least_squares
 from ncscope_lab.surrogates.dynamics.flows import (
     Velocity,
@@ -70,10 +70,8 @@ FLOWS = (("projected", ACCENT), ("renormalised", SECOND))
 INK = "#1d2327"
 
 
-class CentralPath(BaseModel):
+class CentralPath(Config):
     """Settings. The unit of time is n K^2, the time in which small signals grow by a factor e."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     num_classes: int = Field(4, ge=2, le=20, description="Classes K.")
     dim: int = Field(8, ge=1, le=60, description="Dimension d of the features, at least K - 1.")

@@ -16,9 +16,8 @@ from ncscope.measurement.records import Measurement
 from ncscope.report import panels
 from ncscope_lab.claims import Claim, below, within
 from ncscope_lab.experiment import Part
-from ncscope_lab.figures import draw_grid
+from ncscope_lab.figures import draw_grid, logarithmic_values
 from ncscope_lab.quantities import Path, Run, Runs, ends, last, values
-from ncscope_lab.report.histories import logarithmic_values
 from ncscope_lab.surrogates.descent import gradient_descent, quasi_newton
 from ncscope_lab.surrogates.problem import Minimiser, Point, Problem
 from ncscope_lab.surrogates.trajectory import measured_point

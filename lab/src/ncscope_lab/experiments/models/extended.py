@@ -13,7 +13,7 @@ from typing import Literal
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ncscope.measurement.records import Measurement
 from ncscope.report import panels
@@ -30,10 +30,10 @@ from ncscope_lab.experiments.models.descents import (
     list_positive,
     recorded_steps,
 )
-from ncscope_lab.figures import draw_grid
+from ncscope_lab.figures import draw_grid, logarithmic_values
 from ncscope_lab.quantities import Run, Runs, last
 from ncscope_lab.report.drawing import Drawing
-from ncscope_lab.report.histories import logarithmic_values
+from ncscope_lab.runs.settings import Config
 from ncscope_lab.surrogates.descent import gradient_descent
 from ncscope_lab.surrogates.extended import Activation, ExtendedUFM
 from ncscope_lab.surrogates.problem import Point
@@ -56,10 +56,8 @@ STATEMENTS = {
 }
 
 
-class ExtendedConfig(BaseModel):
+class ExtendedConfig(Config):
     """Settings of the model and of its descent."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     num_classes: int = Field(4, ge=2, description="Number of classes K.")
     dim: int = Field(20, ge=1, description="Dimension d of the features at every level.")

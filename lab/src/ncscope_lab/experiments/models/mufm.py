@@ -13,7 +13,7 @@ from typing import Literal
 
 import torch
 from matplotlib.axes import Axes
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ncscope.measurement.records import Measurement, ModelRecord
 from ncscope.report import panels
@@ -25,6 +25,7 @@ from ncscope_lab.figures import draw_grid
 from ncscope_lab.observations import Observation, observations_of
 from ncscope_lab.quantities import Path, Quantity, Run, Runs, first, last, quantity, values
 from ncscope_lab.report.drawing import Drawing
+from ncscope_lab.runs.settings import Config
 from ncscope_lab.surrogates.descent import SolverResult, gradient_descent, quasi_newton
 from ncscope_lab.surrogates.mufm import MUFM, ClassifierMUFM, LayeredMUFM, data_distance
 from ncscope_lab.surrogates.problem import Point, gaussian_classes
@@ -41,10 +42,8 @@ SAME = 1e-9  # relative difference of the objectives of one minimum
 ARRIVED = 1.01  # objective over the minimum at which a descent counts as arrived
 
 
-class MUFMConfig(BaseModel):
+class MUFMConfig(Config):
     """Settings of the data, of the model and of its descent."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: Literal["reduced", "layered"] = Field(
         "reduced", description="Free features: of the last layer, or of every layer."

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from matplotlib.axes import Axes
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ncscope.report import panels
 from ncscope_lab.claims import Claim, within
@@ -21,6 +21,7 @@ from ncscope_lab.figures import collect_points, draw_grid
 from ncscope_lab.observations import Observation, observations_of
 from ncscope_lab.quantities import Run, Runs, average
 from ncscope_lab.report.drawing import Drawing
+from ncscope_lab.runs.settings import Config
 from ncscope_lab.surrogates.perturbed import PerturbedUFM
 from ncscope_lab.surrogates.trajectory import measured_point
 
@@ -30,10 +31,8 @@ POWER, POWER_MARGIN = -0.5, 0.1  # power of n by which the distance from the lim
 ROUNDING = 1e-12  # smaller distances from the limit are zero but for rounding
 
 
-class PerturbedConfig(BaseModel):
+class PerturbedConfig(Config):
     """Settings of the model, and the sample sizes to compare."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     num_classes: int = Field(4, ge=2, description="Number of classes K.")
     dim: int = Field(20, ge=2, description="Dimension d of the features, at least K.")

@@ -7,7 +7,7 @@ lies in the region.
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ncscope_lab.claims import Claim, within
 from ncscope_lab.experiment import Experiment, Part
@@ -28,13 +28,12 @@ from ncscope_lab.experiments.models.descents import (
 )
 from ncscope_lab.quantities import Run, Runs, last
 from ncscope_lab.report.drawing import Drawing
+from ncscope_lab.runs.settings import Config
 from ncscope_lab.surrogates.ufm import UFM
 
 
-class UFMConfig(BaseModel):
+class UFMConfig(Config):
     """Settings of the model and of its descent."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     num_classes: int = Field(4, ge=2, description="Number of classes K.")
     dim: int = Field(20, ge=1, description="Dimension d of the features.")

@@ -5,7 +5,7 @@ with the minimiser in closed form. With fewer than K - 1 dimensions no closed fo
 their ends are compared with each other.
 """
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ncscope_lab.claims import Claim, within
 from ncscope_lab.experiment import Experiment, Part
@@ -25,14 +25,13 @@ from ncscope_lab.experiments.models.descents import (
 )
 from ncscope_lab.quantities import Run, Runs, last
 from ncscope_lab.report.drawing import Drawing
+from ncscope_lab.runs.settings import Config
 from ncscope_lab.surrogates.problem import Minimiser
 from ncscope_lab.surrogates.ufm_cross_entropy import CrossEntropyUFM
 
 
-class CrossEntropyConfig(BaseModel):
+class CrossEntropyConfig(Config):
     """Settings of the model and of its descent."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     num_classes: int = Field(4, ge=2, description="Number of classes K.")
     dim: int = Field(20, ge=1, description="Dimension d of the features.")

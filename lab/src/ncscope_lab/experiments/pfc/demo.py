@@ -31,7 +31,7 @@ from typing import Any
 
 import torch
 from lightning.fabric import Fabric
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from scipy.stats import spearmanr
 from torch import nn
 from torch.utils.data import DataLoader
@@ -50,6 +50,7 @@ from ncscope_lab.quantities import Path, Quantity, Run, Runs, quantity, values, 
 from ncscope_lab.report.drawing import Drawing
 from ncscope_lab.runs.reproducible import reproducible
 from ncscope_lab.runs.resources import Resources
+from ncscope_lab.runs.settings import Config
 from ncscope_lab.training.learner import Learner
 from ncscope_lab.training.loop import EpochEnd, log_spaced_epochs, supervised, train
 from ncscope_lab.training.supervised import measurement_at
@@ -57,10 +58,8 @@ from ncscope_lab.training.supervised import measurement_at
 PART = "digits"
 
 
-class DemoConfig(BaseModel):
+class DemoConfig(Config):
     """Settings of the demo."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     width: int = Field(128, ge=1, description="Dimension of every layer's features.")
     depth: int = Field(8, ge=1, description="Number of residual blocks.")

@@ -21,7 +21,7 @@ from itertools import pairwise
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from ncscope.measurement.records import Measurement
 from ncscope.report import panels
@@ -46,6 +46,7 @@ from ncscope_lab.quantities import (
     values,
 )
 from ncscope_lab.report.drawing import Drawing
+from ncscope_lab.runs.settings import Config
 from ncscope_lab.surrogates.descent import gradient_descent
 from ncscope_lab.surrogates.mufm import MUFM
 from ncscope_lab.surrogates.problem import gaussian_classes
@@ -58,10 +59,8 @@ SCALINGS = ("plain", "printed")
 STARTS = 3  # there are up to two minima
 
 
-class PFCConfig(BaseModel):
+class PFCConfig(Config):
     """Settings of the experiment."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     steps: int = Field(50_000, ge=1, description="Steps of gradient descent, figure 4.")
     every: int = Field(2_500, ge=1, description="Steps from one measurement to the next.")

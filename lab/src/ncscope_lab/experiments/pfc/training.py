@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from scipy.stats import spearmanr
 
 from ncscope.metrics.layerwise import effective_depth, order_breaks
@@ -38,7 +38,7 @@ from ncscope.report.labels import find_label
 from ncscope.report.tables import Summary
 from ncscope.report.wording import format_figure_text
 from ncscope_lab.claims import Claim, Region, above, below
-from ncscope_lab.experiment import Experiment, train_runs
+from ncscope_lab.experiment import Experiment, Trainings, train_runs
 from ncscope_lab.experiments.pfc.paths import SAMPLE, WHOLE, path_observations
 from ncscope_lab.figures import (
     Curve,
@@ -47,6 +47,7 @@ from ncscope_lab.figures import (
     draw_grid,
     draw_over_epochs,
     draw_paths,
+    logarithmic_values,
     make_depth_colours,
 )
 from ncscope_lab.intervals import SHARE
@@ -64,17 +65,13 @@ from ncscope_lab.quantities import (
     zero_error_row,
 )
 from ncscope_lab.report.drawing import Drawing
-from ncscope_lab.report.histories import logarithmic_values
 from ncscope_lab.training.optimisation import Optimisation
 from ncscope_lab.training.settings import Training
 
 
-class PFCTraining(BaseModel):
+class PFCTraining(Trainings):
     """Settings of the experiment."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    runs: dict[str, Training] = Field(description="Training runs by name.")
     samples: int = Field(
         500, ge=2, description="Training images whose paths are compared with optimal transport."
     )

@@ -16,7 +16,7 @@ from ncscope.report import panels
 from ncscope.report.tables import Summary
 from ncscope.transfer.correlations import correlate_rows, ranks
 from ncscope_lab.claims import Claim, above, below
-from ncscope_lab.figures import collect_points, draw_band, draw_grid
+from ncscope_lab.figures import collect_points, draw_band, draw_grid, logarithmic_values
 from ncscope_lab.quantities import (
     Quantity,
     Run,
@@ -29,7 +29,6 @@ from ncscope_lab.quantities import (
     values,
 )
 from ncscope_lab.report.drawing import Drawing
-from ncscope_lab.report.histories import logarithmic_values
 from ncscope_lab.training.optimisation import Optimisation
 from ncscope_lab.training.settings import Training
 

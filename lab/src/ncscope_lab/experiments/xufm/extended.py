@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ncscope_lab.claims import Claim, above, below, within
 from ncscope_lab.experiment import Experiment, Part
@@ -46,6 +46,7 @@ from ncscope_lab.experiments.models.extended import (
 from ncscope_lab.experiments.xufm import landscape
 from ncscope_lab.quantities import Run, Runs, last, last_over_first
 from ncscope_lab.report.drawing import Drawing
+from ncscope_lab.runs.settings import Config
 from ncscope_lab.surrogates.extended import Activation, ExtendedUFM
 
 SIZES: Mapping[int, tuple[int, int, int]] = {4: (4, 20, 50), 6: (6, 30, 60)}
@@ -60,20 +61,16 @@ FIGURES: Mapping[int, str] = {4: "figures 3 and 4", 6: "figures 8 and 9"}
 ACTIVATIONS: tuple[Activation, ...] = ("linear", "relu")
 
 
-class Descent(BaseModel):
+class Descent(Config):
     """A descent: the number of classes, the activation and the seed of its start."""
-
-    model_config = ConfigDict(frozen=True)
 
     num_classes: int
     activation: Activation
     seed: int
 
 
-class XUFMExtendedConfig(BaseModel):
+class XUFMExtendedConfig(Config):
     """Settings of the experiment."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     settings: Literal["first", "both"] = Field("both", description="Only K = 4, or also K = 6.")
     steps: int = Field(100_000, ge=1, description="Steps of each descent.")

@@ -29,7 +29,7 @@ import torch
 from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch import Tensor, nn
 
 from ncscope.data.loaders import make_measurement_loader
@@ -48,7 +48,7 @@ from ncscope.stats.options import Statistic
 from ncscope.stats.processes import ALL
 from ncscope.stats.statistics import ClassStatistics, finish
 from ncscope_lab.claims import Claim, Region, below
-from ncscope_lab.experiment import Experiment, Part, train_runs
+from ncscope_lab.experiment import Experiment, Part, Trainings, train_runs
 from ncscope_lab.experiments.models.descents import recorded_steps
 from ncscope_lab.experiments.models.extended import (
     LABELS,
@@ -82,12 +82,9 @@ MODEL = ExtendedConfig()
 """Sizes, decays and descent of the two-level model."""
 
 
-class XUFMNetwork(BaseModel):
+class XUFMNetwork(Trainings):
     """Settings of the experiment."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    runs: dict[str, Training] = Field(description="Training runs by name.")
     blocks: tuple[str, ...] = Field(description="The network's blocks, by name or pattern.")
     steps: int = Field(MODEL.steps, ge=1, description="Steps of descent of the two-level models.")
 

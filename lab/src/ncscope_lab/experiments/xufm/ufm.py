@@ -25,7 +25,7 @@ from typing import Literal
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ncscope.report import panels
 from ncscope_lab.claims import Claim, Region, above, below
@@ -51,6 +51,7 @@ from ncscope_lab.figures import draw_grid
 from ncscope_lab.observations import Observation, observations_of
 from ncscope_lab.quantities import Path, Run, Runs, last, values
 from ncscope_lab.report.drawing import Drawing
+from ncscope_lab.runs.settings import Config
 from ncscope_lab.surrogates.descent import descend_together
 from ncscope_lab.surrogates.plain import PlainUFM
 from ncscope_lab.surrogates.trajectory import measured_point
@@ -71,10 +72,8 @@ FIGURES = {
 """File name, reproduced figure and metric of NC2, by setting and decay of the bias."""
 
 
-class XUFMConfig(BaseModel):
+class XUFMConfig(Config):
     """Settings of the experiment."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     settings: Literal["first", "both"] = Field("both", description="Only K = 4, or also K = 10.")
     first_steps: int = Field(80_000, ge=1, description="Steps of descent with K = 4.")
