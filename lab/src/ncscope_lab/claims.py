@@ -350,7 +350,11 @@ def judge_mean(
     interval = mean_interval(values, scale=scale, step=step, bounds=bounds)
     words = [", ".join(f"{value:.3g}" for value in values)]
     if interval is None:
-        words = [f"no interval from {_lacking(values, scale)}: {words[0] or 'none measured'}", more]
+        reason = "fewer than two finite values"
+        if len(values) > 1 and all(map(isfinite, values)):
+            is_alike = min(values) == max(values)
+            reason = "values that are all alike" if is_alike else _OFF_SCALE[scale]
+        words = [f"no interval from {reason}: {words[0] or 'none measured'}", more]
         evidence = "; ".join(filter(None, words))
         return Finding(text=text, source=source, verdict="undecided", evidence=evidence)
     verdict = region.verdict(interval.low, interval.high)
@@ -456,10 +460,3 @@ def _write_interval(interval: Interval, of: str) -> str:
         f"{_MEANS[interval.scale]} {interval.estimate:.3g}, 95 % interval {interval.low:.3g} to "
         f"{interval.high:.3g} ({interval.method}, {interval.count} {of})"
     )
-
-
-def _lacking(values: Sequence[float], scale: Scale) -> str:
-    """Return why values have no interval."""
-    if len(values) < 2 or not all(map(isfinite, values)):
-        return "fewer than two finite values"
-    return "values that are all alike" if min(values) == max(values) else _OFF_SCALE[scale]

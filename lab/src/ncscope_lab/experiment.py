@@ -1,6 +1,6 @@
 """An experiment: a question, its parts, the settings of each scale, a claim table, figures."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, Literal, TypeVar
@@ -45,6 +45,18 @@ class Trainings(Config):
     """Settings of an experiment that trains networks."""
 
     runs: dict[str, Training] = Field(description="Training runs by name.")
+
+
+def repeat_with_seeds(
+    settings: Mapping[str, Training], seeds: Iterable[int]
+) -> dict[str, Training]:
+    """Return a run of each setting with each seed, named "SETTING, seed SEED"."""
+    seeds = list(seeds)
+    return {
+        f"{name}, seed {seed}": training.model_copy(update={"seed": seed})
+        for name, training in settings.items()
+        for seed in seeds
+    }
 
 
 def train_runs(settings: Any, extra: Extra | None = None) -> list[Part]:

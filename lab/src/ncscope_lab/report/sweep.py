@@ -172,11 +172,11 @@ def build_sweep_table(sweep: SweepTable) -> Table:
             column.replace("_", "\n"), justify="right", no_wrap=True, vertical="bottom"
         )
     for line in sweep.lines:
-        table.add_row(_printed_name(line), *map(Text, line.cells))
+        table.add_row(_print_name(line), *map(Text, line.cells))
     return table
 
 
-def _printed_name(line: Line) -> Text:
+def _print_name(line: Line) -> Text:
     if line.held is None:
         return Text(f"  {printable(line.name)}")
     # The space after each comma lets the terminal break a long name into lines.

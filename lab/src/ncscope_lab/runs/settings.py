@@ -31,7 +31,7 @@ def check_settings(kind: type[AnyConfig], values: Mapping[str, Any]) -> AnyConfi
     """
     for name in values:
         if name not in kind.model_fields:
-            raise _unknown_field(name, list(kind.model_fields))
+            raise _refuse_field(name, list(kind.model_fields))
     try:
         return kind.model_validate(dict(values))
     except ValidationError as error:
@@ -55,7 +55,7 @@ def change_settings(config: AnyConfig, changes: Mapping[str, Any]) -> AnyConfig:
     for name, value in changes.items():
         names = [name] if name in places else _match(name, places)
         if not names:
-            raise _unknown_field(name, list(places))
+            raise _refuse_field(name, list(places))
         for holder, key in map(places.__getitem__, names):
             holder[key] = value
     return check_settings(type(config), whole)
@@ -88,7 +88,7 @@ def _leaves(whole: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, dict
 _MOST_LISTED = 20
 
 
-def _unknown_field(name: str, known: Sequence[str]) -> InputError:
+def _refuse_field(name: str, known: Sequence[str]) -> InputError:
     (nearest,) = get_close_matches(name, known, n=1, cutoff=0.0)
     names = f" {', '.join(known)}" if len(known) <= _MOST_LISTED else ""
     expected = f"one of the settings{names}" if names else f"one of {len(known)} settings"

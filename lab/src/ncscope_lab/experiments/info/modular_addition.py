@@ -170,9 +170,9 @@ class ModularTransformer(nn.Module):
         # sign. Subtracting the sign's row from each number's row accounts for this.
         start = equals + self.mix(self.value(equals))
         written = self.value(numbers - equals).unflatten(1, (self.heads, -1))
-        stream = start + _weighted_rows(_tables(written, self.mix.weight), weights, uses)
+        stream = start + _weigh_rows(_tables(written, self.mix.weight), weights, uses)
         first = self.expand.weight @ self.mix.weight
-        before = self.expand(start) + _weighted_rows(_tables(written, first), weights, uses)
+        before = self.expand(start) + _weigh_rows(_tables(written, first), weights, uses)
         return stream + self.contract(before.relu_())
 
     def _attention(
@@ -229,7 +229,7 @@ def _uses(pairs: Int[Tensor, "n 2"], modulus: int, heads: int) -> _Uses:
     return _Uses(rows, order.flatten(), slots.flatten(), starts)
 
 
-def _weighted_rows(
+def _weigh_rows(
     table: Float[Tensor, "r c"], weights: Float[Tensor, "n u"], uses: _Uses
 ) -> Float[Tensor, "n c"]:
     """Compute every sample's weighted sum of its rows of the table."""

@@ -421,7 +421,7 @@ def tabulate_gains(settings: SemiSupervised, runs: Runs) -> Summary:
         gains = [[gain(run) for run in select_runs(setting, method, runs)] for method in ADDED]
         ours = [write_spread(own, of_mean=True) if own else NOT_RUN for own in gains]
         known = setting in COLUMNS
-        printed = [f"{printed_gain(method, setting):+.2f}" if known else "" for method in ADDED]
+        printed = [f"{gain_in_print(method, setting):+.2f}" if known else "" for method in ADDED]
         lines[str(setting)] = [*ours, *printed]
     caption = (
         "INFO 6.3: error of FreeMatch minus error with the information loss, in points: mean over "
@@ -431,7 +431,7 @@ def tabulate_gains(settings: SemiSupervised, runs: Runs) -> Summary:
     return Summary(caption, heads, lines, title="Gain by number of labels")
 
 
-def printed_gain(method: str, column: Setting) -> float:
+def gain_in_print(method: str, column: Setting) -> float:
     """Return the difference of the printed mean errors of FreeMatch and of a method, in points."""
     return ERRORS["FreeMatch"][column].mean - ERRORS[method][column].mean
 
@@ -605,7 +605,7 @@ def draw_gains(settings: SemiSupervised, data: str, runs: Runs, axes: Axes) -> N
                           markersize=4, capsize=2.5, label=method)  # fmt: skip
         if printed:
             axes.plot([column.labels for column in printed],
-                      [printed_gain(method, column) for column in printed], "x",
+                      [gain_in_print(method, column) for column in printed], "x",
                       color=COLOURS[method], linestyle=panels.DASHED, markersize=5,
                       label=f"{method}, printed")  # fmt: skip
     axes.axhline(0, color=panels.SOFT, linewidth=0.7)

@@ -51,8 +51,8 @@ from ncscope_lab.surrogates.dynamics.flows import (
 )
 from ncscope_lab.surrogates.dynamics.laws import Law, projected_law, renormalised_law
 from ncscope_lab.surrogates.dynamics.snr import (
-    Aligned,
-    aligned,
+    Alignment,
+    align,
     random_features,
     snr_matrix,
     split,
@@ -507,10 +507,10 @@ def flow_rows(
 ) -> Iterator[Observation]:
     """Measure a flow, beside the closed form of its law."""
     start, k, times = settings.start(), settings.num_classes, settings.times
-    before = aligned(snr_matrix(start, k))
+    before = align(snr_matrix(start, k))
     closed = law.singular_values(before.values, torch.tensor(times, dtype=torch.float64))
     for step, (time, here) in enumerate(flow(velocity, start, k, times)):
-        now = aligned(snr_matrix(here, k))
+        now = align(snr_matrix(here, k))
         yield observe(
             step,
             time,
@@ -522,12 +522,12 @@ def flow_rows(
         )
 
 
-def measure_invariants(start: Tensor, here: Tensor, before: Aligned, k: int) -> dict[str, float]:
+def measure_invariants(start: Tensor, here: Tensor, before: Alignment, k: int) -> dict[str, float]:
     """Measure what the flow conserves, and the distance from its limit."""
     was, now = split(start, k), split(here, k)
     along = (before.left.mT @ now.classes @ before.right).diag()
     limit = spread_over_samples(before.left @ before.right.mT, here.shape[1] // k)
-    omegas = aligned(now.classes).values
+    omegas = align(now.classes).values
     return {
         "ratio": float(omegas[0] / omegas[-1]),
         "turned": float(
@@ -541,11 +541,11 @@ def measure_invariants(start: Tensor, here: Tensor, before: Aligned, k: int) -> 
 def descent_rows(settings: CentralPath, steps: int, resources: Resources) -> Iterator[Observation]:
     """Measure the discrete algorithm, beside both laws."""
     start, k = settings.start(), settings.num_classes
-    before = aligned(snr_matrix(start, k)).values
+    before = align(snr_matrix(start, k)).values
     rate = settings.descent_time * settings.unit / steps
     path = [start, *renormalised_descent(start, k, rate, steps)]
     for step in range(0, steps + 1, steps // PER_RUN):
-        now = aligned(snr_matrix(path[step], k)).values
+        now = align(snr_matrix(path[step], k)).values
         measured = {"rate": rate} | number_values("omega", now)
         for law in settings.laws:
             at = torch.tensor([rate * step], dtype=torch.float64)

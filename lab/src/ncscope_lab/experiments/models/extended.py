@@ -24,11 +24,11 @@ from ncscope_lab.experiments.models.descents import (
     ARRIVED,
     GROUPS,
     VANISHED,
+    choose_steps,
     claim_vanishing,
     draw_start,
     gap,
     list_positive,
-    recorded_steps,
 )
 from ncscope_lab.figures import draw_grid, logarithmic_values
 from ncscope_lab.quantities import Run, Runs, last
@@ -37,7 +37,7 @@ from ncscope_lab.runs.settings import Config
 from ncscope_lab.surrogates.descent import gradient_descent
 from ncscope_lab.surrogates.extended import Activation, ExtendedUFM
 from ncscope_lab.surrogates.problem import Point
-from ncscope_lab.surrogates.trajectory import measured_point
+from ncscope_lab.surrogates.trajectory import measure_solution
 
 SEPARABLE = 1e-10  # smaller values of NC1 are rounding, and are not compared between levels
 LOST = 0.01  # a sample whose features are shorter than this share of the median is lost
@@ -267,7 +267,7 @@ def draw_levels(run: Run, key: str, title: str, axes: Axes) -> None:
 
 def list_parts(settings: ExtendedConfig) -> list[Part]:
     """Return a descent for each activation from the same start, and the closed form."""
-    record = recorded_steps(settings.steps, settings.every)
+    record = choose_steps(settings.steps, settings.every)
     linear = settings.model("linear")
     best = linear.collapsed_point()
     return [
@@ -316,7 +316,7 @@ def measure_levels(problem: ExtendedUFM, point: Point, step: int) -> Measurement
         "samples": len(problem.labels),
         "lost_samples": int((lengths <= LOST * lengths.median()).sum()),
     }
-    return measured_point(problem, point, step, GROUPS).with_values(whole)
+    return measure_solution(problem, point, step, GROUPS).with_values(whole)
 
 
 EXPERIMENT = Experiment(

@@ -23,7 +23,7 @@ from ncscope_lab.quantities import Run, Runs, average
 from ncscope_lab.report.drawing import Drawing
 from ncscope_lab.runs.settings import Config
 from ncscope_lab.surrogates.perturbed import PerturbedUFM
-from ncscope_lab.surrogates.trajectory import measured_point
+from ncscope_lab.surrogates.trajectory import measure_solution
 
 PART = "growing n"
 MARGIN = 0.01  # relative difference from the limit that counts as equal
@@ -204,7 +204,7 @@ def fit_classifiers(settings: PerturbedConfig) -> Iterator[Observation]:
             (weight,) = best.point
             expected = model.attenuation * model.unperturbed
             kept = (weight * model.unperturbed).sum() / model.unperturbed.square().sum()
-            (fit,) = observations_of(measured_point(model, best.point, 0, ("nc1", "nc3")))
+            (fit,) = observations_of(measure_solution(model, best.point, 0, ("nc1", "nc3")))
             yield fit.with_values(
                 {
                     "per_class": n,

@@ -28,7 +28,7 @@ from ncscope.report import panels
 from ncscope_lab.claims import Claim, above, below
 from ncscope_lab.experiment import Experiment, Part
 from ncscope_lab.experiments.models.bounds import Positives, Seed
-from ncscope_lab.experiments.models.descents import recorded_steps
+from ncscope_lab.experiments.models.descents import choose_steps
 from ncscope_lab.experiments.models.mufm import COLLAPSED, PFC_TITLES, measure_levels, minimise
 from ncscope_lab.figures import collect_points, draw_band, draw_grid
 from ncscope_lab.observations import Event, Observation, observations_of
@@ -50,7 +50,7 @@ from ncscope_lab.runs.settings import Config
 from ncscope_lab.surrogates.descent import gradient_descent
 from ncscope_lab.surrogates.mufm import MUFM
 from ncscope_lab.surrogates.problem import gaussian_classes
-from ncscope_lab.surrogates.trajectory import measured_point
+from ncscope_lab.surrogates.trajectory import measure_solution
 from ncscope_lab.surrogates.ufm import UFM
 
 K, D, N = 5, 20, 100
@@ -364,7 +364,7 @@ def count_falls(key: str) -> Quantity:
 
 def list_parts(settings: PFCConfig) -> list[Part]:
     """Return figure 4's descents, their minima, and figure 5's sweep, by scaling and draw."""
-    record = recorded_steps(settings.steps, settings.every)
+    record = choose_steps(settings.steps, settings.every)
     parts: list[tuple[str, int, Callable[[str, int, object], Iterator[Event]]]] = [
         ("MUFM", len(record), partial(descend, record, "MUFM")),
         ("UFM", len(record), partial(descend, record, "UFM")),
@@ -407,7 +407,7 @@ def descend(
         return
     free, begin = leave_data(tied).compact(start)
     for step, (weight, features) in gradient_descent(free, begin, RATE, record):
-        measurement = measured_point(free, (weight, features), step, ("pfc",))
+        measurement = measure_solution(free, (weight, features), step, ("pfc",))
         read = torch.linalg.qr(weight.mT).Q
         unread = float((features - read @ (read.mT @ features)).norm())
         yield replace(measurement, values={**measurement.values, "unread_norm": unread})
@@ -425,7 +425,7 @@ def find_minima(scaling: str, seed: int, resources: object) -> Iterator[Observat
     tied, generator = make_model(scaling, seed)
     data, features = observations_of(find_minimum(tied, generator))
     free = leave_data(tied)
-    collapsed = observations_of(measured_point(free, free.minimiser().point, 0, ("pfc",)))[0]
+    collapsed = observations_of(measure_solution(free, free.minimiser().point, 0, ("pfc",)))[0]
     yield data.with_values({"model": "data"})
     yield features.with_values({"model": "MUFM"})
     yield collapsed.with_values({"model": "UFM"})

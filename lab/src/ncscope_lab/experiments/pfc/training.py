@@ -38,7 +38,7 @@ from ncscope.report.labels import find_label
 from ncscope.report.tables import Summary
 from ncscope.report.wording import format_figure_text
 from ncscope_lab.claims import Claim, Region, above, below
-from ncscope_lab.experiment import Experiment, Trainings, train_runs
+from ncscope_lab.experiment import Experiment, Trainings, repeat_with_seeds, train_runs
 from ncscope_lab.experiments.pfc.paths import SAMPLE, WHOLE, path_observations
 from ncscope_lab.figures import (
     Curve,
@@ -77,15 +77,6 @@ class PFCTraining(Trainings):
     )
 
 
-def seed_runs(networks: Mapping[str, Training], seeds: Sequence[int]) -> dict[str, Training]:
-    """Return a run for each network and seed."""
-    return {
-        f"{name}, seed {seed}": training.model_copy(update={"seed": seed})
-        for name, training in networks.items()
-        for seed in seeds
-    }
-
-
 def network_training(
     data: str, network: str, rate: float, layers: tuple[str, ...], measurements: int, **given: Any
 ) -> Training:
@@ -112,7 +103,7 @@ def last_stage(stage: int) -> tuple[str, ...]:
 
 large = partial(network_training, epochs=350, batch_size=128, weight_decay=5e-4, measurements=40)
 PAPER = PFCTraining(
-    runs=seed_runs(
+    runs=repeat_with_seeds(
         {
             "mnist": large("mnist", "pfc-mnist", 0.005, FULLY_CONNECTED),
             "fashion-mnist": large("fashion-mnist", "pfc-fashion-mnist", 0.01, last_stage(1)),
@@ -148,7 +139,8 @@ CONTROLS = {
     f"{name}, no decay": replace_fields(run, weight_decay=0.0) for name, run in NETWORKS.items()
 }
 SMALL = PFCTraining(
-    runs=seed_runs(NETWORKS, seeds=range(3, 11)) | seed_runs(TABLE_I | CONTROLS, seeds=(3, 4, 5))
+    runs=repeat_with_seeds(NETWORKS, seeds=range(3, 11))
+    | repeat_with_seeds(TABLE_I | CONTROLS, seeds=(3, 4, 5))
 )
 
 KEYS = {"pfc1": True, "pfc2": True, "pfc3": False}

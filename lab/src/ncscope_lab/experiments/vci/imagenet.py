@@ -19,7 +19,7 @@ chosen on seeds below 10 and on seed 100; verdicts are on seeds 10 to 17.
 
 from ncscope.report.tables import Summary
 from ncscope_lab.claims import Claim, below
-from ncscope_lab.experiment import Experiment, Trainings
+from ncscope_lab.experiment import Experiment, Trainings, repeat_with_seeds
 from ncscope_lab.experiments.vci.variability_runs import (
     COLUMNS,
     FALLS,
@@ -33,7 +33,6 @@ from ncscope_lab.experiments.vci.variability_runs import (
     in_setting,
     name_setting,
     of_settings,
-    repeat_with_seeds,
     tabulate_spectra,
     trend,
 )

@@ -26,7 +26,7 @@ from matplotlib.axes import Axes
 from ncscope.report import panels
 from ncscope.report.tables import Summary
 from ncscope_lab.claims import Claim, below, one
-from ncscope_lab.experiment import Experiment, Trainings, train_runs
+from ncscope_lab.experiment import Experiment, Trainings, repeat_with_seeds, train_runs
 from ncscope_lab.experiments.vci.stability import (
     draw_stability,
     measure_stability,
@@ -46,7 +46,6 @@ from ncscope_lab.experiments.vci.variability_runs import (
     in_setting,
     name_setting,
     of_settings,
-    repeat_with_seeds,
     tabulate_spectra,
     trend,
 )

@@ -3,7 +3,7 @@
 The runs of one setting differ in the seed; a run is named "SETTING, seed SEED".
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import nan
 
@@ -74,18 +74,6 @@ SMALL_RESNET = replace_fields(
     measured=None,
 )
 """What all residual networks of the small scales share."""
-
-
-def repeat_with_seeds(
-    settings: Mapping[str, Training], seeds: Iterable[int]
-) -> dict[str, Training]:
-    """Return a run of each setting with each seed, named "SETTING, seed SEED"."""
-    seeds = list(seeds)
-    return {
-        f"{name}, seed {seed}": training.model_copy(update={"seed": seed})
-        for name, training in settings.items()
-        for seed in seeds
-    }
 
 
 def name_setting(run: Run | str) -> str:

@@ -29,8 +29,8 @@ from ncscope_lab.experiments.models.descents import (
     ARRIVED,
     VANISHED,
     arrives,
+    choose_steps,
     gap,
-    recorded_steps,
 )
 from ncscope_lab.experiments.models.extended import EXPERIMENT as MODEL
 from ncscope_lab.experiments.models.extended import (
@@ -292,7 +292,7 @@ def list_parts(settings: XUFMExtendedConfig) -> list[Part]:
         problem = ExtendedUFM(
             *SIZES[run.num_classes], WEIGHT_DECAYS, FEATURE_DECAY, run.activation, deviations
         )
-        record = recorded_steps(settings.steps, settings.every)
+        record = choose_steps(settings.steps, settings.every)
         parts.append(descend_levels(name, problem, RATE, record, run.seed))
     model = ExtendedUFM(*SIZES[4], WEIGHT_DECAYS, FEATURE_DECAY)
     around = landscape.list_parts(model, RATE, settings.steps, settings.starts)

@@ -49,7 +49,7 @@ from ncscope.stats.processes import ALL
 from ncscope.stats.statistics import ClassStatistics, finish
 from ncscope_lab.claims import Claim, Region, below
 from ncscope_lab.experiment import Experiment, Part, Trainings, train_runs
-from ncscope_lab.experiments.models.descents import recorded_steps
+from ncscope_lab.experiments.models.descents import choose_steps
 from ncscope_lab.experiments.models.extended import (
     LABELS,
     ExtendedConfig,
@@ -441,7 +441,7 @@ def draw_panel(run: Run, key: str, title: str, axes: Axes) -> None:
 
 def list_parts(settings: XUFMNetwork) -> list[Part]:
     """Return a part for each training run, and one for each two-level model."""
-    record = recorded_steps(settings.steps, MODEL.every)
+    record = choose_steps(settings.steps, MODEL.every)
     return [
         *train_runs(settings, partial(measure_blocks, blocks=settings.blocks)),
         *(

@@ -36,6 +36,7 @@ from ncscope_lab.experiments.models.descents import (
     FRAMES,
     GROUPS,
     arrives,
+    choose_steps,
     claim_arrival,
     claim_vanishing,
     descend,
@@ -43,7 +44,6 @@ from ncscope_lab.experiments.models.descents import (
     draw_start,
     gap,
     mean_share,
-    recorded_steps,
     solve,
 )
 from ncscope_lab.experiments.models.ufm import predict_zeros
@@ -54,7 +54,7 @@ from ncscope_lab.report.drawing import Drawing
 from ncscope_lab.runs.settings import Config
 from ncscope_lab.surrogates.descent import descend_together
 from ncscope_lab.surrogates.plain import PlainUFM
-from ncscope_lab.surrogates.trajectory import measured_point
+from ncscope_lab.surrogates.trajectory import measure_solution
 from ncscope_lab.surrogates.ufm import UFM
 
 SIZES: tuple[tuple[int, int, int, float, float], ...] = (
@@ -335,7 +335,7 @@ def list_parts(settings: XUFMConfig) -> list[Part]:
     for setting, bias_decay in settings.descents:
         problem = UFM(*SIZES[setting], bias_decay)
         compact, start = problem.compact(draw_start(problem, settings.seed))
-        record = recorded_steps(
+        record = choose_steps(
             (settings.first_steps, settings.second_steps)[setting], settings.every
         )
         name = part_name(problem.num_classes, bias_decay)
@@ -374,7 +374,7 @@ def descend_from_starts(
     steps = settings.first_steps
     starts = [draw_start(model, seed) for seed in range(settings.starts)]
     for seed, (problem, end) in enumerate(descend_together(model, starts, RATE, steps)):
-        (row,) = observations_of(measured_point(problem, end, steps, GROUPS))
+        (row,) = observations_of(measure_solution(problem, end, steps, GROUPS))
         yield row.with_values({"seed": seed, "minimum": minimum})
 
 
