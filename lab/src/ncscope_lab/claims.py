@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 from ncscope_lab.findings import Finding, Verdict
 from ncscope_lab.intervals import (
-    Interval,
     Scale,
     mean_interval,
     seeds_to_decide,
@@ -369,7 +368,11 @@ def judge_mean(
             key=lambda border: abs(border - interval.estimate),
         )
         needed = seeds_to_decide(values, border, scale, step)
-    words = [f"{_write_interval(interval, of)}: {words[0]}", more]
+    told = (
+        f"{_MEANS[interval.scale]} {interval.estimate:.3g}, 95 % interval {interval.low:.3g} to "
+        f"{interval.high:.3g} ({interval.method}, {interval.count} {of})"
+    )
+    words = [f"{told}: {words[0]}", more]
     if detectable is not None:
         words.append(f"a mean of {detectable:.3g} would have shown (80 % power)")
     if verdict == "undecided":
@@ -453,10 +456,3 @@ def judge_groups(
     evidence = f"{count}; {words or 'none to judge'}"
     groups = {name: each.interval for name, each in findings.items() if each.interval is not None}
     return Finding(text=text, source=source, verdict=verdict, evidence=evidence, groups=groups)
-
-
-def _write_interval(interval: Interval, of: str) -> str:
-    return (
-        f"{_MEANS[interval.scale]} {interval.estimate:.3g}, 95 % interval {interval.low:.3g} to "
-        f"{interval.high:.3g} ({interval.method}, {interval.count} {of})"
-    )
