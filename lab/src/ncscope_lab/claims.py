@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 from ncscope_lab.findings import Finding, Verdict
 from ncscope_lab.intervals import (
-    Interval,
     Scale,
     mean_interval,
     seeds_to_decide,
@@ -350,7 +349,11 @@ def judge_mean(
     interval = mean_interval(values, scale=scale, step=step, bounds=bounds)
     words = [", ".join(f"{value:.3g}" for value in values)]
     if interval is None:
-        words = [f"no interval from {_lacking(values, scale)}: {words[0] or 'none measured'}", more]
+        reason = "fewer than two finite values"
+        if len(values) > 1 and all(map(isfinite, values)):
+            is_alike = min(values) == max(values)
+            reason = "values that are all alike" if is_alike else _OFF_SCALE[scale]
+        words = [f"no interval from {reason}: {words[0] or 'none measured'}", more]
         evidence = "; ".join(filter(None, words))
         return Finding(text=text, source=source, verdict="undecided", evidence=evidence)
     verdict = region.verdict(interval.low, interval.high)
@@ -365,7 +368,11 @@ def judge_mean(
             key=lambda border: abs(border - interval.estimate),
         )
         needed = seeds_to_decide(values, border, scale, step)
-    words = [f"{_write_interval(interval, of)}: {words[0]}", more]
+    told = (
+        f"{_MEANS[interval.scale]} {interval.estimate:.3g}, 95 % interval {interval.low:.3g} to "
+        f"{interval.high:.3g} ({interval.method}, {interval.count} {of})"
+    )
+    words = [f"{told}: {words[0]}", more]
     if detectable is not None:
         words.append(f"a mean of {detectable:.3g} would have shown (80 % power)")
     if verdict == "undecided":
@@ -449,17 +456,3 @@ def judge_groups(
     evidence = f"{count}; {words or 'none to judge'}"
     groups = {name: each.interval for name, each in findings.items() if each.interval is not None}
     return Finding(text=text, source=source, verdict=verdict, evidence=evidence, groups=groups)
-
-
-def _write_interval(interval: Interval, of: str) -> str:
-    return (
-        f"{_MEANS[interval.scale]} {interval.estimate:.3g}, 95 % interval {interval.low:.3g} to "
-        f"{interval.high:.3g} ({interval.method}, {interval.count} {of})"
-    )
-
-
-def _lacking(values: Sequence[float], scale: Scale) -> str:
-    """Return why values have no interval."""
-    if len(values) < 2 or not all(map(isfinite, values)):
-        return "fewer than two finite values"
-    return "values that are all alike" if min(values) == max(values) else _OFF_SCALE[scale]

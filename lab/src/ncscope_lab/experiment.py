@@ -1,11 +1,11 @@
 """An experiment: a question, its parts, the settings of each scale, a claim table, figures."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from ncscope.errors import InputError
 from ncscope.report.tables import Summary
@@ -15,7 +15,7 @@ from ncscope_lab.observations import Event, Results
 from ncscope_lab.quantities import Runs
 from ncscope_lab.report.drawing import Drawing
 from ncscope_lab.runs.resources import Resources
-from ncscope_lab.runs.settings import change_settings
+from ncscope_lab.runs.settings import Config, change_settings
 from ncscope_lab.training.settings import Training
 from ncscope_lab.training.supervised import Extra, training_events
 
@@ -41,12 +41,22 @@ class Part:
     trains: bool = False
 
 
-class Trainings(BaseModel):
+class Trainings(Config):
     """Settings of an experiment that trains networks."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     runs: dict[str, Training] = Field(description="Training runs by name.")
+
+
+def repeat_with_seeds(
+    settings: Mapping[str, Training], seeds: Iterable[int]
+) -> dict[str, Training]:
+    """Return a run of each setting with each seed, named "SETTING, seed SEED"."""
+    seeds = list(seeds)
+    return {
+        f"{name}, seed {seed}": training.model_copy(update={"seed": seed})
+        for name, training in settings.items()
+        for seed in seeds
+    }
 
 
 def train_runs(settings: Any, extra: Extra | None = None) -> list[Part]:

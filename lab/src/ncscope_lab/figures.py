@@ -193,6 +193,16 @@ def draw_reference(axes: Axes, value: float, label: str = "", style: Any = ":") 
         axes.axhline(value, color=panels.SOFT, linestyle=style, linewidth=1.1, label=label)
 
 
+def logarithmic_values(axes: Axes) -> None:
+    """Make the vertical axis logarithmic if a positive value is drawn on it.
+
+    Args:
+        axes: Axes on which all lines are already drawn.
+    """
+    if any((np.asarray(line.get_ydata(), dtype=float) > 0).any() for line in axes.lines):
+        axes.set_yscale("log")
+
+
 def make_depth_colours(count: int) -> list[Any]:
     """Return one colour a layer, from light for the first layer to dark for the last."""
     ramp = colormaps["viridis_r"]

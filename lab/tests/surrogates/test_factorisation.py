@@ -7,7 +7,7 @@ import torch
 
 from ncscope.errors import InputError
 from ncscope_lab.surrogates.factorisation import (
-    balanced_factors,
+    balance_factors,
     cheapest_factors,
     factorisation_cost,
     nuclear_bound,
@@ -23,7 +23,7 @@ DECAYS = (0.3, 0.02)
 
 @pytest.mark.parametrize("inner", [2, 4])
 def test_the_stated_factors_attain_the_bound(inner: int) -> None:
-    weight, features = balanced_factors(PRODUCT, inner, *DECAYS)
+    weight, features = balance_factors(PRODUCT, inner, *DECAYS)
     assert weight.shape == (3, inner)
     assert torch.allclose(weight @ features, PRODUCT)
     bound = nuclear_bound(PRODUCT, *DECAYS)
@@ -37,7 +37,7 @@ def test_the_bound_of_a_diagonal_matrix() -> None:
 
 
 def test_other_factors_cost_more() -> None:
-    weight, features = balanced_factors(PRODUCT, 2, *DECAYS)
+    weight, features = balance_factors(PRODUCT, 2, *DECAYS)
     turn = torch.tensor([[1.0, 0.4], [0.0, 1.2]]).double()
     other = weight @ turn, torch.linalg.solve(turn, features)
     assert torch.allclose(other[0] @ other[1], PRODUCT)
@@ -52,10 +52,10 @@ def test_a_free_search_reaches_the_bound_and_the_stated_factors(inner: int) -> N
     assert torch.allclose(weight @ features, PRODUCT, atol=1e-10)
     bound = nuclear_bound(PRODUCT, *DECAYS)
     assert float(factorisation_cost(weight, features, *DECAYS)) == pytest.approx(bound, rel=1e-10)
-    stated, _ = balanced_factors(PRODUCT, inner, *DECAYS)
+    stated, _ = balance_factors(PRODUCT, inner, *DECAYS)
     assert torch.allclose(weight @ weight.mT, stated @ stated.mT, atol=1e-5)
 
 
 def test_narrow_factors_are_refused() -> None:
     with pytest.raises(InputError, match="an inner dimension of at least the rank 2"):
-        balanced_factors(PRODUCT, 1, *DECAYS)
+        balance_factors(PRODUCT, 1, *DECAYS)

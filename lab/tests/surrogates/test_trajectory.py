@@ -9,7 +9,7 @@ from torch import Tensor
 from ncscope_lab.observations import flatten
 from ncscope_lab.surrogates.descent import gradient_descent
 from ncscope_lab.surrogates.problem import Point
-from ncscope_lab.surrogates.trajectory import measured_point, trajectory
+from ncscope_lab.surrogates.trajectory import measure_solution, trajectory
 from ncscope_lab.surrogates.ufm import UFM
 
 MODEL = UFM(3, 5, 4, 0.05, 0.05)
@@ -44,7 +44,7 @@ def test_measurements_are_the_metrics_of_the_descent() -> None:
 
 
 def test_the_classifier_is_measured_at_the_last_level_only() -> None:
-    measurement = measured_point(TwoLevels(3, 5, 4, 0.05, 0.05), begin(), 7)
+    measurement = measure_solution(TwoLevels(3, 5, 4, 0.05, 0.05), begin(), 7)
     first, last = measurement.model_record.layers
     assert (first.layer, last.layer, measurement.step) == ("first", "last", 7)
     shallow, deep = flatten([measurement])
@@ -55,6 +55,6 @@ def test_the_classifier_is_measured_at_the_last_level_only() -> None:
 
 
 def test_only_the_groups_asked_for() -> None:
-    (record,) = measured_point(MODEL, begin(), 0, groups=("nc2",)).model_record.layers
+    (record,) = measure_solution(MODEL, begin(), 0, groups=("nc2",)).model_record.layers
     assert "nc2_of" in record.metrics
     assert "nc1" not in record.metrics

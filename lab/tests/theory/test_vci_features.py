@@ -5,18 +5,18 @@ import torch
 
 from ncscope_lab.theory.search import normal
 from ncscope_lab.theory.vci_features import (
-    balanced,
     between_covariance,
-    captured,
-    captured_trace,
+    capture,
+    capture_trace,
     class_means,
     draw,
-    imbalanced,
-    labelled_by_counts,
-    mixing,
+    draw_balanced,
+    draw_imbalanced,
+    draw_mixture,
+    draw_unstructured_of,
+    label_by_counts,
     probe_minimum,
     total_covariance,
-    unstructured_of,
     within_covariance,
 )
 
@@ -28,12 +28,12 @@ def generator() -> torch.Generator:
 
 def test_covariances_of_a_hand_made_set() -> None:
     rows = torch.tensor([[0.0], [2.0], [5.0], [9.0]]).double()
-    labelled = labelled_by_counts(rows, torch.tensor([2, 2]))
+    labelled = label_by_counts(rows, torch.tensor([2, 2]))
     assert class_means(labelled).flatten().tolist() == [1, 7]
     assert within_covariance(labelled).item() == pytest.approx((1 + 1 + 4 + 4) / 4)
     assert between_covariance(labelled).item() == pytest.approx(9)
     assert total_covariance(labelled).item() == pytest.approx((16 + 4 + 1 + 25) / 4)
-    assert captured_trace(labelled) == pytest.approx(9 / 11.5)
+    assert capture_trace(labelled) == pytest.approx(9 / 11.5)
 
 
 def test_drawn_spectra_are_those_of_the_pair(generator: torch.Generator) -> None:
@@ -47,11 +47,11 @@ def test_drawn_spectra_are_those_of_the_pair(generator: torch.Generator) -> None
     values = torch.linalg.eigvals(inverse @ pair[1]).real.sort(descending=True).values
     torch.testing.assert_close(values[:2], torch.tensor([1.0, 0.2], dtype=torch.float64))
     assert values[2:].abs().max() < 1e-12
-    assert captured_trace(labelled) == pytest.approx(1.2)
+    assert capture_trace(labelled) == pytest.approx(1.2)
 
 
 def test_every_kind_of_instance_comes_up(generator: torch.Generator) -> None:
-    drawn = list(balanced(generator, 200))
+    drawn = list(draw_balanced(generator, 200))
     assert {labelled.k for labelled in drawn} == {2, 3, 4, 5, 6}
     for kind in (
         lambda one: not one.within.any(),
@@ -62,20 +62,20 @@ def test_every_kind_of_instance_comes_up(generator: torch.Generator) -> None:
         lambda one: one.features.shape[1] < one.k - 1,
     ):
         assert any(kind(one) for one in drawn)
-    for one in imbalanced(generator, 50):
+    for one in draw_imbalanced(generator, 50):
         assert one.counts.min() >= 2
         assert one.counts.max() > one.counts.min()
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (4, 4), (6, 3)])
 def test_mixing_is_well_conditioned(shape: tuple[int, int], generator: torch.Generator) -> None:
-    values = torch.linalg.svdvals(mixing(*shape, generator))
+    values = torch.linalg.svdvals(draw_mixture(*shape, generator))
     assert values.min() >= 1 - 1e-12
     assert values.max() <= 10 + 1e-12
 
 
 def test_probe_minimum_against_the_normal_equations(generator: torch.Generator) -> None:
-    labelled = unstructured_of(3, 6, 4, generator)
+    labelled = draw_unstructured_of(3, 6, 4, generator)
     rows = torch.cat([labelled.features, torch.ones(18, 1).double()], 1)
     target = torch.eye(3).double()[labelled.labels]
     solution = torch.linalg.inv(rows.mT @ rows) @ rows.mT @ target
@@ -86,9 +86,9 @@ def test_probe_minimum_against_the_normal_equations(generator: torch.Generator) 
 
 def test_weights_count_like_copies(generator: torch.Generator) -> None:
     rows, copies = normal(9, 2, generator=generator), torch.tensor([1, 1, 1, 3, 3, 3, 1, 1, 1])
-    once = labelled_by_counts(rows, torch.tensor([3, 3, 3]))
-    often = labelled_by_counts(rows.repeat_interleave(copies, 0), torch.tensor([3, 9, 3]))
+    once = label_by_counts(rows, torch.tensor([3, 3, 3]))
+    often = label_by_counts(rows.repeat_interleave(copies, 0), torch.tensor([3, 9, 3]))
     prior = torch.tensor([0.2, 0.6, 0.2], dtype=torch.float64)
-    torch.testing.assert_close(captured(once, prior), captured(often, prior))
-    assert captured_trace(often) == pytest.approx(float(captured(once, prior).sum()))
+    torch.testing.assert_close(capture(once, prior), capture(often, prior))
+    assert capture_trace(often) == pytest.approx(float(capture(once, prior).sum()))
     assert probe_minimum(once, prior) == pytest.approx(probe_minimum(often, prior), rel=1e-12)

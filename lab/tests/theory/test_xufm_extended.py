@@ -26,7 +26,7 @@ def test_runs_from_random_starts_reach_the_minimum(activation: Activation) -> No
     model = xufm_extended.free_model(3, 0.6, activation, generator)
     start = model.start(generator)
     assert xufm_extended._off_relu_frame(model, start) > 0.1
-    runs = xufm_extended.descended(model, generator)
+    runs = xufm_extended.descend(model, generator)
     assert len(runs) >= 2
     least = min(run.objective for run in runs)
     assert least == pytest.approx(xufm_extended.minimum(model.load), rel=1e-12)
@@ -42,6 +42,6 @@ def test_at_the_limit_a_minimiser_without_frames_is_reached() -> None:
 def test_a_model_is_eased_to_a_share_of_the_limit_and_never_made_harder() -> None:
     generator = torch.Generator().manual_seed(0)
     hard, easy = (xufm_extended.free_model(3, share, "relu", generator) for share in (0.9, 0.2))
-    assert xufm_extended._eased(hard).load == pytest.approx(0.45 * nonzero_limit(3))
-    assert xufm_extended._eased(hard).activation == "relu"
-    assert xufm_extended._eased(easy).load == pytest.approx(easy.load)
+    assert xufm_extended._ease(hard).load == pytest.approx(0.45 * nonzero_limit(3))
+    assert xufm_extended._ease(hard).activation == "relu"
+    assert xufm_extended._ease(easy).load == pytest.approx(easy.load)

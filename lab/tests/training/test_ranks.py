@@ -15,7 +15,7 @@ from ncscope_lab.observations import Heartbeat
 from ncscope_lab.runs.resources import Resources
 from ncscope_lab.training import resumable
 from ncscope_lab.training.checkpoint import Checkpoints
-from ncscope_lab.training.loop import normalising_together
+from ncscope_lab.training.loop import normalise_together
 from ncscope_lab.training.optimisation import Optimisation
 from ncscope_lab.training.settings import Training
 from ncscope_lab.training.supervised import bench_events, prepare_bench
@@ -167,14 +167,14 @@ def test_a_checkpoint_that_is_damaged_on_one_machine_stops_all(
 @pytest.mark.parametrize(("device", "processes"), [("cuda", 1), ("cpu", 2)])
 def test_norms_of_one_process_or_of_the_cpu_stay(device: str, processes: int) -> None:
     model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2))
-    assert normalising_together(model, torch.device(device), processes) is model
+    assert normalise_together(model, torch.device(device), processes) is model
     assert type(model[1]) is nn.BatchNorm2d
 
 
 def test_on_cuda_the_norms_of_several_processes_share_statistics() -> None:
     model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.BatchNorm1d(2))
     before = dict(model.named_parameters()) | dict(model.named_buffers())
-    made = normalising_together(model, torch.device("cuda"), 2)
+    made = normalise_together(model, torch.device("cuda"), 2)
     assert [type(made[place]) for place in (1, 2)] == [nn.SyncBatchNorm] * 2
     after = dict(made.named_parameters()) | dict(made.named_buffers())
     assert after.keys() == before.keys()

@@ -16,21 +16,6 @@ from ncscope_lab.findings import Finding, Verdict
 from ncscope_lab.observations import Observation
 
 
-def part_of(rows: Sequence[Observation], part: str) -> list[Observation]:
-    """Select the rows of one part, in order."""
-    return [row for row in rows if row.part == part]
-
-
-def number(row: Observation, key: str) -> float:
-    """Return a value of a row as a number."""
-    return float(row[key])
-
-
-def numbers(rows: Sequence[Observation], key: str) -> list[float]:
-    """Return one value of every row."""
-    return [number(row, key) for row in rows]
-
-
 def last_rows(rows: Sequence[Observation]) -> dict[str, list[Observation]]:
     """Return the last row of every layer and split, by part, in order of first appearance."""
     last: dict[str, dict[str, Observation]] = {}

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ncscope.measurement.records import Measurement
 from ncscope.report.overview import split_config
 from ncscope.report.page import build_history_view, render_page
 from ncscope.report.tables import Summary
@@ -73,9 +72,13 @@ def run_sections(runs: Sequence[RunView]) -> dict[str, Any]:
         runs: Runs to show; the claims of several runs are one matrix, without charts.
     """
     alike, own = split_config([run.config for run in runs])
-    measured = [_drop_hidden(each) for each in runs[0].rows.measurements] if len(runs) == 1 else []
+    hidden = (ITERATION, "num_classes")  # numbers that no chart needs
+    history = [
+        replace(each, values={k: value for k, value in each.values.items() if k not in hidden})
+        for each in (runs[0].rows.measurements if len(runs) == 1 else [])
+    ]
     return {
-        "history": build_history_view(measured, runs[0].unit) if measured else None,
+        "history": build_history_view(history, runs[0].unit) if history else None,
         "runs": [_describe_run(run, config) for run, config in zip(runs, own, strict=True)],
         "matrix": _claim_matrix(runs) if len(runs) > 1 else None,
         "config": alike,
@@ -120,13 +123,6 @@ def _claim_matrix(runs: Sequence[RunView]) -> ClaimMatrix:
     )
 
 
-def _drop_hidden(measurement: Measurement) -> Measurement:
-    """Return the measurement without the numbers that no chart needs."""
-    hidden = (ITERATION, "num_classes")
-    values = {key: value for key, value in measurement.values.items() if key not in hidden}
-    return replace(measurement, values=values)
-
-
 def _describe_run(run: RunView, config: Mapping[str, str]) -> dict[str, Any]:
     """Return a run for the template, with the settings in which it differs from other runs."""
     table = {
@@ -138,13 +134,11 @@ def _describe_run(run: RunView, config: Mapping[str, str]) -> dict[str, Any]:
         "ended": run.ended,
         "claims": run.claims,
         "tables": run.tables,
-        "images": [(drawing, _inline(svg)) for drawing, svg in run.images],
+        "images": [
+            (drawing, f"data:image/svg+xml;base64,{b64encode(svg).decode()}")
+            for drawing, svg in run.images
+        ],
         "columns": run.columns,
         "table": table,
         "config": config,
     }
-
-
-def _inline(svg: bytes) -> str:
-    """Return a data URL that contains the image."""
-    return f"data:image/svg+xml;base64,{b64encode(svg).decode()}"

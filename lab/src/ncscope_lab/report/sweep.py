@@ -106,7 +106,17 @@ def sweep_table(runs: Sequence[SweepRow], columns: Sequence[str]) -> SweepTable:
         runs: In the order in which they are to stand.
         columns: Keys of the rows to show.
     """
-    lines = [line for run in runs for line in _lines(run, columns)]
+    lines = []
+    for run in runs:
+        cells = {
+            part: [format_value(row, key) for key in columns]
+            for part, row in run.ends(columns).items()
+        }
+        if len(cells) == 1:
+            lines.append(Line(run.name, next(iter(cells.values())), run.held))
+        else:
+            lines.append(Line(run.name, [""] * len(columns), run.held))
+            lines += [Line(part, own) for part, own in cells.items()]
     failures = {run.name: run.error for run in runs if run.error}
     return SweepTable(CAPTION, columns, lines, failures, _spread(runs, columns))
 
@@ -122,35 +132,24 @@ def _spread(runs: Sequence[SweepRow], columns: Sequence[str]) -> Summary | None:
     if not repeated:
         return None
     parts = {part for _, part in repeated}
+
+    def write(rows: Sequence[Observation], key: str) -> str:
+        numbers = [float(row[key]) for row in rows if isinstance(row.get(key), int | float)]
+        if len(numbers) < len(rows):
+            return ""
+        if not all(map(math.isfinite, numbers)):
+            return format_plain(math.nan)
+        return f"{format_plain(fmean(numbers))} ± {format_plain(stdev(numbers), 2)}"
+
     lines = {
         ": ".join(filter(None, (others, part if len(parts) > 1 else ""))) or "all runs": [
             str(len(rows)),
-            *(_mean_and_deviation(rows, key) for key in columns),
+            *(write(rows, key) for key in columns),
         ]
         for (others, part), rows in repeated.items()
     }
     caption = "Mean ± standard deviation of the last measurement over runs that differ in the seed."
     return Summary(caption, ["seeds", *columns], lines, title="Mean and spread over seeds")
-
-
-def _mean_and_deviation(rows: Sequence[Observation], key: str) -> str:
-    values = [float(row[key]) for row in rows if isinstance(row.get(key), int | float)]
-    if len(values) < len(rows):
-        return ""
-    if not all(map(math.isfinite, values)):
-        return format_plain(math.nan)
-    return f"{format_plain(fmean(values))} ± {format_plain(stdev(values), 2)}"
-
-
-def _lines(run: SweepRow, columns: Sequence[str]) -> list[Line]:
-    cells = {
-        part: [format_value(row, key) for key in columns] for part, row in run.ends(columns).items()
-    }
-    if len(cells) == 1:
-        (only,) = cells.values()
-        return [Line(run.name, only, run.held)]
-    parts = [Line(part, own) for part, own in cells.items()]
-    return [Line(run.name, [""] * len(columns), run.held), *parts]
 
 
 def build_sweep_table(sweep: SweepTable) -> Table:
@@ -172,17 +171,14 @@ def build_sweep_table(sweep: SweepTable) -> Table:
             column.replace("_", "\n"), justify="right", no_wrap=True, vertical="bottom"
         )
     for line in sweep.lines:
-        table.add_row(_printed_name(line), *map(Text, line.cells))
+        name = Text(f"  {printable(line.name)}")
+        if line.held is not None:
+            # The space after each comma lets the terminal break a long name into lines.
+            name = Text(printable(line.name).replace(",", ", "), style="bold")
+            said = line.held if line.held == FAILED else f"held {line.held}"
+            name.append(f"\n{said}", style="not bold dim")
+        table.add_row(name, *map(Text, line.cells))
     return table
-
-
-def _printed_name(line: Line) -> Text:
-    if line.held is None:
-        return Text(f"  {printable(line.name)}")
-    # The space after each comma lets the terminal break a long name into lines.
-    name = Text(printable(line.name).replace(",", ", "), style="bold")
-    said = line.held if line.held == FAILED else f"held {line.held}"
-    return name.append(f"\n{said}", style="not bold dim")
 
 
 def sweep_csv(runs: Sequence[SweepRow], columns: Sequence[str]) -> str:

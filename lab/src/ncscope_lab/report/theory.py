@@ -46,13 +46,15 @@ def theory_table(results: Sequence[Result], seed: int) -> Table:
     Returns:
         A table that an 80-column terminal can show.
     """
+    values = sorted(result.tolerance for result in results)
+    ends = dict.fromkeys(f"{value:.0e}" for value in (values[0], values[-1]))
     table = Table(
         box=box.SIMPLE_HEAD,
         pad_edge=False,
         padding=(0, 1, 1, 0),
         title=f"The theory on random instances, seed {seed}",
         title_justify="left",
-        caption=_CAPTION.format(tolerance=_tolerances(results)),
+        caption=_CAPTION.format(tolerance=f"at most {' to '.join(ends)}"),
         caption_justify="left",
     )
     table.add_column("statement, source", overflow="fold", ratio=1)
@@ -61,37 +63,20 @@ def theory_table(results: Sequence[Result], seed: int) -> Table:
     table.add_column("verdict", width=10)
     table.add_column("grade", width=5)
     for result in results:
+        sentence = Text(result.id, style="bold")
+        sentence.append(f"\n{result.statement}", style="not bold")
+        sentence.append(f"\n{result.source}", style="not bold dim")
+        deviations = Text(f"{result.deviation:.1e}")
+        if result.printed_deviation is not None:
+            deviations.append(f"\n({result.printed_deviation:.1e})", style="dim")
+        verdict = Text(result.verdict.replace("-", " "), style=_STYLES[result.verdict])
+        if result.kind == "definition":
+            verdict.append("\ndefinition", style="dim")
         table.add_row(
-            _sentence(result),
+            sentence,
             f"{result.instances:,}",
-            _deviations(result),
-            _verdict(result),
+            deviations,
+            verdict,
             Text(result.grade, style=_GRADE_STYLES[result.grade]) if result.grade else Text(),
         )
     return table
-
-
-def _sentence(result: Result) -> Text:
-    text = Text(result.id, style="bold")
-    text.append(f"\n{result.statement}", style="not bold")
-    return text.append(f"\n{result.source}", style="not bold dim")
-
-
-def _verdict(result: Result) -> Text:
-    text = Text(result.verdict.replace("-", " "), style=_STYLES[result.verdict])
-    if result.kind == "definition":
-        text.append("\ndefinition", style="dim")
-    return text
-
-
-def _deviations(result: Result) -> Text:
-    text = Text(f"{result.deviation:.1e}")
-    if result.printed_deviation is not None:
-        text.append(f"\n({result.printed_deviation:.1e})", style="dim")
-    return text
-
-
-def _tolerances(results: Sequence[Result]) -> str:
-    values = sorted({result.tolerance for result in results})
-    low, high = f"{values[0]:.0e}", f"{values[-1]:.0e}"
-    return f"at most {low}" if low == high else f"at most {low} to {high}"

@@ -5,14 +5,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeVar, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ncscope.errors import InputError
 
-Config = TypeVar("Config", bound=BaseModel)
+AnyConfig = TypeVar("AnyConfig", bound=BaseModel)
 
 
-def check_settings(kind: type[Config], values: Mapping[str, Any]) -> Config:
+class Config(BaseModel):
+    """Settings with no field but those that the class names, which do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def check_settings(kind: type[AnyConfig], values: Mapping[str, Any]) -> AnyConfig:
     """Return an experiment's settings, with the default for every field without a value.
 
     Args:
@@ -25,14 +31,14 @@ def check_settings(kind: type[Config], values: Mapping[str, Any]) -> Config:
     """
     for name in values:
         if name not in kind.model_fields:
-            raise _unknown_field(name, list(kind.model_fields))
+            raise _refuse_field(name, list(kind.model_fields))
     try:
         return kind.model_validate(dict(values))
     except ValidationError as error:
         raise _bad_value(kind, error) from error
 
 
-def change_settings(config: Config, changes: Mapping[str, Any]) -> Config:
+def change_settings(config: AnyConfig, changes: Mapping[str, Any]) -> AnyConfig:
     """Replace some fields of settings.
 
     Args:
@@ -61,7 +67,7 @@ def change_settings(config: Config, changes: Mapping[str, Any]) -> Config:
     for name, value in changes.items():
         names = [name] if name in places else _match(name, places)
         if not names:
-            raise _unknown_field(name, list(places))
+            raise _refuse_field(name, list(places))
         for holder, key in map(places.__getitem__, names):
             holder[key] = value
     return check_settings(type(config), whole)
@@ -94,7 +100,7 @@ def _leaves(whole: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, dict
 _MOST_LISTED = 20
 
 
-def _unknown_field(name: str, known: Sequence[str]) -> InputError:
+def _refuse_field(name: str, known: Sequence[str]) -> InputError:
     (nearest,) = get_close_matches(name, known, n=1, cutoff=0.0)
     names = f" {', '.join(known)}" if len(known) <= _MOST_LISTED else ""
     expected = f"one of the settings{names}" if names else f"one of {len(known)} settings"

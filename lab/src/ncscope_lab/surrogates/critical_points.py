@@ -112,7 +112,7 @@ def orbit_dimension(model: ExtendedUFM, point: Point) -> int:
             moved = [torch.zeros_like(part) for part in point]
             moved[index] += turn @ point[index]
             before = factors - 1 if index == 0 else index - 1
-            right = torch.kron(turn, _averaging(model.per_class)) if index == 0 else turn
+            right = torch.kron(turn, _average_rows(model.per_class)) if index == 0 else turn
             moved[before] -= point[before] @ right
             directions.append(torch.cat([part.flatten() for part in moved]))
     if not directions:
@@ -148,5 +148,5 @@ def _rotations(size: int) -> list[Float[Tensor, "s s"]]:
     return turns
 
 
-def _averaging(per_class: int) -> Float[Tensor, "n n"]:
+def _average_rows(per_class: int) -> Float[Tensor, "n n"]:
     return torch.full((per_class, per_class), 1 / per_class, dtype=torch.float64)

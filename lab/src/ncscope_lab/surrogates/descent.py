@@ -59,7 +59,7 @@ def quasi_newton(problem: Problem, start: Point, limit: int = 20_000) -> SolverR
 
     options = {"maxiter": limit, "maxfun": 10 * limit, "ftol": 0.0, "gtol": 0.0, "maxcor": 30}
     done = minimize(evaluate, _flatten(start).numpy(), jac=True, method="L-BFGS-B", options=options)
-    flat = done.x if done.nit >= limit else _polished(evaluate, done.x)
+    flat = done.x if done.nit >= limit else _polish(evaluate, done.x)
     value, slope = evaluate(flat)
     return SolverResult(
         point=_unflatten(torch.from_numpy(flat), start),
@@ -69,7 +69,7 @@ def quasi_newton(problem: Problem, start: Point, limit: int = 20_000) -> SolverR
     )
 
 
-def _polished(evaluate: _Evaluate, flat: np.ndarray) -> np.ndarray:
+def _polish(evaluate: _Evaluate, flat: np.ndarray) -> np.ndarray:
     """Take Newton steps while each at least halves the gradient and the objective does not rise.
 
     The objective may rise by rounding, whose size is that of its terms, not of their sum.

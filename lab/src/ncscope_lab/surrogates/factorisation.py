@@ -29,7 +29,7 @@ def nuclear_bound(product: Matrix, weight_decay: float, feature_decay: float) ->
     return math.sqrt(weight_decay * feature_decay) * float(torch.linalg.svdvals(product).sum())
 
 
-def balanced_factors(
+def balance_factors(
     product: Matrix, inner: int, weight_decay: float, feature_decay: float
 ) -> tuple[Matrix, Matrix]:
     r"""Return factors of Z that attain `nuclear_bound`.

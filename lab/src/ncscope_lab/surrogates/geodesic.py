@@ -74,8 +74,8 @@ def pfc2_falls_from(line: Geodesic) -> float:
     Returns:
         $t_0$ in $[0,1]$; 0 also if PFC2 is constant.
     """
-    last = _centred(line.last.means)
-    step = _centred(line.first.frame - line.last.frame)
+    last = _centre(line.last.means)
+    step = _centre(line.first.frame - line.last.frame)
     mixed = _off_simplex(last, step)
     off = _square_of_sum([_off_simplex(last, last), mixed + mixed.mT, _off_simplex(step, step)])
     size = Polynomial([_dot(last, last), 2 * _dot(last, step), _dot(step, step)])
@@ -110,7 +110,7 @@ def _quadratic(first: float, cross: float, last: float) -> Polynomial:
     return Polynomial([last, 2 * (cross - last), first - 2 * cross + last])
 
 
-def _centred(means: Float[Tensor, "k d"]) -> Float[Tensor, "k d"]:
+def _centre(means: Float[Tensor, "k d"]) -> Float[Tensor, "k d"]:
     return means - means.mean(0)
 
 

@@ -29,13 +29,13 @@ def trajectory(
         groups: Groups of metrics.
 
     Yields:
-        Measurements of `measured_point`, in order of the steps.
+        Measurements of `measure_solution`, in order of the steps.
     """
     for step, point in gradient_descent(problem, start, rate, record):
-        yield measured_point(problem, point, step, groups)
+        yield measure_solution(problem, point, step, groups)
 
 
-def measured_point(
+def measure_solution(
     problem: Problem, point: Point, step: int, groups: Collection[str] = GROUPS
 ) -> Measurement:
     """Measure every level at one point, from shallow to deep.

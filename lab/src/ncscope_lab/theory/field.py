@@ -65,7 +65,7 @@ def few_dimensions(generator: torch.Generator) -> Iterator[float]:
         yield abs(violation((even,)))
         for start in (even, normal(k, d, generator=generator)):
             yield from climb(violation, (start,), generator, _STEPS)
-        yield abs(violation((_descended(normal(k, d, generator=generator)),)))
+        yield abs(violation((_descend(normal(k, d, generator=generator)),)))
 
 
 def stationary_heads(generator: torch.Generator) -> Iterator[float]:
@@ -78,7 +78,7 @@ def stationary_heads(generator: torch.Generator) -> Iterator[float]:
     $\frac1Nv^\top(H-h_G\mathbf 1^\top)$ at the best bias, $v=W^\top\mathbf 1$, and a stationary
     head has $v^\top(\Sigma_T+\lambda I)=0$, so $v=0$.
     """
-    softmax_losses = (_cross_entropy, _smoothed, _brier)
+    softmax_losses = (_cross_entropy, _smooth, _brier)
     for loss in (*softmax_losses, *softmax_losses, _squared_error):
         features, targets, start = _problem(generator)
         decay = magnitude(-2, 0, generator)
@@ -97,7 +97,7 @@ def flows_of_heads(generator: torch.Generator) -> Iterator[float]:
     Proof: the row sum of $\dot W=-GH^\top-\lambda W$ is $-\lambda\mathbf 1^\top W$, whatever the
     features and however they move; a step of descent multiplies it by $1-\eta\lambda$.
     """
-    for loss in (_cross_entropy, _smoothed, _brier):
+    for loss in (_cross_entropy, _smooth, _brier):
         for decay in (0.0, magnitude(-2, -0.3, generator)):
             features, targets, start = _problem(generator)
             objective = _objective(loss, features, targets, decay)
@@ -145,7 +145,7 @@ def _even_means(k: int, d: int, generator: torch.Generator) -> Float[Tensor, "k 
     return magnitude(-3, 3, generator) * simplex_basis(k) @ turned
 
 
-def _descended(start: Float[Tensor, "k d"]) -> Float[Tensor, "k d"]:
+def _descend(start: Float[Tensor, "k d"]) -> Float[Tensor, "k d"]:
     """Minimise the distance from the simplex by L-BFGS."""
 
     def evaluate(flat: object) -> tuple[float, object]:
@@ -174,7 +174,7 @@ def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     return -(targets * logits.log_softmax(0)).sum(0).mean()
 
 
-def _smoothed(logits: Tensor, targets: Tensor) -> Tensor:
+def _smooth(logits: Tensor, targets: Tensor) -> Tensor:
     return _cross_entropy(logits, 0.9 * targets + 0.1 / len(targets))
 
 

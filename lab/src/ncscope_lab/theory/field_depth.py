@@ -36,18 +36,18 @@ def schatten_decay(logits: Float[Tensor, "k k"], factors: int, kappa: float) -> 
     return float(factors / 2 * kappa * values.pow(2 / factors).sum())
 
 
-def collapsed_logits(k: int) -> Float[Tensor, "k k"]:
+def logits_at_collapse(k: int) -> Float[Tensor, "k k"]:
     """Return the logits of a collapsed point: every margin is 1."""
     return torch.eye(k, dtype=torch.float64) - 1 / k
 
 
-def paired_logits(k: int) -> Float[Tensor, "k k"]:
+def logits_of_pairs(k: int) -> Float[Tensor, "k k"]:
     """Return logits of rank (K + 1) // 2 and no margin below 1: opposite pairs of classes.
 
     If K is odd, three of the classes form a triangle.
     """
     pair = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=torch.float64)
-    triangle = 1.5 * collapsed_logits(3)
+    triangle = 1.5 * logits_at_collapse(3)
     blocks = [triangle] * (k % 2) + [pair] * (k // 2 - k % 2)
     return torch.block_diag(*blocks)
 
@@ -61,7 +61,7 @@ def pairs_beat_the_simplex(generator: torch.Generator) -> Iterator[float]:
     $2\cdot1.5^{2/M}+\frac{K-3}22^{2/M}$. Both are below K - 1 from K = 6 on for M = 3, and from
     K = 4 on for M > 3.
     """
-    shapes = (collapsed_logits, paired_logits)
+    shapes = (logits_at_collapse, logits_of_pairs)
     for factors in (3, 3, 3, 4, 4, 5, 6, 8):
         k = integer(6 if factors == 3 else 4, 13, generator)
         decays = [magnitude(-4, 0, generator) for _ in range(factors)]
@@ -78,7 +78,7 @@ def pairs_beat_the_simplex(generator: torch.Generator) -> Iterator[float]:
         yield 0.0 if best[0] > zero * (1 - _STRICT) else _not_below(best[1], best[0])
 
 
-def collapsed_minimum(model: ExtendedUFM) -> float:
+def minimum_at_collapse(model: ExtendedUFM) -> float:
     """Return the least objective of a collapsed point of the model under squared error."""
     return model.collapsed_objective()
 
@@ -129,12 +129,12 @@ def low_rank_under_squared_error(generator: torch.Generator) -> Iterator[float]:
         model = _relu_model(factors, k, share * nonzero_limit(factors), generator)
         chain, rank = relu_chain(factors, k, core)
         gain = best_product(factors, model.load)
-        point, before = _scaled_point(model, chain, gain)
+        point, before = _scale_point(model, chain, gain)
         yield abs(int(torch.linalg.matrix_rank(before)) - (rank + k - core))
         yield float(rank >= core)
         targets = torch.eye(k, dtype=torch.float64).repeat_interleave(model.per_class, 1)
         yield float((_relu_logits(point) - gain * targets).norm())
-        yield _not_below(float(model.objective(point)), collapsed_minimum(model))
+        yield _not_below(float(model.objective(point)), minimum_at_collapse(model))
 
 
 def low_rank_under_cross_entropy(generator: torch.Generator) -> Iterator[float]:
@@ -153,9 +153,9 @@ def low_rank_under_cross_entropy(generator: torch.Generator) -> Iterator[float]:
         chains = (chain, [identity] * factors)
         objectives = []
         for one in chains:
-            one = [collapsed_logits(core) @ one[0], *one[1:]]
-            point = _balanced(one, decays, scale)
-            yield float((_relu_logits(point) - scale * collapsed_logits(core)).norm() / scale)
+            one = [logits_at_collapse(core) @ one[0], *one[1:]]
+            point = _balance(one, decays, scale)
+            yield float((_relu_logits(point) - scale * logits_at_collapse(core)).norm() / scale)
             objectives.append(_objective(point, decays, relu=True))
         yield float(rank >= core)
         yield _not_below(*objectives)
@@ -174,7 +174,7 @@ def linear_squared_error(generator: torch.Generator) -> Iterator[float]:
         share = 1 - magnitude(-4, -0.01, generator)
         decays = _decays(factors, n, share * nonzero_limit(factors) / k, generator)
         whole, thin = (ExtendedUFM(k, dim, n, decays[:-1], decays[-1]) for dim in (d, min(rank, k)))
-        least = collapsed_minimum(whole)
+        least = minimum_at_collapse(whole)
         yield max(least / thin.collapsed_objective() - 1, 0.0)
 
         def violation(instance: Instance, model: ExtendedUFM = thin, least: float = least) -> float:
@@ -201,10 +201,10 @@ def _point(logits: Float[Tensor, "k k"], decays: list[float]) -> Point:
     left, values, right = torch.linalg.svd(logits)
     root = torch.where(values > 1e-9 * values[0], values, 0.0).pow(1 / len(decays))
     middle = [torch.diag(root)] * (len(decays) - 2)
-    return _balanced([left * root, *middle, root[:, None] * right], decays, 1.0)
+    return _balance([left * root, *middle, root[:, None] * right], decays, 1.0)
 
 
-def _balanced(chain: Chain, decays: list[float], scale: float) -> Point:
+def _balance(chain: Chain, decays: list[float], scale: float) -> Point:
     """Scale the factors of a chain so that their decays are equal and the logits ``scale`` times.
 
     The chain's product is kept but for the scale, so a ReLU between any two factors commutes.
@@ -259,7 +259,7 @@ def _relu_model(factors: int, k: int, load: float, generator: torch.Generator) -
     return ExtendedUFM(k, dim, n, tuple(weights), features, "relu")
 
 
-def _scaled_point(model: ExtendedUFM, chain: Chain, gain: float) -> tuple[Point, Tensor]:
+def _scale_point(model: ExtendedUFM, chain: Chain, gain: float) -> tuple[Point, Tensor]:
     """Return the point of the model with the chain and a frame for the classes that it lacks.
 
     Both parts are balanced by themselves. Also returned: the class means before the last ReLU.
@@ -268,8 +268,8 @@ def _scaled_point(model: ExtendedUFM, chain: Chain, gain: float) -> tuple[Point,
     decays = [*weight_decays, model.per_class * feature_decay]
     core, k, d = chain[-1].shape[1], model.num_classes, model.dim
     rest = torch.eye(k - core, dtype=torch.float64)
-    parts = _balanced(chain, decays, gain)
-    others = _balanced([rest] * len(chain), decays, gain) if k > core else [rest] * len(chain)
+    parts = _balance(chain, decays, gain)
+    others = _balance([rest] * len(chain), decays, gain) if k > core else [rest] * len(chain)
     blocks = [torch.block_diag(*pair) for pair in zip(parts, others, strict=True)]
     sizes = [k, *[d] * (len(chain) - 1), k]
     padded = [

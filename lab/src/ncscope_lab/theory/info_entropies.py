@@ -60,7 +60,7 @@ def samples_at_collapse(generator: torch.Generator) -> Iterator[float]:
     for k in _CLASSES[:-1]:
         for _ in range(3):
             means = simplex_etf(k, k - 1 + integer(0, 5, generator), generator)
-            labels = _shuffled_labels(k, integer(1, 5, generator), generator)
+            labels = _shuffle_labels(k, integer(1, 5, generator), generator)
             features = magnitude(-8, 8, generator) * means[labels]
             heads = magnitude(-8, 8, generator) * means[labels]
             yield off_collapse(pair_entropies(features, heads), k)
@@ -72,7 +72,7 @@ def relu_samples(generator: torch.Generator) -> Iterator[float]:
         yield off_collapse(pair_entropies(features, heads), k)
 
 
-def centred_relu_samples(generator: torch.Generator) -> Iterator[float]:
+def relu_samples_centred(generator: torch.Generator) -> Iterator[float]:
     r"""Check the statement of `relu_samples` with $h(x_i)-\mu_G$ for $h(x_i)$."""
     for k, features, heads in _relu_collapse(generator):
         yield off_collapse(pair_entropies(features - features.mean(0), heads), k)
@@ -85,7 +85,7 @@ def _relu_collapse(
     for k in _CLASSES[:-1]:
         for _ in range(3):
             means = _non_negative_frame(k, integer(1, 3, generator), generator)
-            labels = _shuffled_labels(k, integer(1, 5, generator), generator)
+            labels = _shuffle_labels(k, integer(1, 5, generator), generator)
             heads = magnitude(-3, 3, generator) * (means - means.mean(0))
             yield k, magnitude(-3, 3, generator) * means[labels], heads[labels]
 
@@ -99,7 +99,7 @@ def _non_negative_frame(k: int, block: int, generator: torch.Generator) -> Float
     return frame.flatten(1)
 
 
-def _shuffled_labels(k: int, per_class: int, generator: torch.Generator) -> Int[Tensor, " n"]:
+def _shuffle_labels(k: int, per_class: int, generator: torch.Generator) -> Int[Tensor, " n"]:
     labels = torch.arange(k).repeat(per_class)
     return labels[torch.randperm(len(labels), generator=generator)]
 
@@ -120,7 +120,7 @@ def unit_interval(generator: torch.Generator) -> Iterator[float]:
         first = factors(n, d, integer(1, min(n, d), generator), generator)
         second = factors(n, e, integer(1, min(n, e), generator), generator)
         yield from climb(violation, (*first, *second), generator, steps=20)
-    for rows in _repeated_directions(generator):
+    for rows in _repeat_directions(generator):
         yield max(_range_violation(rows, rows), 0.0)
         yield max(_range_violation(rows, normal(len(rows), 4, generator=generator)), 0.0)
 
@@ -131,7 +131,7 @@ def _range_violation(first: Float[Tensor, "n d1"], second: Float[Tensor, "n d2"]
     return max(outside_unit_interval(seen, len(first)), ratio)
 
 
-def _repeated_directions(generator: torch.Generator) -> Iterator[Float[Tensor, "n d"]]:
+def _repeat_directions(generator: torch.Generator) -> Iterator[Float[Tensor, "n d"]]:
     rows = normal(6, 5, generator=generator)
     nearly = rows[:1] + 1e-7 * rows
     yield from (rows[:1].repeat(6, 1), nearly, rows[[0, 0, 1, 2, 3, 4]], torch.cat([rows, -rows]))
@@ -198,7 +198,7 @@ STATEMENTS = (
         source="INFO 5.1 with corollary 4.3",
         tolerance=TOLERANCE,
         printed=relu_samples,
-        corrected=centred_relu_samples,
+        corrected=relu_samples_centred,
         grade="gap",
     ),
     Statement(

@@ -67,7 +67,7 @@ def largest_entropy(error: float, first_rank: int, second_rank: int) -> float:
     return sum(share * math.log(count / share) for share, count in parts if share > 0)
 
 
-def transferred_error(generator: torch.Generator) -> Iterator[float]:
+def error_of_transfer(generator: torch.Generator) -> Iterator[float]:
     r"""INFO lemma 4.4, relative to $\lVert\tilde Y\rVert_F$.
 
     The check uses the minimiser of least norm, which minimises the right side. Equality holds if
@@ -102,7 +102,7 @@ def regression_error_by_rank(generator: torch.Generator) -> Iterator[float]:
         reached = error.square() / first.shape[1]
         return float((tail_mass(first, instance[3].shape[0]) - reached) / mean_square)
 
-    for instance in _ranked_pairs(generator):
+    for instance in _rank_pairs(generator):
         yield from climb(violation, instance, generator, _STEPS)
 
 
@@ -115,7 +115,7 @@ def tail_by_rank(generator: torch.Generator) -> Iterator[float]:
         tail = float(tail_mass(_unit_columns(instance), second_rank))
         return max(tail - middle, middle - right)
 
-    for instance in _ranked_pairs(generator):
+    for instance in _rank_pairs(generator):
         yield from climb(violation, instance, generator, _STEPS)
 
 
@@ -149,7 +149,7 @@ def error_by_entropy(generator: torch.Generator) -> Iterator[float]:
         allowed = largest_entropy(float(error.square()) / first.shape[1], *ranks)
         return float(gram_entropy(first.mT)) - allowed
 
-    for instance in _ranked_pairs(generator):
+    for instance in _rank_pairs(generator):
         yield from climb(violation, instance, generator, _STEPS)
 
 
@@ -158,7 +158,7 @@ def _any_rank(n: int, generator: torch.Generator) -> Instance:
     return factors(d, n, integer(1, min(d, n), generator), generator)
 
 
-def _ranked_pairs(generator: torch.Generator) -> Iterator[Instance]:
+def _rank_pairs(generator: torch.Generator) -> Iterator[Instance]:
     """Yield factors of Z1 and Z2 with rank(Z1) > rank(Z2): random, and with equality."""
     for start in range(_STARTS):
         yield _random_pair(generator)
@@ -209,7 +209,7 @@ STATEMENTS = (
         ),
         source="INFO lemma 4.4",
         tolerance=TOLERANCE,
-        printed=transferred_error,
+        printed=error_of_transfer,
     ),
     Statement(
         id="info/lemma-4.5",

@@ -13,11 +13,11 @@ from torch import Tensor
 from ncscope_lab.surrogates.dynamics.central_path import least_squares_gradient
 from ncscope_lab.surrogates.dynamics.laws import Law, projected_law, renormalised_law
 from ncscope_lab.surrogates.dynamics.manifold import (
-    centred_in_class,
+    centre_in_class,
     oblique_projection,
     orthogonal_projection,
 )
-from ncscope_lab.surrogates.dynamics.snr import renormalised, split
+from ncscope_lab.surrogates.dynamics.snr import renormalise, split
 from ncscope_lab.theory import mse_manifold
 from ncscope_lab.theory.mse_manifold import (
     TOLERANCE,
@@ -30,10 +30,10 @@ from ncscope_lab.theory.search import magnitude, normal
 from ncscope_lab.theory.statement import Statement
 
 
-def printed_motion(point: ManifoldPoint) -> Float[Tensor, "d n"]:
+def motion_as_printed(point: ManifoldPoint) -> Float[Tensor, "d n"]:
     r"""MSE lemma 4: rows $\frac{\omega_j}{(K+\omega_j^2)^2}(\frac1ny_j-\omega_j\mathbf Cx_j)$."""
     values = point.snr.values
-    centred = point.snr.left.mT @ centred_in_class(point.features, point.k)
+    centred = point.snr.left.mT @ centre_in_class(point.features, point.k)
     rows = point.modes / point.n - values[:, None] * centred
     return point.snr.left * (values / (point.k + values**2) ** 2) @ rows
 
@@ -42,7 +42,7 @@ def singular_value_form(
     point: ManifoldPoint, direction: Float[Tensor, "d n"]
 ) -> Float[Tensor, " m"]:
     r"""MSE lemma 3: $(\frac1ny_j-\omega_j\mathbf Cx_j)^\top dx_j$."""
-    centred = point.snr.left.mT @ centred_in_class(point.features, point.k)
+    centred = point.snr.left.mT @ centre_in_class(point.features, point.k)
     rows = point.modes / point.n - point.snr.values[:, None] * centred
     return (rows * (point.snr.left.mT @ direction)).sum(1)
 
@@ -56,7 +56,7 @@ def flows(point: ManifoldPoint) -> tuple[tuple[Law, Tensor], tuple[Law, Tensor]]
     )
 
 
-def _printed_flow(point: ManifoldPoint) -> Tensor:
+def _flow_as_printed(point: ManifoldPoint) -> Tensor:
     """MSE (5) with the projection of its proposition 4."""
     slope = least_squares_gradient(point.features, point.k)
     return -oblique_projection(point.features, slope, point.k)
@@ -75,43 +75,43 @@ def singular_value_derivative(generator: torch.Generator) -> Iterator[float]:
         yield float((derivative - singular_value_form(point, z)).norm() / motion.norm())
 
 
-def printed_rows(generator: torch.Generator) -> Iterator[float]:
+def rows_as_printed(generator: torch.Generator) -> Iterator[float]:
     """MSE lemma 4."""
     for point in points(generator):
-        flow = _printed_flow(point)
-        yield float((flow - printed_motion(point)).norm() / flow.norm())
+        flow = _flow_as_printed(point)
+        yield float((flow - motion_as_printed(point)).norm() / flow.norm())
 
 
-def corrected_rows(generator: torch.Generator) -> Iterator[float]:
+def rows_as_corrected(generator: torch.Generator) -> Iterator[float]:
     """Check that only class means move; lemma 4 prints minus the unprojected gradient."""
     for point in points(generator):
         for law, flow in flows(point):
             yield far(flow, point.moving(law.rate(point.snr.values)))
-        yield far(printed_motion(point), -least_squares_gradient(point.features, point.k))
+        yield far(motion_as_printed(point), -least_squares_gradient(point.features, point.k))
 
 
-def printed_rates(generator: torch.Generator) -> Iterator[float]:
+def rates_as_printed(generator: torch.Generator) -> Iterator[float]:
     """MSE lemma 5."""
     for point in points(generator):
         law = projected_law(point.k, point.n)
-        yield far(point.rates(_printed_flow(point)), law.rate(point.snr.values))
+        yield far(point.rates(_flow_as_printed(point)), law.rate(point.snr.values))
 
 
-def corrected_rates(generator: torch.Generator) -> Iterator[float]:
+def rates_as_corrected(generator: torch.Generator) -> Iterator[float]:
     """Check the rate of each of the two flows."""
     for point in points(generator):
         for law, flow in flows(point):
             yield float((point.rates(flow) / law.rate(point.snr.values) - 1).abs().max())
 
 
-def printed_form(generator: torch.Generator) -> Iterator[float]:
+def form_as_printed(generator: torch.Generator) -> Iterator[float]:
     """MSE proposition 2: along the flow the left side of (9) has time derivative 1."""
     for point in points(generator):
         law = projected_law(point.k, point.n)
-        yield float((_clock(law, point, _printed_flow(point)) - 1).abs().max())
+        yield float((_clock(law, point, _flow_as_printed(point)) - 1).abs().max())
 
 
-def corrected_form(generator: torch.Generator) -> Iterator[float]:
+def form_as_corrected(generator: torch.Generator) -> Iterator[float]:
     """Check the closed form of each flow, and that `singular_values` inverts it."""
     for point in points(generator):
         for law, flow in flows(point):
@@ -140,14 +140,14 @@ def growth_on_nine(generator: torch.Generator) -> Iterator[float]:
         yield float(grown.max() / grown.min() - 1)
 
 
-def printed_algorithm(generator: torch.Generator) -> Iterator[float]:
+def algorithm_as_printed(generator: torch.Generator) -> Iterator[float]:
     """MSE D.3: renormalised gradient steps tend to the flow with the rates (27)."""
     for point in points(generator):
         law = projected_law(point.k, point.n)
         yield far(_algorithm(point), law.rate(point.snr.values))
 
 
-def corrected_algorithm(generator: torch.Generator) -> Iterator[float]:
+def algorithm_as_corrected(generator: torch.Generator) -> Iterator[float]:
     """Check that they tend to the renormalised law, with growth like a square root."""
     for point in points(generator):
         law = renormalised_law(point.k, point.n)
@@ -163,7 +163,7 @@ def _algorithm(point: ManifoldPoint) -> Tensor:
     size = 0.05 / float(slope.abs().max())
 
     def values(step: float) -> Tensor:
-        moved = renormalised(point.features - step * size * slope, point.k)
+        moved = renormalise(point.features - step * size * slope, point.k)
         return point.rates(moved)
 
     return slope_at_zero(values) / size
@@ -172,7 +172,7 @@ def _algorithm(point: ManifoldPoint) -> Tensor:
 def singular_vectors_stay(generator: torch.Generator) -> Iterator[float]:
     """MSE lemma 6, under both projections, and under the motion printed in lemma 4."""
     for point in points(generator):
-        for motion in (*(flow for _, flow in flows(point)), printed_motion(point)):
+        for motion in (*(flow for _, flow in flows(point)), motion_as_printed(point)):
             moved = split(motion, point.k).classes
             kept = point.snr.left * point.rates(motion) @ point.snr.right.mT
             yield far(kept, moved)
@@ -196,8 +196,8 @@ STATEMENTS = (
         ),
         source="MSE lemma 4",
         tolerance=TOLERANCE,
-        printed=printed_rows,
-        corrected=corrected_rows,
+        printed=rows_as_printed,
+        corrected=rows_as_corrected,
         grade="false",
     ),
     Statement(
@@ -209,8 +209,8 @@ STATEMENTS = (
         ),
         source="MSE lemma 5, (27)",
         tolerance=TOLERANCE,
-        printed=printed_rates,
-        corrected=corrected_rates,
+        printed=rates_as_printed,
+        corrected=rates_as_corrected,
         grade="false",
     ),
     Statement(
@@ -223,8 +223,8 @@ STATEMENTS = (
         ),
         source="MSE proposition 2, (9)",
         tolerance=TOLERANCE,
-        printed=printed_form,
-        corrected=corrected_form,
+        printed=form_as_printed,
+        corrected=form_as_corrected,
         grade="false",
     ),
     Statement(
@@ -245,8 +245,8 @@ STATEMENTS = (
         ),
         source="MSE D.3",
         tolerance=TOLERANCE,
-        printed=printed_algorithm,
-        corrected=corrected_algorithm,
+        printed=algorithm_as_printed,
+        corrected=algorithm_as_corrected,
         grade="false",
     ),
     Statement(

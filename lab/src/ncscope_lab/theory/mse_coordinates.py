@@ -12,8 +12,8 @@ from torch import Tensor
 from ncscope_lab.theory.mse_instances import (
     Classes,
     best_classifier,
+    draw_separated,
     loss,
-    separated,
     signal_to_noise,
     symmetric_power,
 )
@@ -48,7 +48,7 @@ def classifier_of_scatters(
     return torch.linalg.solve(means @ means.mT / k + within, means).mT / k
 
 
-def sphering(within: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
+def renormaliser(within: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
     r"""$\Sigma_W^{-1/2}$, which renormalises the features."""
     return symmetric_power(within, -0.5)
 
@@ -58,11 +58,11 @@ def fibre_map(within: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
     return symmetric_power(within, 0.5)
 
 
-def aligned(
+def align(
     classes: Classes,
 ) -> tuple[Float[Tensor, "k m"], Float[Tensor, " k"], Float[Tensor, "m m"]]:
     r"""Definition 5: $X=U^\top\Sigma_W^{-1/2}\bar H(V\otimes I_N)$; $\omega_j$; $V\otimes I_N$."""
-    root = sphering(classes.within)
+    root = renormaliser(classes.within)
     left, omega, right = torch.linalg.svd(root @ classes.centred_means, full_matrices=False)
     turn = torch.kron(right.mT.contiguous(), torch.eye(classes.per_class, dtype=torch.float64))
     return left.mT @ root @ classes.centred @ turn, omega, turn
@@ -80,7 +80,7 @@ def snr_of_aligned(aligned_features: Float[Tensor, "k m"], k: int) -> Float[Tens
     return aligned_features.unflatten(1, (k, -1)).mean(2)
 
 
-def rotated_back(
+def rotate_back(
     predictions: Float[Tensor, "k m"], turn: Float[Tensor, "m m"], per_class: int
 ) -> Float[Tensor, "k m"]:
     r"""$VP(V\otimes I_N)^\top$: predictions of aligned features in the classes' own coordinates."""
@@ -92,10 +92,10 @@ def _noisy(generator: torch.Generator, spare: int = 4) -> Iterator[Classes]:
     r"""Features whose $\Sigma_W$ has full rank, with $\bar M$ of rank C - 1, P > C - 1."""
     for ratios in signal_to_noise(generator):
         dim = len(ratios) + 1 + integer(0, spare, generator)
-        yield separated(ratios, dim, generator)
+        yield draw_separated(ratios, dim, generator)
 
 
-def unextended(generator: torch.Generator) -> Iterator[float]:
+def least_squares_unextended(generator: torch.Generator) -> Iterator[float]:
     r"""MSE (6) against the least-squares fit, and the error of predictions on any $(h,y)$.
 
     Deviations are relative to the targets, and to the sum of the terms of the error.
@@ -156,12 +156,12 @@ def linear_maps(generator: torch.Generator) -> Iterator[float]:
         yield float((after - before).abs() / before)
 
 
-def renormalised(generator: torch.Generator) -> Iterator[float]:
+def renormalisation(generator: torch.Generator) -> Iterator[float]:
     r"""MSE 3.1-3.2: $W_{LS}$ by $\Sigma_W$; covariance and means of $X=\Sigma_W^{-1/2}\bar H$."""
     for classes in _noisy(generator):
         weight = classifier_of_scatters(classes.centred_means, classes.within)
         yield _off_predictions(classes, weight @ classes.centred)
-        root = sphering(classes.within)
+        root = renormaliser(classes.within)
         sphered = Classes(root @ classes.centred, classes.k)
         identity = torch.eye(len(root), dtype=torch.float64)
         yield float((sphered.within - identity).norm() / identity.norm())
@@ -169,14 +169,14 @@ def renormalised(generator: torch.Generator) -> Iterator[float]:
         yield float((sphered.centred_means - snr).norm() / snr.norm())
 
 
-def printed_fibre(generator: torch.Generator) -> Iterator[float]:
+def fibre_as_printed(generator: torch.Generator) -> Iterator[float]:
     r"""MSE D.1 as printed: with $A=\Sigma_W^{-1/2}$, $\bar H=AX$ has $\Sigma_W(X)=I$."""
     for classes in _noisy(generator):
-        yield _off_sphere(classes, sphering(classes.within))
+        yield _off_sphere(classes, renormaliser(classes.within))
 
 
-def corrected_fibre(generator: torch.Generator) -> Iterator[float]:
-    r"""Check the statement of `printed_fibre` with $A=\Sigma_W^{1/2}$."""
+def fibre_as_corrected(generator: torch.Generator) -> Iterator[float]:
+    r"""Check the statement of `fibre_as_printed` with $A=\Sigma_W^{1/2}$."""
     for classes in _noisy(generator):
         yield _off_sphere(classes, fibre_map(classes.within))
 
@@ -187,27 +187,27 @@ def _off_sphere(classes: Classes, matrix: Float[Tensor, "p p"]) -> float:
     return float((within - identity).norm() / identity.norm())
 
 
-def aligned_predictions(generator: torch.Generator) -> Iterator[float]:
+def predictions_as_printed(generator: torch.Generator) -> Iterator[float]:
     """MSE D.2 after definition 5, as printed: aligned features have the same predictions."""
     for classes in _noisy(generator):
-        features, _, _ = aligned(classes)
-        yield _off_predictions(classes, _fitted(features, classes.k))
+        features, _, _ = align(classes)
+        yield _off_predictions(classes, _fit(features, classes.k))
 
 
-def rotated_predictions(generator: torch.Generator) -> Iterator[float]:
+def predictions_as_corrected(generator: torch.Generator) -> Iterator[float]:
     r"""Check predictions $V^\top P(V\otimes I_N)$, and the loss with targets rotated likewise."""
     for classes in _noisy(generator):
-        features, _, turn = aligned(classes)
-        predictions = rotated_back(_fitted(features, classes.k), turn, classes.per_class)
+        features, _, turn = align(classes)
+        predictions = rotate_back(_fit(features, classes.k), turn, classes.per_class)
         yield _off_predictions(classes, predictions)
         right = turn[:: classes.per_class, :: classes.per_class]
         targets = right.mT @ (classes.targets - 1 / classes.k) @ turn
-        missed = _fitted(features, classes.k) - targets
+        missed = _fit(features, classes.k) - targets
         whole = loss(classes, best_classifier(classes))
         yield float((missed.square().sum(0).mean() / 2 - whole).abs() / whole)
 
 
-def _fitted(features: Float[Tensor, "k m"], k: int) -> Float[Tensor, "k m"]:
+def _fit(features: Float[Tensor, "k m"], k: int) -> Float[Tensor, "k m"]:
     r"""$\frac1C\Omega^\top(\frac1{CN}XX^\top)^{-1}X$."""
     total = features @ features.mT / features.shape[1]
     return torch.linalg.solve(total, snr_of_aligned(features, k)).mT @ features / k
@@ -216,16 +216,16 @@ def _fitted(features: Float[Tensor, "k m"], k: int) -> Float[Tensor, "k m"]:
 def sphericity(generator: torch.Generator) -> Iterator[float]:
     r"""MSE observation 2: $XCX^\top=I_C$."""
     for classes in _noisy(generator):
-        features, _, _ = aligned(classes)
+        features, _, _ = align(classes)
         centring = class_centring(classes.k, classes.per_class)
         identity = torch.eye(classes.k, dtype=torch.float64)
         yield float((features @ centring @ features.mT - identity).norm() / identity.norm())
 
 
-def aligned_snr(generator: torch.Generator) -> Iterator[float]:
+def snr_when_aligned(generator: torch.Generator) -> Iterator[float]:
     r"""MSE observations 1 and 3: $\frac1NXY^\top=\operatorname{diag}(\omega_1..\omega_{C-1},0)$."""
     for classes in _noisy(generator):
-        features, omega, _ = aligned(classes)
+        features, omega, _ = align(classes)
         expected = torch.diag(torch.cat([omega[:-1], omega.new_zeros(1)]))
         computed = snr_of_aligned(features, classes.k)
         yield float((computed - expected).norm() / expected.norm())
@@ -240,7 +240,7 @@ STATEMENTS = (
         ),
         source="MSE (6) and assumption (A2)",
         tolerance=TOLERANCE,
-        printed=unextended,
+        printed=least_squares_unextended,
     ),
     Statement(
         id="mse/equation-7",
@@ -272,7 +272,7 @@ STATEMENTS = (
         ),
         source="MSE 3.1-3.2, (8)",
         tolerance=TOLERANCE,
-        printed=renormalised,
+        printed=renormalisation,
         kind="definition",
     ),
     Statement(
@@ -280,8 +280,8 @@ STATEMENTS = (
         statement=("H = A X with A = S_W(H)^-1/2 and S_W(X) = I; corrected: with A = S_W(H)^1/2."),
         source="MSE D.1",
         tolerance=TOLERANCE,
-        printed=printed_fibre,
-        corrected=corrected_fibre,
+        printed=fibre_as_printed,
+        corrected=fibre_as_corrected,
         grade="slip",
     ),
     Statement(
@@ -293,8 +293,8 @@ STATEMENTS = (
         ),
         source="MSE D.2, after definition 5",
         tolerance=TOLERANCE,
-        printed=aligned_predictions,
-        corrected=rotated_predictions,
+        printed=predictions_as_printed,
+        corrected=predictions_as_corrected,
         grade="false",
     ),
     Statement(
@@ -310,7 +310,7 @@ STATEMENTS = (
         statement="Aligned features X have X Y^T / N = diag(w_1, .., w_(C-1), 0).",
         source="MSE observations 1 and 3",
         tolerance=TOLERANCE,
-        printed=aligned_snr,
+        printed=snr_when_aligned,
         kind="definition",
     ),
 )

@@ -12,8 +12,8 @@ from ncscope_lab.theory.mse_instances import (
     Classes,
     any_classes,
     best_classifier,
+    draw_separated,
     loss,
-    separated,
     signal_to_noise,
 )
 from ncscope_lab.theory.search import Instance, choice, climb, integer, magnitude, normal
@@ -87,7 +87,7 @@ def loss_split(generator: torch.Generator) -> Iterator[float]:
         whole, rest = loss(classes, classifier, decay), loss(classes, best, decay)
         off = off_path(classes.extended, classifier - best, decay)
         yield float((rest + off - whole).abs() / whole)
-    for classes, decay in _decayed(generator):
+    for classes, decay in _draw_with_decay(generator):
         best = best_classifier(classes, decay)
         classifier = _near(best, generator)
         whole, rest = loss(classes, classifier, decay), loss(classes, best, decay)
@@ -96,10 +96,10 @@ def loss_split(generator: torch.Generator) -> Iterator[float]:
         yield float((divided.off_path + rest - whole).abs() / whole)
 
 
-def _decayed(generator: torch.Generator) -> Iterator[tuple[Classes, float]]:
+def _draw_with_decay(generator: torch.Generator) -> Iterator[tuple[Classes, float]]:
     r"""Yield classes of moderate condition number, with and without weight decay."""
     for ratios in signal_to_noise(generator):
-        classes = separated(ratios, len(ratios) + integer(0, 4, generator), generator)
+        classes = draw_separated(ratios, len(ratios) + integer(0, 4, generator), generator)
         size = float(classes.extended.features.square().mean())
         yield classes, choice((0.0, magnitude(-2, 1, generator) * size), generator)
 
@@ -150,7 +150,7 @@ def least_squares_split(generator: torch.Generator) -> Iterator[float]:
         parts = variability_part(extended, best, decay) + means_part(extended, best)
         whole = loss(classes, best, decay)
         yield float((parts - whole).abs() / whole)
-    for classes, decay in _decayed(generator):
+    for classes, decay in _draw_with_decay(generator):
         extended, best = classes.extended, best_classifier(classes, decay)
         divided = project_parts(classes, best, decay)
         whole = loss(classes, best, decay)
@@ -158,12 +158,12 @@ def least_squares_split(generator: torch.Generator) -> Iterator[float]:
         yield float((divided.nc23 - means_part(extended, best)).abs() / whole)
 
 
-def unextended_split(generator: torch.Generator) -> Iterator[float]:
+def split_unextended(generator: torch.Generator) -> Iterator[float]:
     r"""MSE (16)-(18), relative to each part."""
     for ratios in signal_to_noise(generator):
-        classes = separated(ratios, len(ratios) + integer(0, 4, generator), generator)
+        classes = draw_separated(ratios, len(ratios) + integer(0, 4, generator), generator)
         best = best_classifier(classes)
-        variability, means = unextended_parts(classes)
+        variability, means = parts_unextended(classes)
         yield _apart(variability, variability_part(classes.extended, best, 0.0))
         yield _apart(means, means_part(classes.extended, best))
 
@@ -172,7 +172,7 @@ def _apart(formula: Float[Tensor, ""], value: Float[Tensor, ""]) -> float:
     return float((formula - value).abs() / value)
 
 
-def unextended_parts(classes: Classes) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+def parts_unextended(classes: Classes) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     r"""(17) and (18): the parts without bias and decay, with the simplex $\Phi$ instead of $I$."""
     weight = torch.linalg.solve(classes.total, classes.centred_means).mT / classes.k
     simplex = torch.eye(classes.k, dtype=torch.float64) - 1 / classes.k
@@ -227,6 +227,6 @@ STATEMENTS = (
         ),
         source="MSE C.1, (16)-(18)",
         tolerance=TOLERANCE,
-        printed=unextended_split,
+        printed=split_unextended,
     ),
 )

@@ -110,7 +110,7 @@ def symmetric_power(matrix: Float[Tensor, "p p"], power: float) -> Float[Tensor,
     return vectors * values**power @ vectors.mT
 
 
-def separated(
+def draw_separated(
     ratios: Float[Tensor, " _r"], dim: int, generator: torch.Generator, *, plain: bool = False
 ) -> Classes:
     r"""Draw classes whose SNR matrix $\Sigma_W^{-1/2}\bar M$ has given singular values.
@@ -165,11 +165,11 @@ def any_classes(generator: torch.Generator) -> Iterator[tuple[Classes, float]]:
             dim, per_class = integer(1, 12, generator), integer(1, 5, generator)
             scale = magnitude(-2, 2, generator)
             decay = magnitude(-4, 2, generator) * scale**2
-            yield _drawn(k, dim, per_class, scale, generator), decay
-            yield _drawn(k, dim, 2 + dim // k, scale, generator), 0.0
+            yield _draw(k, dim, per_class, scale, generator), decay
+            yield _draw(k, dim, 2 + dim // k, scale, generator), 0.0
 
 
-def _drawn(k: int, dim: int, per_class: int, scale: float, generator: torch.Generator) -> Classes:
+def _draw(k: int, dim: int, per_class: int, scale: float, generator: torch.Generator) -> Classes:
     means = normal(dim, k, generator=generator)
     means[:, 1] = choice((means[:, 0], means[:, 1]), generator)
     spread = choice((0.1, 1.0, 10.0), generator)

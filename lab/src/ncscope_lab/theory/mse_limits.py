@@ -73,14 +73,14 @@ def off_spectrum(matrix: Float[Tensor, "d k"]) -> float:
     return float(torch.maximum((values[: matrix.shape[1] - 1] / values[0] - 1).abs().max(), ones))
 
 
-def printed_trace(generator: torch.Generator) -> Iterator[float]:
+def trace_as_printed(generator: torch.Generator) -> Iterator[float]:
     r"""MSE D.6, raw features: $\operatorname{tr}\Sigma_B^\dagger\Sigma_W=\sum_j\omega_j^{-2}$."""
     for point in points(generator):
         trace = _trace(raw_features(point, generator), point.k)
         yield abs(float((1 / point.snr.values**2).sum() / trace) - 1)
 
 
-def corrected_trace(generator: torch.Generator) -> Iterator[float]:
+def trace_as_corrected(generator: torch.Generator) -> Iterator[float]:
     r"""$\ge K\sum_j\omega_j^{-2}$, with equality at renormalised features."""
     for point in points(generator):
         bound = float(trace_bound(point.snr.values, point.k))
@@ -180,8 +180,8 @@ STATEMENTS = (
         ),
         source="MSE D.6, derivation of NC1",
         tolerance=TOLERANCE,
-        printed=printed_trace,
-        corrected=corrected_trace,
+        printed=trace_as_printed,
+        corrected=trace_as_corrected,
         grade="gap",
     ),
     Statement(

@@ -20,8 +20,8 @@ from ncscope_lab.surrogates.dynamics.manifold import (
     orthogonal_projection,
 )
 from ncscope_lab.surrogates.dynamics.snr import (
-    Aligned,
-    renormalised,
+    Alignment,
+    renormalise,
     split,
     spread_over_samples,
 )
@@ -39,7 +39,7 @@ class ManifoldPoint:
     k: int
     n: int
     features: Float[Tensor, "d n"]
-    snr: Aligned
+    snr: Alignment
 
     @property
     def modes(self) -> Float[Tensor, "m n"]:
@@ -69,8 +69,8 @@ def points(generator: torch.Generator, count: int = _INSTANCES) -> Iterator[Mani
         values = sorted((magnitude(-1.5, 1.5, generator) for _ in range(k - 1)), reverse=True)
         left, _ = torch.linalg.qr(normal(d, k - 1, generator=generator))
         turn, _ = torch.linalg.qr(normal(k - 1, k - 1, generator=generator))
-        snr = Aligned(left, torch.tensor(values, dtype=torch.float64), simplex_basis(k) @ turn)
-        noise = renormalised(normal(d, n * k, generator=generator), k)
+        snr = Alignment(left, torch.tensor(values, dtype=torch.float64), simplex_basis(k) @ turn)
+        noise = renormalise(normal(d, n * k, generator=generator), k)
         within = split(noise, k).within
         classes = snr.left * snr.values @ snr.right.mT
         yield ManifoldPoint(k, n, within + spread_over_samples(classes, n), snr)
@@ -115,7 +115,7 @@ def tangent_space(generator: torch.Generator) -> Iterator[float]:
     for point in points(generator, 6):
         x, k = point.features, point.k
         step = 0.05 * normal(*x.shape, generator=generator)
-        velocity = _renormalised_motion(x, step, k)
+        velocity = _motion_with_renormalisation(x, step, k)
         yield float(constraint_derivative(x, velocity, k).norm() / velocity.norm())
         d, size = len(x), x.numel()
         units = torch.eye(size, dtype=torch.float64).view(size, *x.shape)
@@ -156,20 +156,20 @@ def adjoint(generator: torch.Generator) -> Iterator[float]:
         yield far(orthogonal_projection(x, first, k), first)
 
 
-def renormalised_step(generator: torch.Generator) -> Iterator[float]:
+def step_with_renormalisation(generator: torch.Generator) -> Iterator[float]:
     r"""MSE lemma 2: the derivative of $\Sigma_W^{-1/2}(X+\epsilon Z)\,(X+\epsilon Z)$ at 0."""
     for point in points(generator):
         x, k = point.features, point.k
         z = 0.05 * normal(*x.shape, generator=generator)
         z = z - z.mean(1, keepdim=True)
-        moved = _renormalised_motion(x, z, k)
+        moved = _motion_with_renormalisation(x, z, k)
         yield float((moved - oblique_projection(x, z, k)).norm() / x.norm())
 
 
-def _renormalised_motion(
+def _motion_with_renormalisation(
     features: Float[Tensor, "d n"], direction: Float[Tensor, "d n"], k: int
 ) -> Float[Tensor, "d n"]:
-    return slope_at_zero(lambda step: renormalised(features + step * direction, k))
+    return slope_at_zero(lambda step: renormalise(features + step * direction, k))
 
 
 STATEMENTS = (
@@ -211,6 +211,6 @@ STATEMENTS = (
         ),
         source="MSE lemma 2",
         tolerance=TOLERANCE,
-        printed=renormalised_step,
+        printed=step_with_renormalisation,
     ),
 )

@@ -15,8 +15,8 @@ from ncscope_lab.theory.mse_decomposition import means_part, variability_part
 from ncscope_lab.theory.mse_instances import (
     Classes,
     best_classifier,
+    draw_separated,
     loss,
-    separated,
     signal_to_noise,
     symmetric_power,
 )
@@ -75,7 +75,7 @@ def spectral_loss(generator: torch.Generator) -> Iterator[float]:
     for ratios in signal_to_noise(generator):
         drawn = ratios.clone()
         drawn[0] = 0.0 if len(drawn) > 2 else drawn[0]
-        classes = separated(drawn, len(drawn) + integer(0, 4, generator), generator)
+        classes = draw_separated(drawn, len(drawn) + integer(0, 4, generator), generator)
         stats = classes.statistics()
         best = best_classifier(classes)
         seen = (
@@ -99,7 +99,7 @@ def less_noise_when_separated(generator: torch.Generator) -> Iterator[float]:
     for ratios in signal_to_noise(generator):
         least = turning_point(len(ratios) + 1)
         yield from _growth_under_less_noise(ratios * least / ratios.min(), generator)
-        classes = separated(ratios, len(ratios), generator)
+        classes = draw_separated(ratios, len(ratios), generator)
         quieter = classes.with_noise(magnitude(-2, -1e-3, generator))
         whole, less = (loss(case, best_classifier(case)) for case in (classes, quieter))
         yield max(float((less - whole) / whole), 0.0)
@@ -108,7 +108,7 @@ def less_noise_when_separated(generator: torch.Generator) -> Iterator[float]:
 def _growth_under_less_noise(
     ratios: Float[Tensor, " _r"], generator: torch.Generator
 ) -> Iterator[float]:
-    classes = separated(ratios, len(ratios) + integer(0, 3, generator), generator)
+    classes = draw_separated(ratios, len(ratios) + integer(0, 3, generator), generator)
     before = variability_part(classes.extended, best_classifier(classes), 0.0)
     for scale in (0.999, 0.9, magnitude(-2, 0, generator)):
         quieter = classes.with_noise(scale)
@@ -116,14 +116,14 @@ def _growth_under_less_noise(
         yield max(float((after - before) / before), 0.0)
 
 
-def vanishing_variability(generator: torch.Generator) -> Iterator[float]:
+def variability_to_zero(generator: torch.Generator) -> Iterator[float]:
     r"""C.2: $\mathcal L_{NC1}\to0$ with fixed means only if $\Sigma_W\to0$.
 
     The deviation is the size of $\Sigma_W$ at which $\mathcal L_{NC1}$ has vanished, relative to
     its initial size and at most 1. The noise grows, or it shrinks in the span of the means.
     """
     for ratios in signal_to_noise(generator, 0.5, 10.0):
-        classes = separated(ratios, len(ratios) + 2, generator, plain=True)
+        classes = draw_separated(ratios, len(ratios) + 2, generator, plain=True)
         basis, _, _ = torch.linalg.svd(classes.centred_means)
         signal = basis[:, : len(ratios)]
         inside = (1 - 1e-6) * signal @ (signal.mT @ classes.noise)
@@ -141,7 +141,9 @@ def variability_within_bound(generator: torch.Generator) -> Iterator[float]:
     """
     for ratios in signal_to_noise(generator, 0.5):
         k = len(ratios) + 1
-        classes = separated(ratios, len(ratios) + integer(0, 3, generator), generator, plain=True)
+        classes = draw_separated(
+            ratios, len(ratios) + integer(0, 3, generator), generator, plain=True
+        )
         whole = float(loss(classes, best_classifier(classes)))
         if 2 * k * whole < 1 - 1e-2:
             bound = collapse_bound(whole, k)
@@ -162,13 +164,13 @@ def semimetric(generator: torch.Generator) -> Iterator[float]:
     almost 0, and, for aligned simplices, $\mathcal L_{NC2/3}$ as a share of its maximum.
     """
     for k in (2, 3, 4, 6):
-        crowd = separated(torch.rand(k - 1, generator=generator).double() + 1, k, generator)
+        crowd = draw_separated(torch.rand(k - 1, generator=generator).double() + 1, k, generator)
         tight = crowd.with_noise(1e-5)
         vanished = means_part(tight.extended, best_classifier(tight))
         gone = vanished < _VANISHED * (k - 1) / (2 * k)
         yield float(etf_distance(tight.centred_means.mT)) if gone else 0.0
         flat = magnitude(-1, 1, generator) * torch.ones(k - 1, dtype=torch.float64)
-        frame = separated(flat, k, generator, plain=True)
+        frame = draw_separated(flat, k, generator, plain=True)
         part = means_part(frame.extended, best_classifier(frame))
         yield float(part * 2 * k / (k - 1))
 
@@ -179,7 +181,7 @@ def means_part_by_smallest_ratio(generator: torch.Generator) -> Iterator[float]:
     The lower bound is attained as all $\omega_j$ but one grow; the upper one if all are equal.
     """
     for ratios in signal_to_noise(generator):
-        classes = separated(ratios, len(ratios) + integer(0, 3, generator), generator)
+        classes = draw_separated(ratios, len(ratios) + integer(0, 3, generator), generator)
         part = float(means_part(classes.extended, best_classifier(classes)))
         least, greatest = means_part_range(float(ratios.min()), classes.k)
         yield max((least - part) / least, (part - greatest) / greatest, 0.0)
@@ -210,7 +212,7 @@ def _flat_means(generator: torch.Generator) -> Iterator[Classes]:
             spread = normal(dim, rank, generator=generator)
             spread = spread @ normal(rank, k, generator=generator)
             spread[:, 1] = spread[:, choice((0, 1), generator)]
-            flat = separated(torch.ones(k - 1, dtype=torch.float64), dim, generator)
+            flat = draw_separated(torch.ones(k - 1, dtype=torch.float64), dim, generator)
             yield Classes(flat.noise + spread.repeat_interleave(flat.per_class, 1), k)
 
 
@@ -284,7 +286,7 @@ STATEMENTS = (
         ),
         source="MSE C.2",
         tolerance=TOLERANCE,
-        printed=vanishing_variability,
+        printed=variability_to_zero,
         corrected=variability_within_bound,
         grade="false",
     ),

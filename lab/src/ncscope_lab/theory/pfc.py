@@ -60,7 +60,7 @@ def least_spread(model: MUFM, weight: Float[Tensor, "k d"]) -> float:
     return 1 / (1 + slope * stretch / (model.num_samples * model.tau))
 
 
-def minimising_point(model: MUFM) -> tuple[Float[Tensor, "k d"], Float[Tensor, "d n"]]:
+def find_minimum(model: MUFM) -> tuple[Float[Tensor, "k d"], Float[Tensor, "d n"]]:
     """Minimise from the best classifier on the data or, for cross-entropy, from zero."""
     if model.loss != "mse":
         start = 0 * model.targets @ model.data.mT
@@ -75,8 +75,8 @@ def falls_if_aligned(generator: torch.Generator) -> Iterator[float]:
     """PFC theorem 1: the largest rise of PFC1 from one point to a later one, relative to it."""
 
     def violation(instance: Instance) -> float:
-        means, noise, last = instance[0], instance[1], _centred(instance[2])
-        shortage = min(float(alignment(_centred(means), last)), 0.0)
+        means, noise, last = instance[0], instance[1], _centre(instance[2])
+        shortage = min(float(alignment(_centre(means), last)), 0.0)
         means = means - shortage / last.square().sum() * last
         line = _line(means, noise, last)
         values = [float(line.pfc1(t)) for t in _NEAR_ZERO]
@@ -99,7 +99,7 @@ def falls_for_a_small_cost(generator: torch.Generator) -> Iterator[float]:
     """
     for angle in (1e-1, 1e-2, 1e-3):
         last = _simplex(generator, least=3)
-        line = _line(_turned(last, angle, generator), 0 * last[None], last)
+        line = _line(_turn(last, angle, generator), 0 * last[None], last)
         yield _rise_of_pfc2(line, 0.0)
 
 
@@ -108,7 +108,7 @@ def falls_near_the_end(generator: torch.Generator) -> Iterator[float]:
     for index in range(20):
         last = _simplex(generator, least=3)
         noise = magnitude(-2, 1, generator) * normal(*last.shape, generator=generator)
-        first = _turned(last, magnitude(-1, 0.5, generator), generator) if index % 2 else last
+        first = _turn(last, magnitude(-1, 0.5, generator), generator) if index % 2 else last
         line = _line(first + (index % 3) * noise, 0 * last[None], last)
         if float(line.transport_cost()) > 0:
             start = pfc2_falls_from(line)
@@ -121,12 +121,12 @@ def falls_near_the_end(generator: torch.Generator) -> Iterator[float]:
         yield _rise_of_pfc2(line, 0.0)
 
 
-def reduced_as_printed(generator: torch.Generator) -> Iterator[float]:
+def reduction_as_printed(generator: torch.Generator) -> Iterator[float]:
     r"""PFC theorem 3 with the same $\lambda$ in (12) and (13)."""
     yield from _reduction_errors(generator, lambda transport, _: transport)
 
 
-def reduced_with_depth(generator: torch.Generator) -> Iterator[float]:
+def reduction_with_depth(generator: torch.Generator) -> Iterator[float]:
     r"""PFC theorem 3 with $\lambda/L$ in (13)."""
     yield from _reduction_errors(generator, equivalent_transport)
 
@@ -139,7 +139,7 @@ def between_collapse_and_data(generator: torch.Generator) -> Iterator[float]:
         decay = magnitude(-3, 1, generator)
         strength = magnitude(0, 3, generator) / (2 * decay)
         model = MUFM(data, k, decay, strength, loss)
-        weight, features = minimising_point(model)
+        weight, features = find_minimum(model)
         before, after = _distances(data, k), _distances(features, k)
         missing = 1 - after / (least_spread(model, weight) * before)
         yield max(float((missing * before / before.max()).max()), 0.0)
@@ -174,7 +174,7 @@ def flow_collapses(generator: torch.Generator) -> Iterator[float]:
         model = MUFM(features, k, decay, 1.0)
         move = flow_direction(model, features)
         shrinking = _cosine(_within(features, k), _within(move, k))
-        growing = _cosine(_centred(_means(features, k)), _centred(_means(move, k)))
+        growing = _cosine(_centre(_means(features, k)), _centre(_means(move, k)))
         return max(shrinking, -growing)
 
     for _ in range(12):
@@ -206,7 +206,7 @@ def _simplex(generator: torch.Generator, least: int = 2) -> Float[Tensor, "k d"]
     return magnitude(-2, 2, generator) * simplex_etf(k, k + 1, generator)
 
 
-def _turned(
+def _turn(
     means: Float[Tensor, "k d"], angle: float, generator: torch.Generator
 ) -> Float[Tensor, "k d"]:
     turn = normal(means.shape[1], means.shape[1], generator=generator)
@@ -296,11 +296,11 @@ def _distances(features: Float[Tensor, "d n"], k: int) -> Float[Tensor, " p"]:
 
 
 def _pfc1(features: Float[Tensor, "d n"], k: int) -> float:
-    between = _centred(_means(features, k)).square().sum() / k
+    between = _centre(_means(features, k)).square().sum() / k
     return float(_within(features, k).square().sum() / features.shape[1] / between)
 
 
-def _centred(means: Float[Tensor, "k d"]) -> Float[Tensor, "k d"]:
+def _centre(means: Float[Tensor, "k d"]) -> Float[Tensor, "k d"]:
     return means - means.mean(0)
 
 
@@ -347,8 +347,8 @@ STATEMENTS = (
         ),
         source="PFC theorem 3",
         tolerance=TOLERANCE,
-        printed=reduced_as_printed,
-        corrected=reduced_with_depth,
+        printed=reduction_as_printed,
+        corrected=reduction_with_depth,
         grade="slip",
     ),
     Statement(

@@ -84,14 +84,14 @@ def climb(
     here, worst = start, violation(start)
     yield max(worst, 0.0)
     for _ in range(steps):
-        there = _moved(here, magnitude(-3, 0, generator), generator)
+        there = _move(here, magnitude(-3, 0, generator), generator)
         value = violation(there)
         yield max(value, 0.0)
         if value > worst:
             here, worst = there, value
 
 
-def _moved(instance: Instance, size: float, generator: torch.Generator) -> Instance:
+def _move(instance: Instance, size: float, generator: torch.Generator) -> Instance:
     return tuple(
         part + size * part.square().mean().sqrt() * normal(*part.shape, generator=generator)
         for part in instance

@@ -137,17 +137,17 @@ class Statement:
         verdict: Verdict = "holds-as-corrected" if held else "fails"
         return self._result(seed, corrected, verdict, printed.deviation)
 
-    def _observe(self, check: Check, seed: int) -> "_Observed":
+    def _observe(self, check: Check, seed: int) -> "_Deviations":
         digest = sha256(f"{seed} {self.id}".encode()).digest()
         generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
         deviations = [inf if isnan(value) else value for value in check(generator)]
         if not deviations:
             msg = f"the check of {self.id} drew no instance"
             raise ValueError(msg)
-        return _Observed(len(deviations), max(deviations))
+        return _Deviations(len(deviations), max(deviations))
 
     def _result(
-        self, seed: int, seen: "_Observed", verdict: Verdict, printed: float | None
+        self, seed: int, seen: "_Deviations", verdict: Verdict, printed: float | None
     ) -> Result:
         return Result(
             id=self.id,
@@ -204,7 +204,7 @@ def tally(results: Iterable[Result]) -> Tally:
 
 
 @dataclass(frozen=True)
-class _Observed:
+class _Deviations:
     instances: int
     deviation: float
 

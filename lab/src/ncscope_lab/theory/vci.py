@@ -13,16 +13,16 @@ from ncscope.stats.options import Prior
 from ncscope_lab.theory.search import integer, magnitude, normal
 from ncscope_lab.theory.statement import Statement
 from ncscope_lab.theory.vci_features import (
-    LabelledFeatures,
-    balanced,
+    ClassFeatures,
     between_covariance,
     class_means,
-    imbalanced,
+    draw_balanced,
+    draw_imbalanced,
+    draw_unstructured,
+    draw_unstructured_of,
     indicator,
-    measured,
+    measure,
     total_covariance,
-    unstructured,
-    unstructured_of,
     within_covariance,
 )
 
@@ -31,14 +31,14 @@ _SEEN = 1e-6  # least share of a direction that counts as seen
 _PRIORS: tuple[Prior, ...] = ("empirical", "uniform")
 
 
-def weighted_total(labelled: LabelledFeatures, prior: Float[Tensor, " k"]) -> Float[Tensor, "d d"]:
+def total_with_weights(labelled: ClassFeatures, prior: Float[Tensor, " k"]) -> Float[Tensor, "d d"]:
     r"""$\sum_c\frac{\pi_c}{n_c}\sum_i(h_i-\mu_G)(h_i-\mu_G)^\top$, $\mu_G=\sum_c\pi_c\mu_c$."""
     spread = labelled.features - prior @ class_means(labelled)
     return spread.mT @ (spread * (prior / labelled.counts)[labelled.labels][:, None])
 
 
-def shifted_within(
-    labelled: LabelledFeatures, direction: Float[Tensor, " d"], step: float
+def within_when_shifted(
+    labelled: ClassFeatures, direction: Float[Tensor, " d"], step: float
 ) -> Float[Tensor, "d d"]:
     r"""$\Sigma_W$ after a shift of every $h_{k,1}$ by $\lambda v$ (VCI A.1).
 
@@ -52,51 +52,51 @@ def shifted_within(
     return within_covariance(labelled) + cross + cross.mT + square
 
 
-def decomposed(generator: torch.Generator) -> Iterator[float]:
+def decomposition(generator: torch.Generator) -> Iterator[float]:
     r"""VCI (7), and the project's $\Sigma_W$ against (1), relative to $\lVert\Sigma_T\rVert_F$."""
-    for labelled in balanced(generator, 20):
+    for labelled in draw_balanced(generator, 20):
         within, total = within_covariance(labelled), total_covariance(labelled)
         gap = (total - between_covariance(labelled) - within).norm()
-        kept = measured(labelled)[0].within
+        kept = measure(labelled)[0].within
         assert kept is not None
         yield float(torch.maximum(gap, (kept - within).norm()) / total.norm())
 
 
-def decomposed_as_printed(generator: torch.Generator) -> Iterator[float]:
+def decomposition_as_printed(generator: torch.Generator) -> Iterator[float]:
     r"""VCI (7) with (1) to (3) for classes of different size."""
-    for labelled in imbalanced(generator, 20):
+    for labelled in draw_imbalanced(generator, 20):
         total = total_covariance(labelled)
         gap = total - between_covariance(labelled) - within_covariance(labelled)
         yield float(gap.norm() / total.norm())
 
 
-def decomposed_with_prior(generator: torch.Generator) -> Iterator[float]:
+def decomposition_with_prior(generator: torch.Generator) -> Iterator[float]:
     r"""Check the statement with one prior in all three terms, $n_c/n$ or $1/K$."""
-    for labelled in imbalanced(generator, 10):
+    for labelled in draw_imbalanced(generator, 10):
         for prior in _PRIORS:
-            stats, _ = measured(labelled, prior)
+            stats, _ = measure(labelled, prior)
             assert stats.within is not None
-            total = weighted_total(labelled, stats.prior)
+            total = total_with_weights(labelled, stats.prior)
             between = stats.centred.mT @ (stats.centred * stats.prior[:, None])
             yield float((total - between - stats.within).norm() / total.norm())
 
 
 def split(generator: torch.Generator) -> Iterator[float]:
     r"""Check VCI fig. 1 by projected samples, relative to $Tr\Sigma_T$."""
-    for labelled in balanced(generator, 20):
+    for labelled in draw_balanced(generator, 20):
         means = class_means(labelled)
         basis = torch.linalg.svd(means - means.mean(0))[2][: labelled.rank]
         spread = labelled.features - means[labelled.labels]
         along = (spread @ basis.mT).square().sum() / len(spread)
         whole = spread.square().sum() / len(spread)
-        stats, discriminants = measured(labelled)
+        stats, discriminants = measure(labelled)
         size = stats.within_trace + stats.between_trace
         parts = within_in_signal(stats, discriminants), within_off_signal(stats, discriminants)
         yield float((parts[0] - along).abs() / size)
         yield float((parts[1] - (whole - along)).abs() / size)
 
 
-def off_span(labelled: LabelledFeatures) -> float:
+def off_span(labelled: ClassFeatures) -> float:
     r"""Return the share of the squared deviations within classes that is off $V_B$."""
     means = class_means(labelled)
     along = torch.linalg.pinv(means - means.mean(0), rtol=1e-10) @ (means - means.mean(0))
@@ -108,19 +108,19 @@ def off_signal(generator: torch.Generator) -> Iterator[float]:
     """VCI 6.2: the part off the span of the means, by projected samples, with p from 1 to 2K."""
     for k in (2, 3, 5):
         for d in range(1, 2 * k + 1):
-            labelled = unstructured_of(k, integer(2, 5, generator), d, generator)
+            labelled = draw_unstructured_of(k, integer(2, 5, generator), d, generator)
             share = off_span(labelled)
             yield share if d < k else float(share < _SEEN)
 
 
-def unbounded_within(generator: torch.Generator) -> Iterator[float]:
+def within_without_bound(generator: torch.Generator) -> Iterator[float]:
     r"""VCI proposition 4.1, by the H' of its proof.
 
     With $v\cdot s\ge0$ the step $\lambda=N\sqrt{C/(N-1)}$ suffices, and it is tight for large C.
     """
     for _ in range(30):
         k, size = integer(2, 6, generator), integer(2, 5, generator)
-        labelled = unstructured_of(k, size, k + integer(1, 4, generator), generator)
+        labelled = draw_unstructured_of(k, size, k + integer(1, 4, generator), generator)
         weight = normal(k, labelled.features.shape[1], generator=generator)
         direction = torch.linalg.svd(weight)[2][-1]
         lean = (labelled.features[::size] - class_means(labelled)).sum(0)
@@ -130,26 +130,28 @@ def unbounded_within(generator: torch.Generator) -> Iterator[float]:
         features = labelled.features.clone()
         features[::size] += step * direction
         moved = labelled.with_features(features)
-        yield _moved_loss(labelled, moved, weight, normal(k, generator=generator))
+        yield _loss_when_moved(labelled, moved, weight, normal(k, generator=generator))
         between = between_covariance(labelled)
         yield float((between_covariance(moved) - between).norm() / between.norm())
         within = within_covariance(moved)
-        yield float((within - shifted_within(labelled, direction, step)).norm() / within.norm())
+        yield float(
+            (within - within_when_shifted(labelled, direction, step)).norm() / within.norm()
+        )
         yield max(1 - float(within.norm()) / bound, 0.0)
 
 
 def between_rank(generator: torch.Generator) -> Iterator[float]:
     r"""VCI 4.3: eigenvalues of $\Sigma_B$ past $\min\{p,K-1\}$, relative to the largest."""
-    for labelled in unstructured(generator, 25):
+    for labelled in draw_unstructured(generator, 25):
         values = torch.linalg.eigvalsh(between_covariance(labelled)).flip(0)
         largest = min(len(values), labelled.k - 1)
         yield float(values[largest:].abs().sum() / values[0])
-        yield float(abs(measured(labelled)[1].between.rank - largest))
+        yield float(abs(measure(labelled)[1].between.rank - largest))
 
 
-def _moved_loss(
-    labelled: LabelledFeatures,
-    moved: LabelledFeatures,
+def _loss_when_moved(
+    labelled: ClassFeatures,
+    moved: ClassFeatures,
     weight: Float[Tensor, "k d"],
     bias: Float[Tensor, " k"],
 ) -> float:
@@ -166,7 +168,7 @@ STATEMENTS = (
         statement="For classes of one size Sigma_T = Sigma_B + Sigma_W.",
         source="VCI (1), (2), (3), (7)",
         tolerance=TOLERANCE,
-        printed=decomposed,
+        printed=decomposition,
         kind="definition",
     ),
     Statement(
@@ -177,8 +179,8 @@ STATEMENTS = (
         ),
         source="VCI 3.1 with (1), (2), (3)",
         tolerance=TOLERANCE,
-        printed=decomposed_as_printed,
-        corrected=decomposed_with_prior,
+        printed=decomposition_as_printed,
+        corrected=decomposition_with_prior,
         grade="gap",
     ),
     Statement(
@@ -189,7 +191,7 @@ STATEMENTS = (
         ),
         source="VCI proposition 4.1 and A.1",
         tolerance=TOLERANCE,
-        printed=unbounded_within,
+        printed=within_without_bound,
     ),
     Statement(
         id="vci/figure-1",

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ncscope_lab.theory.search import integer, magnitude, normal
 from ncscope_lab.theory.statement import Statement
-from ncscope_lab.theory.vci_features import mixing
+from ncscope_lab.theory.vci_features import draw_mixture
 
 TOLERANCE = 1e-9
 
@@ -36,14 +36,14 @@ def block_inverse(
     return torch.cat([torch.cat([inner, right], 1), torch.cat([below, last], 1)])
 
 
-def inverted(generator: torch.Generator) -> Iterator[float]:
+def inverse(generator: torch.Generator) -> Iterator[float]:
     r"""VCI lemma A.1; A = 0 is among the instances, with $S=-BC$ and D = I."""
     for start in range(40):
         p, q = integer(1, 4, generator), integer(4, 6, generator)
-        b = mixing(q, p, generator).mT
-        d = torch.eye(q, dtype=torch.float64) if start % 4 == 0 else mixing(q, q, generator)
+        b = draw_mixture(q, p, generator).mT
+        d = torch.eye(q, dtype=torch.float64) if start % 4 == 0 else draw_mixture(q, q, generator)
         c = b.mT if start % 4 == 0 else normal(q, p, generator=generator)
-        a = b @ torch.linalg.solve(d, c) + mixing(p, p, generator)
+        a = b @ torch.linalg.solve(d, c) + draw_mixture(p, p, generator)
         a = 0 * a if start % 4 == 0 else a
         whole = torch.cat([torch.cat([a, b], 1), torch.cat([c, d], 1)])
         product = whole @ block_inverse(a, b, c, d)
@@ -67,7 +67,7 @@ def trace_as_printed(generator: torch.Generator) -> Iterator[float]:
     r"""A.3: $V_1-V_2^\top V_3^{-1}V_2$, which is defined only if $r=2r_1$."""
     for _ in range(20):
         p = integer(2, 4, generator)
-        whole, spectrum = _dominating(p, p, generator)
+        whole, spectrum = _make_dominant(p, p, generator)
         a, b, c, d = _blocks(whole, p)
         yield _trace_gap(whole, spectrum, schur_complement(a, c, b, d))
 
@@ -76,7 +76,7 @@ def trace_as_meant(generator: torch.Generator) -> Iterator[float]:
     r"""A.3 with $S=V_1-V_2V_3^{-1}V_2^\top$, and $S\succeq\Sigma_1$."""
     for _ in range(40):
         p, q = integer(1, 4, generator), integer(1, 4, generator)
-        whole, spectrum = _dominating(p, q, generator)
+        whole, spectrum = _make_dominant(p, q, generator)
         inner = schur_complement(*_blocks(whole, p))
         yield _trace_gap(whole, spectrum, inner)
         least = torch.linalg.eigvalsh(inner - torch.diag(spectrum))[0]
@@ -92,20 +92,20 @@ def _trace_gap(
     return float((left - torch.linalg.inv(inner).diagonal() @ spectrum).abs()) / r1
 
 
-def _dominating(
+def _make_dominant(
     p: int, q: int, generator: torch.Generator
 ) -> tuple[Float[Tensor, "r r"], Float[Tensor, " p"]]:
     r"""$V=\operatorname{diag}(\Sigma_1,0)+R$; R of least rank, with $S=\Sigma_1$, or of larger."""
     spectrum = 10 ** (2 * torch.rand(p, dtype=torch.float64, generator=generator) - 1)
     more = integer(0, p, generator)
     upper = normal(p, q + more, generator=generator)
-    lower = torch.nn.functional.pad(mixing(q, q, generator), (0, more))
+    lower = torch.nn.functional.pad(draw_mixture(q, q, generator), (0, more))
     root = torch.cat([upper, lower])
     return torch.diag(torch.nn.functional.pad(spectrum, (0, q))) + root @ root.mT, spectrum
 
 
 def _positive(size: int, generator: torch.Generator) -> Float[Tensor, "r r"]:
-    root = magnitude(-3, 3, generator) * mixing(size, size, generator)
+    root = magnitude(-3, 3, generator) * draw_mixture(size, size, generator)
     return root @ root.mT
 
 
@@ -131,7 +131,7 @@ STATEMENTS = (
         statement="If [A, B; C, D] and D are invertible, so is A - B inv(D) C, and (12) holds.",
         source="VCI lemma A.1 and (12)",
         tolerance=TOLERANCE,
-        printed=inverted,
+        printed=inverse,
     ),
     Statement(
         id="vci/lemma-A.2",

@@ -23,7 +23,7 @@ _RCOND = 1e-11
 
 
 @dataclass(frozen=True)
-class LabelledFeatures:
+class ClassFeatures:
     r"""Features of K classes, every class present.
 
     Attributes:
@@ -53,19 +53,19 @@ class LabelledFeatures:
         r"""$\operatorname{rank}\Sigma_B$."""
         return int((self.between > 0).sum())
 
-    def with_features(self, features: Float[Tensor, "n e"]) -> "LabelledFeatures":
+    def with_features(self, features: Float[Tensor, "n e"]) -> "ClassFeatures":
         """Return other features with the same labels and spectra."""
-        return LabelledFeatures(features, self.labels, self.between, self.within)
+        return ClassFeatures(features, self.labels, self.between, self.within)
 
 
-def balanced(generator: torch.Generator, count: int) -> Iterator[LabelledFeatures]:
+def draw_balanced(generator: torch.Generator, count: int) -> Iterator[ClassFeatures]:
     """Draw classes of equal size N >= 2."""
     for _ in range(count):
         k, size = integer(2, 6, generator), integer(2, 5, generator)
         yield _draw_any(torch.full((k,), size), generator)
 
 
-def imbalanced(generator: torch.Generator, count: int) -> Iterator[LabelledFeatures]:
+def draw_imbalanced(generator: torch.Generator, count: int) -> Iterator[ClassFeatures]:
     """Draw 3 to 6 classes of 2 to 20 samples; the first has 20 to 40 more than the second."""
     for _ in range(count):
         counts = torch.randint(2, 21, (integer(3, 6, generator),), generator=generator)
@@ -73,28 +73,24 @@ def imbalanced(generator: torch.Generator, count: int) -> Iterator[LabelledFeatu
         yield _draw_any(counts, generator)
 
 
-def unstructured(generator: torch.Generator, count: int) -> Iterator[LabelledFeatures]:
+def draw_unstructured(generator: torch.Generator, count: int) -> Iterator[ClassFeatures]:
     """Draw normal features with class means of comparable size, in classes of size N >= 2."""
     for _ in range(count):
         k, size, d = integer(2, 6, generator), integer(2, 5, generator), integer(1, 8, generator)
-        yield unstructured_of(k, size, d, generator)
+        yield draw_unstructured_of(k, size, d, generator)
 
 
-def unstructured_of(k: int, size: int, d: int, generator: torch.Generator) -> LabelledFeatures:
+def draw_unstructured_of(k: int, size: int, d: int, generator: torch.Generator) -> ClassFeatures:
     """Draw normal features in k classes of the given size."""
     means = normal(k, d, generator=generator).repeat_interleave(size, 0)
-    return labelled_by_counts(
-        means + normal(k * size, d, generator=generator), torch.full((k,), size)
-    )
+    return label_by_counts(means + normal(k * size, d, generator=generator), torch.full((k,), size))
 
 
-def labelled_by_counts(
-    features: Float[Tensor, "n d"], counts: Int[Tensor, " k"]
-) -> LabelledFeatures:
+def label_by_counts(features: Float[Tensor, "n d"], counts: Int[Tensor, " k"]) -> ClassFeatures:
     """Return features sorted by class, without prescribed spectra."""
     labels = torch.repeat_interleave(torch.arange(len(counts)), counts)
     unknown = features.new_zeros(0)
-    return LabelledFeatures(features, labels, unknown, unknown)
+    return ClassFeatures(features, labels, unknown, unknown)
 
 
 def draw(
@@ -102,7 +98,7 @@ def draw(
     between: Float[Tensor, " m"],
     within: Float[Tensor, " m"],
     generator: torch.Generator,
-) -> LabelledFeatures:
+) -> ClassFeatures:
     r"""Draw features whose covariances under the prior $n_c/n$ are diagonal in a random basis.
 
     Args:
@@ -121,14 +117,12 @@ def draw(
     coordinates[:, between > 0] = contrasts[labels, : int((between > 0).sum())]
     coordinates *= between.sqrt()
     coordinates[:, within > 0] += noise * within[within > 0].sqrt()
-    features = coordinates @ mixing(m + integer(0, 2, generator), m, generator).mT
+    features = coordinates @ draw_mixture(m + integer(0, 2, generator), m, generator).mT
     offset = magnitude(-1, 1, generator) * normal(1, features.shape[1], generator=generator)
-    return LabelledFeatures(
-        magnitude(-6, 6, generator) * (features + offset), labels, between, within
-    )
+    return ClassFeatures(magnitude(-6, 6, generator) * (features + offset), labels, between, within)
 
 
-def mixing(rows: int, columns: int, generator: torch.Generator) -> Float[Tensor, "m n"]:
+def draw_mixture(rows: int, columns: int, generator: torch.Generator) -> Float[Tensor, "m n"]:
     """Draw a random matrix of full column rank and condition at most 10."""
     left, _ = torch.linalg.qr(normal(rows, columns, generator=generator))
     right, _ = torch.linalg.qr(normal(columns, columns, generator=generator))
@@ -136,8 +130,8 @@ def mixing(rows: int, columns: int, generator: torch.Generator) -> Float[Tensor,
     return left * 10**spread @ right.mT
 
 
-def measured(
-    labelled: LabelledFeatures, prior: Prior = "empirical"
+def measure(
+    labelled: ClassFeatures, prior: Prior = "empirical"
 ) -> tuple[ClassStatistics, Discriminants]:
     """Return the statistics from which the project computes its metrics."""
     moments = ClassMoments(
@@ -152,42 +146,42 @@ def measured(
     return stats, discriminants(stats)
 
 
-def measured_directions(labelled: LabelledFeatures) -> ClassStatistics:
+def measure_directions(labelled: ClassFeatures) -> ClassStatistics:
     """Return the statistics from which the project computes its cosine metrics."""
     moments = ClassMoments(labelled.k, labelled.features.shape[1], statistics={"directions"})
     moments.update(labelled.features, labelled.labels)
     return finish(moments)
 
 
-def indicator(labelled: LabelledFeatures) -> Float[Tensor, "n k"]:
+def indicator(labelled: ClassFeatures) -> Float[Tensor, "n k"]:
     """One-hot labels."""
     return torch.nn.functional.one_hot(labelled.labels, labelled.k).double()
 
 
-def class_means(labelled: LabelledFeatures) -> Float[Tensor, "k d"]:
+def class_means(labelled: ClassFeatures) -> Float[Tensor, "k d"]:
     r"""$\mu_k$."""
     return indicator(labelled).mT @ labelled.features / labelled.counts[:, None]
 
 
-def within_covariance(labelled: LabelledFeatures) -> Float[Tensor, "d d"]:
+def within_covariance(labelled: ClassFeatures) -> Float[Tensor, "d d"]:
     r"""$\Sigma_W$ of VCI (1)."""
     spread = labelled.features - class_means(labelled)[labelled.labels]
     return spread.mT @ spread / len(spread)
 
 
-def between_covariance(labelled: LabelledFeatures) -> Float[Tensor, "d d"]:
+def between_covariance(labelled: ClassFeatures) -> Float[Tensor, "d d"]:
     r"""$\Sigma_B$ of VCI (2): every class weighted $1/K$; $\mu_G$ the mean of all samples."""
     spread = class_means(labelled) - labelled.features.mean(0)
     return spread.mT @ spread / len(spread)
 
 
-def total_covariance(labelled: LabelledFeatures) -> Float[Tensor, "d d"]:
+def total_covariance(labelled: ClassFeatures) -> Float[Tensor, "d d"]:
     r"""$\Sigma_T$ of VCI (3)."""
     spread = labelled.features - labelled.features.mean(0)
     return spread.mT @ spread / len(spread)
 
 
-def captured(labelled: LabelledFeatures, prior: Float[Tensor, " k"]) -> Float[Tensor, " k"]:
+def capture(labelled: ClassFeatures, prior: Float[Tensor, " k"]) -> Float[Tensor, " k"]:
     r"""Compute the terms $\pi_c(\mu_c-\mu_G)^\top\Sigma_T^\dagger(\mu_c-\mu_G)$ of the trace.
 
     They are $\lVert U^\top z_c\rVert^2$, where U holds the left singular vectors of the weighted
@@ -203,12 +197,12 @@ def captured(labelled: LabelledFeatures, prior: Float[Tensor, " k"]) -> Float[Te
     return (left[:, values > _RCOND * values[0]].mT @ unit).square().sum(0)
 
 
-def captured_trace(labelled: LabelledFeatures) -> float:
+def capture_trace(labelled: ClassFeatures) -> float:
     r"""$\operatorname{Tr}[\Sigma_T^\dagger\Sigma_B]$, classes weighted by their size."""
-    return float(captured(labelled, labelled.counts / len(labelled.labels)).sum())
+    return float(capture(labelled, labelled.counts / len(labelled.labels)).sum())
 
 
-def probe_minimum(labelled: LabelledFeatures, prior: Float[Tensor, " k"]) -> float:
+def probe_minimum(labelled: ClassFeatures, prior: Float[Tensor, " k"]) -> float:
     r"""$\min_{W,b}\frac12\sum_c\frac{\pi_c}{n_c}\sum_i\lVert Wh_i+b-e_c\rVert^2$."""
     weight = (prior / labelled.counts)[labelled.labels]
     target = indicator(labelled) - prior
@@ -218,7 +212,7 @@ def probe_minimum(labelled: LabelledFeatures, prior: Float[Tensor, " k"]) -> flo
     return float((root * (spread @ solved.solution - target)).square().sum() / 2)
 
 
-def _draw_any(counts: Int[Tensor, " k"], generator: torch.Generator) -> LabelledFeatures:
+def _draw_any(counts: Int[Tensor, " k"], generator: torch.Generator) -> ClassFeatures:
     """Draw features of any ranks, with directions of the means, of the noise, or of both."""
     rank, noise = len(counts) - 1, min(int(counts.sum()) - len(counts), 6)
     signal = integer(1, rank, generator)

@@ -11,16 +11,16 @@ from ncscope.stats.options import Prior
 from ncscope_lab.theory.search import Instance, climb, factors, integer, magnitude, normal
 from ncscope_lab.theory.statement import Statement
 from ncscope_lab.theory.vci_features import (
-    LabelledFeatures,
-    balanced,
-    captured_trace,
-    imbalanced,
-    labelled_by_counts,
-    measured,
-    mixing,
+    ClassFeatures,
+    capture_trace,
+    draw_balanced,
+    draw_imbalanced,
+    draw_mixture,
+    draw_unstructured,
+    draw_unstructured_of,
+    label_by_counts,
+    measure,
     probe_minimum,
-    unstructured,
-    unstructured_of,
 )
 
 TOLERANCE = 1e-9
@@ -38,7 +38,7 @@ def index_with_rank(trace: float, rank: int) -> float:
     return 1 - trace / rank
 
 
-def diluted(index: float, rank: int, largest: int) -> float:
+def dilute(index: float, rank: int, largest: int) -> float:
     r"""Return the index with $\min\{p,K-1\}$ for the rank: $1-\frac r{\min}(1-VCI)$."""
     return 1 - rank / largest * (1 - index)
 
@@ -64,7 +64,7 @@ def rank_bound(generator: torch.Generator) -> Iterator[float]:
         noise = _of_norm(magnitude(-2, 2, generator), spread)
 
         def violation(instance: Instance, rank: int = rank) -> float:
-            return captured_trace(_of_factors(instance)) / rank - 1
+            return capture_trace(_of_factors(instance)) / rank - 1
 
         yield from climb(violation, (*means, *noise), generator, _STEPS)
         yield abs(violation((*means, 0 * noise[0], noise[1])))
@@ -75,13 +75,13 @@ def equality_case(generator: torch.Generator) -> Iterator[float]:
 
     The last instances have more dimensions than samples, and are not collapsed.
     """
-    for labelled in [*balanced(generator, 40), *imbalanced(generator, 20)]:
-        missing = labelled.rank - captured_trace(labelled)
+    for labelled in [*draw_balanced(generator, 40), *draw_imbalanced(generator, 20)]:
+        missing = labelled.rank - capture_trace(labelled)
         yield abs(missing - shortfall(labelled.between, labelled.within)) / labelled.rank
     for k in (2, 3, 5):
-        wide = unstructured_of(k, 3, 3 * k - 1 + integer(0, 3, generator), generator)
-        yield abs(captured_trace(wide) / (k - 1) - 1)
-        yield float(vci(*measured(wide)))
+        wide = draw_unstructured_of(k, 3, 3 * k - 1 + integer(0, 3, generator), generator)
+        yield abs(capture_trace(wide) / (k - 1) - 1)
+        yield float(vci(*measure(wide)))
 
 
 def more_collapsed(generator: torch.Generator) -> Iterator[float]:
@@ -93,7 +93,7 @@ def more_collapsed(generator: torch.Generator) -> Iterator[float]:
 
     def violation(instance: Instance) -> float:
         means, noise, change = instance
-        spread = _centred(noise, len(means))
+        spread = _centre(noise, len(means))
         both = spread, contraction(change) @ spread
         weights = torch.full((len(means),), 1 / len(means), dtype=torch.float64)
         losses = [probe_minimum(_with_means(means, one), weights) for one in both]
@@ -111,8 +111,8 @@ def more_collapsed(generator: torch.Generator) -> Iterator[float]:
 
 def index_and_loss(generator: torch.Generator) -> Iterator[float]:
     r"""Definition 5.3: VCI in [0, 1], and the probing loss as a function of it."""
-    for labelled in unstructured(generator, 25):
-        index = float(vci(*measured(labelled)))
+    for labelled in draw_unstructured(generator, 25):
+        index = float(vci(*measure(labelled)))
         rank = min(labelled.features.shape[1], labelled.k - 1)
         least = probe_minimum(labelled, labelled.counts / len(labelled.labels))
         yield 2 * abs(least - loss_of_vci(index, labelled.k, rank))
@@ -121,31 +121,31 @@ def index_and_loss(generator: torch.Generator) -> Iterator[float]:
 
 def rank_as_printed(generator: torch.Generator) -> Iterator[float]:
     r"""VCI 5: with $\min\{p,K-1\}$ for the rank the index equals that of definition 5.3."""
-    for labelled in balanced(generator, 20):
-        index = index_with_rank(captured_trace(labelled), labelled.rank)
-        yield abs(float(vci(*measured(labelled))) - index)
+    for labelled in draw_balanced(generator, 20):
+        index = index_with_rank(capture_trace(labelled), labelled.rank)
+        yield abs(float(vci(*measure(labelled))) - index)
 
 
 def rank_diluted(generator: torch.Generator) -> Iterator[float]:
     r"""Check the corrected value, for class means in general position or not."""
-    for labelled in balanced(generator, 20):
-        index = index_with_rank(captured_trace(labelled), labelled.rank)
+    for labelled in draw_balanced(generator, 20):
+        index = index_with_rank(capture_trace(labelled), labelled.rank)
         largest = min(labelled.features.shape[1], labelled.k - 1)
-        expected = diluted(index, labelled.rank, largest)
-        yield abs(float(vci(*measured(labelled))) - expected)
+        expected = dilute(index, labelled.rank, largest)
+        yield abs(float(vci(*measure(labelled))) - expected)
 
 
 def index_invariance(generator: torch.Generator) -> Iterator[float]:
     r"""VCI corollary 5.4, also for shifts; and the value itself, for prescribed spectra."""
-    for labelled in [*balanced(generator, 12), *imbalanced(generator, 6)]:
+    for labelled in [*draw_balanced(generator, 12), *draw_imbalanced(generator, 6)]:
         d = labelled.features.shape[1]
         shift = normal(1, d, generator=generator) * labelled.features.norm()
-        features = (labelled.features + shift) @ mixing(d, d, generator).mT
+        features = (labelled.features + shift) @ draw_mixture(d, d, generator).mT
         moved = labelled.with_features(magnitude(-3, 3, generator) * features)
         missing = shortfall(labelled.between, labelled.within)
         full = min(d, labelled.k - 1)
         for prior in _PRIORS:
-            before, after = (float(vci(*measured(one, prior))) for one in (labelled, moved))
+            before, after = (float(vci(*measure(one, prior))) for one in (labelled, moved))
             yield abs(after - before)
             if prior == "empirical":
                 yield abs(full * before - (full - labelled.rank) - missing)
@@ -156,18 +156,18 @@ def _of_norm(size: float, pair: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     return size / pair[0].norm() * pair[0], pair[1]
 
 
-def _of_factors(instance: Instance) -> LabelledFeatures:
+def _of_factors(instance: Instance) -> ClassFeatures:
     return _with_means(instance[0] @ instance[1], instance[2] @ instance[3])
 
 
-def _with_means(means: Float[Tensor, "k d"], noise: Float[Tensor, "n d"]) -> LabelledFeatures:
+def _with_means(means: Float[Tensor, "k d"], noise: Float[Tensor, "n d"]) -> ClassFeatures:
     """Return features in classes of equal size with exactly the given class means."""
     k, size = len(means), len(noise) // len(means)
-    features = means.repeat_interleave(size, 0) + _centred(noise, k)
-    return labelled_by_counts(features, torch.full((k,), size))
+    features = means.repeat_interleave(size, 0) + _centre(noise, k)
+    return label_by_counts(features, torch.full((k,), size))
 
 
-def _centred(noise: Float[Tensor, "n d"], k: int) -> Float[Tensor, "n d"]:
+def _centre(noise: Float[Tensor, "n d"], k: int) -> Float[Tensor, "n d"]:
     classes = noise.view(k, -1, noise.shape[1])
     return (classes - classes.mean(1, keepdim=True)).flatten(0, 1)
 

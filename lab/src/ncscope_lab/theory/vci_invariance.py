@@ -14,38 +14,38 @@ from ncscope.metrics.variability import cosine_within, fuzziness, nc1_quotient
 from ncscope_lab.theory.search import choice, integer, magnitude, normal
 from ncscope_lab.theory.statement import Statement
 from ncscope_lab.theory.vci_features import (
-    LabelledFeatures,
-    balanced,
+    ClassFeatures,
     class_means,
-    imbalanced,
+    draw_balanced,
+    draw_imbalanced,
+    draw_mixture,
+    draw_unstructured,
     indicator,
-    labelled_by_counts,
-    measured,
-    measured_directions,
-    mixing,
-    unstructured,
+    label_by_counts,
+    measure,
+    measure_directions,
 )
 
 TOLERANCE = 1e-9
 _SHEAR = torch.tensor([[1.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
 
 
-def sheared_example() -> LabelledFeatures:
+def example_of_shear() -> ClassFeatures:
     r"""Features with $\Sigma_B=\operatorname{diag}(1,0)$ and $\Sigma_W=I$ (observation 4.2)."""
     axes = 2**0.5 * torch.eye(2, dtype=torch.float64)
     means = torch.tensor([[1.0, 0.0], [-1.0, 0.0]], dtype=torch.float64)
     rows = [mean + sign * axes for mean in means for sign in (1, -1)]
-    return labelled_by_counts(torch.cat(rows), torch.tensor([4, 4]))
+    return label_by_counts(torch.cat(rows), torch.tensor([4, 4]))
 
 
-def cosine_distance(labelled: LabelledFeatures) -> Float[Tensor, ""]:
+def cosine_distance(labelled: ClassFeatures) -> Float[Tensor, ""]:
     r"""$\bar d_{within}$ of VCI 3.2 from all pairs."""
     unit = normalize(labelled.features, dim=1, eps=0.0)
     same = indicator(labelled) @ (indicator(labelled) / labelled.counts.square()).mT
     return (same * (1 - unit @ unit.mT)).sum() / labelled.k
 
 
-def ridge_minimum(labelled: LabelledFeatures, weight_decay: float, bias_decay: float) -> float:
+def ridge_minimum(labelled: ClassFeatures, weight_decay: float, bias_decay: float) -> float:
     r"""Minimum of VCI (5) over W and b for $\ell=\frac12\lVert\cdot\rVert^2$."""
     n, d = labelled.features.shape
     rows = torch.cat([labelled.features, torch.ones(n, 1, dtype=torch.float64)], 1) / n**0.5
@@ -57,7 +57,7 @@ def ridge_minimum(labelled: LabelledFeatures, weight_decay: float, bias_decay: f
     return float((system @ solution - target).square().sum() / 2)
 
 
-def softmax_minimum(labelled: LabelledFeatures, weight_decay: float, bias_decay: float) -> float:
+def softmax_minimum(labelled: ClassFeatures, weight_decay: float, bias_decay: float) -> float:
     r"""Minimum of VCI (5) over W and b for the cross-entropy of a softmax, by L-BFGS."""
     k, d = labelled.k, labelled.features.shape[1]
     decay = torch.tensor([weight_decay] * d + [bias_decay], dtype=torch.float64)
@@ -76,29 +76,29 @@ def softmax_minimum(labelled: LabelledFeatures, weight_decay: float, bias_decay:
 
 def fuzziness_invariance(generator: torch.Generator) -> Iterator[float]:
     r"""VCI observation 4.2: maps that act separately on $V_B$ and $V_B^\perp$, and the example."""
-    for labelled in [*balanced(generator, 16), *imbalanced(generator, 8)]:
-        before = fuzziness(*measured(labelled))
-        after = fuzziness(*measured(_under(labelled, _separate(labelled, generator))))
+    for labelled in [*draw_balanced(generator, 16), *draw_imbalanced(generator, 8)]:
+        before = fuzziness(*measure(labelled))
+        after = fuzziness(*measure(_under(labelled, _separate(labelled, generator))))
         yield float((after - before).abs() / (1 + before))
-    example = sheared_example()
-    yield abs(float(fuzziness(*measured(example))) - 1)
-    yield abs(float(fuzziness(*measured(_under(example, _SHEAR)))) - 2)
+    example = example_of_shear()
+    yield abs(float(fuzziness(*measure(example))) - 1)
+    yield abs(float(fuzziness(*measure(_under(example, _SHEAR)))) - 2)
 
 
 def distance_invariance(generator: torch.Generator) -> Iterator[float]:
     r"""VCI (4) and observation 4.3; the map of observation 4.2 takes 2 to 3."""
-    for labelled in balanced(generator, 20):
+    for labelled in draw_balanced(generator, 20):
         means = class_means(labelled)
         inner = (labelled.features - means[labelled.labels]).square().sum()
         outer = (means - means.mean(0)).square().sum() * len(labelled.labels) / labelled.k
         scaled = -magnitude(-3, 3, generator) * _rotation(labelled, generator)
-        before = nc1_quotient(measured(labelled)[0])
-        after = nc1_quotient(measured(_under(labelled, scaled))[0])
+        before = nc1_quotient(measure(labelled)[0])
+        after = nc1_quotient(measure(_under(labelled, scaled))[0])
         yield float((before * outer - inner).abs() / (outer + inner))
         yield float((after - before).abs() / (1 + before))
-    example = sheared_example()
-    yield abs(float(nc1_quotient(measured(example)[0])) - 2)
-    yield abs(float(nc1_quotient(measured(_under(example, _SHEAR))[0])) - 3)
+    example = example_of_shear()
+    yield abs(float(nc1_quotient(measure(example)[0])) - 2)
+    yield abs(float(nc1_quotient(measure(_under(example, _SHEAR))[0])) - 3)
 
 
 def cosine_invariance_any_sign(generator: torch.Generator) -> Iterator[float]:
@@ -113,79 +113,79 @@ def cosine_invariance(generator: torch.Generator) -> Iterator[float]:
 
 def minimum_invariance(generator: torch.Generator) -> Iterator[float]:
     r"""VCI observation 4.5 for any $\lambda_W>0,\lambda_b\ge0$, relative to $\frac12$."""
-    for labelled in unstructured(generator, 30):
+    for labelled in draw_unstructured(generator, 30):
         decays = magnitude(-2, 1, generator), choice((0.0, 0.1), generator)
-        shaped = _mapped(labelled, generator)
+        shaped = _map(labelled, generator)
         yield 2 * abs(ridge_minimum(shaped, *decays) - ridge_minimum(labelled, *decays))
 
 
 def minimum_invariance_without_decay(generator: torch.Generator) -> Iterator[float]:
     r"""Check the statement for $\lambda_W=0$; for $\lambda_W>0$ under orthogonal maps."""
-    for labelled in unstructured(generator, 30):
+    for labelled in draw_unstructured(generator, 30):
         free = 0.0, choice((0.0, magnitude(-3, 1, generator)), generator)
         decays = magnitude(-3, 1, generator), free[1]
         turned = _under(labelled, _rotation(labelled, generator))
-        shaped = _mapped(labelled, generator)
+        shaped = _map(labelled, generator)
         yield 2 * abs(ridge_minimum(shaped, *free) - ridge_minimum(labelled, *free))
         yield 2 * abs(ridge_minimum(turned, *decays) - ridge_minimum(labelled, *decays))
     for _ in range(5):
         labelled = _inseparable(generator)
         decay = choice((0.0, 0.1), generator)
-        shaped = _mapped(labelled, generator)
+        shaped = _map(labelled, generator)
         yield abs(softmax_minimum(shaped, 0.0, decay) - softmax_minimum(labelled, 0.0, decay))
 
 
 def _cosine_invariance(generator: torch.Generator, positive: bool) -> Iterator[float]:
-    for labelled in unstructured(generator, 16):
+    for labelled in draw_unstructured(generator, 16):
         n = len(labelled.labels)
         factors = 10 ** normal(n, 1, generator=generator)
         if not positive:
             factors *= torch.where(torch.rand(n, 1, generator=generator) < 0.5, -1, 1)
         turned = factors * labelled.features @ _rotation(labelled, generator).mT
-        before = cosine_within(measured_directions(labelled))
+        before = cosine_within(measure_directions(labelled))
         yield float((before - cosine_distance(labelled)).abs())
         yield float(
-            (cosine_within(measured_directions(labelled.with_features(turned))) - before).abs()
+            (cosine_within(measure_directions(labelled.with_features(turned))) - before).abs()
         )
     axes = torch.eye(2, dtype=torch.float64)
-    example = labelled_by_counts(torch.cat([axes, -axes]), torch.tensor([2, 2]))
-    yield abs(float(cosine_within(measured_directions(example))) - 1 / 2)
+    example = label_by_counts(torch.cat([axes, -axes]), torch.tensor([2, 2]))
+    yield abs(float(cosine_within(measure_directions(example))) - 1 / 2)
     sheared = _under(example, _SHEAR)
-    yield abs(float(cosine_within(measured_directions(sheared))) - (1 - 0.5**0.5) / 2)
+    yield abs(float(cosine_within(measure_directions(sheared))) - (1 - 0.5**0.5) / 2)
 
 
-def _under(labelled: LabelledFeatures, matrix: Float[Tensor, "d d"]) -> LabelledFeatures:
+def _under(labelled: ClassFeatures, matrix: Float[Tensor, "d d"]) -> ClassFeatures:
     """Multiply every feature by the matrix."""
     return labelled.with_features(labelled.features @ matrix.mT)
 
 
-def _separate(labelled: LabelledFeatures, generator: torch.Generator) -> Float[Tensor, "d d"]:
+def _separate(labelled: ClassFeatures, generator: torch.Generator) -> Float[Tensor, "d d"]:
     r"""Draw a random invertible matrix that maps $V_B$ to itself and its complement to itself."""
     spread = class_means(labelled) - labelled.features.mean(0)
     basis, rank = torch.linalg.svd(spread)[2], labelled.rank
     sizes = rank, len(basis) - rank
-    apart = torch.block_diag(*[mixing(size, size, generator) for size in sizes])
+    apart = torch.block_diag(*[draw_mixture(size, size, generator) for size in sizes])
     return basis.mT @ apart @ basis
 
 
-def _mapped(labelled: LabelledFeatures, generator: torch.Generator) -> LabelledFeatures:
+def _map(labelled: ClassFeatures, generator: torch.Generator) -> ClassFeatures:
     """Multiply every feature by a random invertible matrix of norm 1 to 100."""
     d = labelled.features.shape[1]
-    return _under(labelled, magnitude(0, 1, generator) * mixing(d, d, generator))
+    return _under(labelled, magnitude(0, 1, generator) * draw_mixture(d, d, generator))
 
 
-def _rotation(labelled: LabelledFeatures, generator: torch.Generator) -> Float[Tensor, "d d"]:
+def _rotation(labelled: ClassFeatures, generator: torch.Generator) -> Float[Tensor, "d d"]:
     d = labelled.features.shape[1]
     return torch.linalg.qr(normal(d, d, generator=generator))[0]
 
 
-def _inseparable(generator: torch.Generator) -> LabelledFeatures:
+def _inseparable(generator: torch.Generator) -> ClassFeatures:
     """Draw classes that share features, so that cross-entropy has a finite minimiser."""
     k, d = integer(2, 3, generator), integer(1, 3, generator)
     shared = normal(8, d, generator=generator)
     separate = normal(6 * k, d, generator=generator).chunk(k)
     rows = torch.cat([part for one in separate for part in (shared, one)])
-    return labelled_by_counts(rows, torch.full((k,), 14))
+    return label_by_counts(rows, torch.full((k,), 14))
 
 
 STATEMENTS = (

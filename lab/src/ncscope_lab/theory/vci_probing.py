@@ -11,18 +11,18 @@ from ncscope.stats.options import Prior
 from ncscope_lab.theory.search import integer
 from ncscope_lab.theory.statement import Statement
 from ncscope_lab.theory.vci_features import (
-    LabelledFeatures,
-    balanced,
-    captured,
-    captured_trace,
+    ClassFeatures,
+    capture,
+    capture_trace,
     class_means,
-    imbalanced,
+    draw_balanced,
+    draw_imbalanced,
+    draw_unstructured,
+    draw_unstructured_of,
     indicator,
-    measured,
+    measure,
     probe_minimum,
     total_covariance,
-    unstructured,
-    unstructured_of,
 )
 
 TOLERANCE = 1e-9
@@ -35,12 +35,12 @@ def optimal_loss(k: int, trace: float) -> float:
 
 
 def optimal_loss_of_prior(prior: Float[Tensor, " k"], terms: Float[Tensor, " k"]) -> float:
-    r"""$\frac12(1-\sum\pi_c^2)-\frac12\sum\pi_ct_c$, $t_c$ the terms of the trace (`captured`)."""
+    r"""$\frac12(1-\sum\pi_c^2)-\frac12\sum\pi_ct_c$, $t_c$ the terms of the trace (`capture`)."""
     return float(1 - prior.square().sum() - prior @ terms) / 2
 
 
 def optimal_head(
-    labelled: LabelledFeatures,
+    labelled: ClassFeatures,
 ) -> tuple[Float[Tensor, "k d"], Float[Tensor, " k"]]:
     r"""$W=\frac1K\sum e_k(\mu_k-\mu_G)^\top\Sigma_T^\dagger$, $b=\frac1K\mathbf 1-W\mu_G$ (A.2)."""
     mean = labelled.features.mean(0)
@@ -49,32 +49,32 @@ def optimal_head(
     return weight, 1 / labelled.k - weight @ mean
 
 
-def rank_of_total(labelled: LabelledFeatures) -> int:
+def rank_of_total(labelled: ClassFeatures) -> int:
     r"""$\operatorname{rank}\Sigma_T$ of features with prescribed spectra."""
     return len(labelled.between)
 
 
 def probing_loss(generator: torch.Generator) -> Iterator[float]:
     r"""VCI theorem 5.1: least squares, formula and metric, relative to $\frac12$."""
-    for labelled in [*balanced(generator, 25), *unstructured(generator, 15)]:
+    for labelled in [*draw_balanced(generator, 25), *draw_unstructured(generator, 15)]:
         least = probe_minimum(labelled, labelled.counts / len(labelled.labels))
-        yield 2 * abs(least - optimal_loss(labelled.k, captured_trace(labelled)))
-        yield 2 * abs(least - float(linear_probe_mse(*measured(labelled))))
+        yield 2 * abs(least - optimal_loss(labelled.k, capture_trace(labelled)))
+        yield 2 * abs(least - float(linear_probe_mse(*measure(labelled))))
 
 
 def probing_loss_as_printed(generator: torch.Generator) -> Iterator[float]:
     r"""Theorem 5.1's formula for classes of different size, with covariances weighted by size."""
-    for labelled in imbalanced(generator, 20):
+    for labelled in draw_imbalanced(generator, 20):
         least = probe_minimum(labelled, labelled.counts / len(labelled.labels))
-        yield 2 * abs(least - optimal_loss(labelled.k, captured_trace(labelled)))
+        yield 2 * abs(least - optimal_loss(labelled.k, capture_trace(labelled)))
 
 
 def probing_loss_of_prior(generator: torch.Generator) -> Iterator[float]:
     r"""Check the formula for any prior; at $\pi_c=1/K$ it is the printed formula."""
-    for labelled in imbalanced(generator, 12):
+    for labelled in draw_imbalanced(generator, 12):
         for name in _PRIORS:
-            stats, discriminants = measured(labelled, name)
-            terms = captured(labelled, stats.prior)
+            stats, discriminants = measure(labelled, name)
+            terms = capture(labelled, stats.prior)
             least = probe_minimum(labelled, stats.prior)
             yield 2 * abs(least - optimal_loss_of_prior(stats.prior, terms))
             yield 2 * abs(least - float(linear_probe_mse(stats, discriminants)))
@@ -83,7 +83,7 @@ def probing_loss_of_prior(generator: torch.Generator) -> Iterator[float]:
 
 def minimiser(generator: torch.Generator) -> Iterator[float]:
     r"""A.2: the gradient vanishes at `optimal_head`, and the loss is the minimum there."""
-    for labelled in balanced(generator, 40):
+    for labelled in draw_balanced(generator, 40):
         weight, bias = optimal_head(labelled)
         error = labelled.features @ weight.mT + bias - indicator(labelled)
         least = probe_minimum(labelled, labelled.counts / len(labelled.labels))
@@ -100,13 +100,13 @@ def eigenvectors_past_classes(generator: torch.Generator) -> Iterator[float]:
     """
     for _ in range(20):
         k = integer(2, 4, generator)
-        labelled = unstructured_of(k, 5, k + integer(1, 3, generator), generator)
+        labelled = draw_unstructured_of(k, 5, k + integer(1, 3, generator), generator)
         yield _lean_past(labelled, k)
 
 
 def eigenvectors_past_rank(generator: torch.Generator) -> Iterator[float]:
     r"""Check the statement of `eigenvectors_past_classes` for $i>rank\Sigma_T$."""
-    for labelled in balanced(generator, 40):
+    for labelled in draw_balanced(generator, 40):
         yield _lean_past(labelled, rank_of_total(labelled))
 
 
@@ -115,17 +115,17 @@ def nothing_captured(generator: torch.Generator) -> Iterator[float]:
 
     The trace is at least $Tr\Sigma_B/\lambda_{max}(\Sigma_T)$, with equality in one dimension.
     """
-    for labelled in [*unstructured(generator, 15), *_on_a_line(generator)]:
-        stats, _ = measured(labelled)
+    for labelled in [*draw_unstructured(generator, 15), *_on_a_line(generator)]:
+        stats, _ = measure(labelled)
         largest = torch.linalg.eigvalsh(total_covariance(labelled))[-1]
-        yield max(float(stats.between_trace / largest) - captured_trace(labelled), 0.0)
+        yield max(float(stats.between_trace / largest) - capture_trace(labelled), 0.0)
         means = class_means(labelled)[labelled.labels]
         same = labelled.with_features(labelled.features - means)
-        yield captured_trace(same)
-        yield 2 * abs(float(linear_probe_mse(*measured(same))) - optimal_loss(labelled.k, 0.0))
+        yield capture_trace(same)
+        yield 2 * abs(float(linear_probe_mse(*measure(same))) - optimal_loss(labelled.k, 0.0))
 
 
-def _lean_past(labelled: LabelledFeatures, index: int) -> float:
+def _lean_past(labelled: ClassFeatures, index: int) -> float:
     """Return the largest cosine of a centred class mean with the eigenvectors past the index."""
     spread = labelled.features - labelled.features.mean(0)
     means = class_means(labelled) - labelled.features.mean(0)
@@ -133,9 +133,9 @@ def _lean_past(labelled: LabelledFeatures, index: int) -> float:
     return float(((means @ past.mT).norm(dim=1) / means.norm(dim=1)).max())
 
 
-def _on_a_line(generator: torch.Generator) -> Iterator[LabelledFeatures]:
+def _on_a_line(generator: torch.Generator) -> Iterator[ClassFeatures]:
     for _ in range(5):
-        yield unstructured_of(integer(2, 4, generator), 3, 1, generator)
+        yield draw_unstructured_of(integer(2, 4, generator), 3, 1, generator)
 
 
 STATEMENTS = (

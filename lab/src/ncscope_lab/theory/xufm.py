@@ -48,7 +48,7 @@ def mean_value(problem: UFM) -> float:
     return max(0.0, 1 - problem.c * (1 + decay) / decay)
 
 
-def regularised_minimum(problem: UFM) -> float:
+def minimum_with_bias_decay(problem: UFM) -> float:
     r"""Return the minimum with a regularised bias, $\omega=\lambda_b/(1+\lambda_b)$, for $c<1$."""
     k, decay, c = problem.num_classes, problem.bias_decay or 0.0, problem.c
     share = decay / (1 + decay)
@@ -74,12 +74,12 @@ def simplices(generator: torch.Generator) -> Iterator[float]:
         yield from _minimisers(problem, gram, simplex_minimum(problem), generator)
 
 
-def regularised_biases(generator: torch.Generator) -> Iterator[float]:
+def biases_with_decay(generator: torch.Generator) -> Iterator[float]:
     r"""Check the remark on $0<\lambda_b<\infty$, with the Gram matrix between simplex and frame."""
     for problem in _problems(generator, lambda k: k, lambda: magnitude(-2, 2, generator), most=0.9):
         k = problem.num_classes
         gram = energy(problem) * _centring(k) + mean_value(problem) / weight_ratio(problem) / k
-        yield from _minimisers(problem, gram, regularised_minimum(problem), generator)
+        yield from _minimisers(problem, gram, minimum_with_bias_decay(problem), generator)
 
 
 def strict_saddles(generator: torch.Generator) -> Iterator[float]:
@@ -244,7 +244,7 @@ STATEMENTS = (
         ),
         source="XUFM 3.2, remark on the regularised bias",
         tolerance=TOLERANCE,
-        printed=regularised_biases,
+        printed=biases_with_decay,
     ),
     Statement(
         id="xufm/remark-3",

@@ -12,7 +12,7 @@ from ncscope_lab.surrogates.extended import ExtendedUFM, nonzero_limit
 from ncscope_lab.surrogates.problem import Point
 from ncscope_lab.theory.search import Instance, choice, climb, integer, magnitude, normal
 from ncscope_lab.theory.statement import Statement
-from ncscope_lab.theory.xufm_extended import TOLERANCE, extended_model, minimum
+from ncscope_lab.theory.xufm_extended import TOLERANCE, draw_model, minimum
 
 _STARTS = 8
 _STEPS = 20
@@ -117,11 +117,11 @@ def _unequal(generator: torch.Generator) -> Iterator[tuple[ExtendedUFM, Point]]:
     """Yield points that beat all points of equal nuclear norms, for 5 and 15 classes."""
     for share in (0.95, 0.97, 0.99, 0.999):
         d = 5 + integer(0, 3, generator)
-        model = extended_model(5, d, share * nonzero_limit(3), "relu", generator)
+        model = draw_model(5, d, share * nonzero_limit(3), "relu", generator)
         yield model, cheapest(model, cycle_of_five())
     for share in (magnitude(-6, -2, generator), magnitude(-2, 0, generator), 0.9, 0.999):
         d = 20 + integer(0, 3, generator)
-        model = extended_model(15, d, share * nonzero_limit(3), "relu", generator)
+        model = draw_model(15, d, share * nonzero_limit(3), "relu", generator)
         yield model, cheapest(model, triples_of_six())
 
 

@@ -45,7 +45,7 @@ def frames_below_limit(generator: torch.Generator) -> Iterator[float]:
     for k in (2, 3, 4, 5):
         for low, high in _SHARES:
             model = free_model(k, _share(low, high, generator), "linear", generator)
-            runs = descended(model, generator)
+            runs = descend(model, generator)
             missed = _off_minimum(model, runs)
             yield missed
             if missed > TOLERANCE:
@@ -77,7 +77,7 @@ def relu_frames_below_limit(generator: torch.Generator) -> Iterator[float]:
     for k in (2, 3, 4):
         for low, high in _SHARES:
             model = free_model(k, _share(low, high, generator), "relu", generator)
-            runs = [run for run in descended(model, generator) if norms_agree(run.point)]
+            runs = [run for run in descend(model, generator) if norms_agree(run.point)]
             missed = _off_minimum(model, runs)
             yield missed
             if missed > TOLERANCE:
@@ -96,7 +96,7 @@ def relu_frames_at_any_load(generator: torch.Generator) -> Iterator[float]:
         yield from relu_frames_below_limit(generator)
 
 
-def descended(
+def descend(
     model: ExtendedUFM, generator: torch.Generator, *, eased: bool = True
 ) -> list[SolverResult]:
     """Minimise from random starts, and return the runs that converged.
@@ -116,7 +116,7 @@ def descended(
         start = model.start(generator)
         scale = sum(d * float(part.norm()) for d, part in zip(model.decays, start, strict=True))
         if eased:
-            start = quasi_newton(_eased(model), start, limit=_EASED_ITERATIONS).point
+            start = quasi_newton(_ease(model), start, limit=_EASED_ITERATIONS).point
         run = quasi_newton(model, start, limit=_ITERATIONS)
         if _CONVERGED * scale < run.gradient_norm and run.objective < _PROMISING * stated:
             run = quasi_newton(model, run.point, limit=_MORE_ITERATIONS)
@@ -128,7 +128,7 @@ def descended(
     return runs
 
 
-def _eased(model: ExtendedUFM) -> ExtendedUFM:
+def _ease(model: ExtendedUFM) -> ExtendedUFM:
     """Return the model with a decay of the features that brings the load to the eased share."""
     *weight_decays, feature_decay = model.decays
     ratio = min(_EASED_SHARE * nonzero_limit(3) / model.load, 1.0)
@@ -159,7 +159,7 @@ def free_model(
     return ExtendedUFM(k, d, n, weight_decays, feature_decay, activation, deviations)
 
 
-def extended_model(
+def draw_model(
     k: int, d: int, load: float, activation: Activation, generator: torch.Generator
 ) -> ExtendedUFM:
     """Build a model of three factors with random decays that have the given load."""
@@ -169,11 +169,13 @@ def extended_model(
     return ExtendedUFM(k, d, n, (last, first), feature_decay, activation)
 
 
-def loaded_model(generator: torch.Generator, share: float, activation: Activation) -> ExtendedUFM:
+def draw_model_at_load(
+    generator: torch.Generator, share: float, activation: Activation
+) -> ExtendedUFM:
     """Draw a model of three factors whose load is a given share of the limit."""
     k = integer(2, 6, generator)
     load = share * nonzero_limit(3)
-    return extended_model(k, k + integer(0, 5, generator), load, activation, generator)
+    return draw_model(k, k + integer(0, 5, generator), load, activation, generator)
 
 
 def linear_minimiser(model: ExtendedUFM, generator: torch.Generator) -> Point:
@@ -211,7 +213,7 @@ def _zero_above_limit(
 ) -> Iterator[float]:
     """Yield the size of the lowest points at a load above the limit, where they must be zero."""
     model = free_model(k, _share(1.1, 1.5, generator), activation, generator, size=0.5)
-    runs = descended(model, generator, eased=False)
+    runs = descend(model, generator, eased=False)
     yield _off_minimum(model, runs)
     for run in _lowest(runs):
         yield sum(float(part.norm()) for part in run.point)
@@ -223,7 +225,7 @@ def _nonzero_at_limit(
     """Yield nonzero minimisers at the limit, from random starts, until one has a lower rank."""
     for index in range(_MOST_STARTS):
         model = free_model(3 + index % 2, 1.0, activation, generator)
-        for run in _lowest(descended(model, generator, eased=False)):
+        for run in _lowest(descend(model, generator, eased=False)):
             rank = _rank(run.point)
             if rank > 0 and _relative(run.objective, minimum(model.load)) < TOLERANCE:
                 yield model, run.point

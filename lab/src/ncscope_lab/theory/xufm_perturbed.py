@@ -12,18 +12,18 @@ from ncscope_lab.surrogates.extended import ExtendedUFM
 from ncscope_lab.surrogates.perturbed import attenuation
 from ncscope_lab.theory.search import integer, magnitude, normal
 from ncscope_lab.theory.statement import Statement
-from ncscope_lab.theory.xufm_extended import linear_minimiser, loaded_model
+from ncscope_lab.theory.xufm_extended import draw_model_at_load, linear_minimiser
 
 TOLERANCE = 1e-9
 _STARTS = 8
 
 
-def extended_attenuation(num_classes: int, length: float, noise: float) -> float:
+def attenuation_of_extended(num_classes: int, length: float, noise: float) -> float:
     r"""$(1+\sigma^2K/\lVert h\rVert^2)^{-1}$ for features of a given length."""
     return 1 / (1 + noise**2 * num_classes / length**2)
 
 
-def attenuated(generator: torch.Generator) -> Iterator[float]:
+def attenuation_limit(generator: torch.Generator) -> Iterator[float]:
     r"""Theorem 5.1, with noise that has the limit's moments, and with many independent samples."""
     for _ in range(_STARTS):
         k, d = integer(2, 5, generator), integer(5, 8, generator)
@@ -45,20 +45,20 @@ def attenuated(generator: torch.Generator) -> Iterator[float]:
         yield max(float((solution - expected).norm() / expected.norm() - bound), 0.0)
 
 
-def extended_attenuated(generator: torch.Generator) -> Iterator[float]:
+def attenuation_limit_of_extended(generator: torch.Generator) -> Iterator[float]:
     r"""Appendix F.1: the gradient of (92) at the scaled minimiser, with the limit's moments.
 
     The problem is convex in $W_2W_1$ and the two factors are balanced, so a point with gradient
     zero is a minimum.
     """
     for _ in range(_STARTS):
-        model = loaded_model(generator, 1 - magnitude(-3, -0.01, generator), "linear")
+        model = draw_model_at_load(generator, 1 - magnitude(-3, -0.01, generator), "linear")
         k, n = model.num_classes, 3 * model.dim
         last, first, features = linear_minimiser(model, generator)
         means = features[:, :: model.per_class]
         length = float(means[:, 0].norm())
         noise = magnitude(-1, 0.5, generator) * length
-        share = math.sqrt(extended_attenuation(k, length, noise))
+        share = math.sqrt(attenuation_of_extended(k, length, noise))
         moved = means.repeat_interleave(n, 1) + noise * _ideal_noise(k, model.dim, n, generator)
         fixed = ExtendedUFM(k, model.dim, n, model.decays[:2], model.decays[2])
         slopes = fixed.gradient((share * last, share * first, moved))[:2]
@@ -145,7 +145,7 @@ STATEMENTS: tuple[Statement, ...] = (
         ),
         source="XUFM theorem 5.1, (25), as restored from its proof",
         tolerance=TOLERANCE,
-        printed=attenuated,
+        printed=attenuation_limit,
     ),
     Statement(
         id="xufm/remark-f.1",
@@ -156,7 +156,7 @@ STATEMENTS: tuple[Statement, ...] = (
         ),
         source="XUFM appendix F.1",
         tolerance=TOLERANCE,
-        printed=extended_attenuated,
+        printed=attenuation_limit_of_extended,
     ),
     Statement(
         id="xufm/appendix-d",

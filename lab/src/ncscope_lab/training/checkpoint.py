@@ -40,7 +40,7 @@ class Checkpoints:
         """
         with name_write_errors(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_bytes(self.path, _packed(state))
+            write_bytes(self.path, _pack(state))
         self._saved = time.monotonic()
 
     def load(self) -> dict[str, Any] | None:
@@ -94,7 +94,7 @@ class Checkpoints:
         with name_write_errors(self.path.parent):
             self.path.parent.mkdir(parents=True, exist_ok=True)
         present = self.path.stat().st_size if self.path.exists() else 0
-        needed = 11 * (len(_packed(state)) + to_come) // 5 - present
+        needed = 11 * (len(_pack(state)) + to_come) // 5 - present
         free = shutil.disk_usage(self.path.parent).free
         if free < needed:
             raise InputError(
@@ -104,7 +104,7 @@ class Checkpoints:
             )
 
 
-def _packed(state: dict[str, Any]) -> bytes:
+def _pack(state: dict[str, Any]) -> bytes:
     buffer = io.BytesIO()
     torch.save(state, buffer)
     return buffer.getvalue()

@@ -92,10 +92,10 @@ def train(
                 _step(learner, optimiser)
                 if not last:
                     after_step()
-        yield _finished(fabric, learner)
+        yield _finish(fabric, learner)
 
 
-def normalising_together(model: nn.Module, device: torch.device, processes: int) -> nn.Module:
+def normalise_together(model: nn.Module, device: torch.device, processes: int) -> nn.Module:
     """Return the model with synchronised batch norms, which use statistics of the global batch.
 
     Torch has no synchronised batch norm for the CPU: there each of several processes normalises
@@ -140,7 +140,7 @@ def _rescale(learner: Learner, accumulate: int) -> None:
                 parameter.grad.mul_(accumulate / group)
 
 
-def _finished(fabric: Fabric, learner: Learner) -> EpochEnd:
+def _finish(fabric: Fabric, learner: Learner) -> EpochEnd:
     """End the epoch: move the learner to the start of the next epoch, equal on every process.
 
     On the CPU each process has its own running statistics of the batch norms, in the network and

@@ -5,22 +5,21 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
+from ncscope_lab.runs.settings import Config
 from ncscope_lab.training.learner import Learner, moving_average
 
 
-class Optimisation(BaseModel):
+class Optimisation(Config):
     """Optimiser, learning rate, batch size and length of a training run.
 
     Epochs are counted from 0. The learning rate of epoch e is ``learning_rate`` times
     ``rate_factor(settings, e)``.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     epochs: int = Field(350, ge=1, description="Passes over the training set.")
     batch_size: int = Field(128, ge=1, description="Samples per batch, over all processes.")

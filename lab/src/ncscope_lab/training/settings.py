@@ -2,17 +2,16 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from ncscope.data.preprocessing import Augmentation
+from ncscope_lab.runs.settings import Config
 from ncscope_lab.training.loop import log_spaced_epochs
 from ncscope_lab.training.optimisation import Optimisation
 
 
-class Training(BaseModel):
+class Training(Config):
     """One training run and its measurements."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     data: str = Field(description="Data set, by its name in the catalogue.")
     network: str = Field(description="Network, by its name in the catalogue.")

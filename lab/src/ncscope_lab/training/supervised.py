@@ -23,7 +23,7 @@ from ncscope.models.networks.catalogue import build, layers_to_tap
 from ncscope_lab.observations import ITERATION, Event, Observation
 from ncscope_lab.runs.resources import Resources
 from ncscope_lab.training.learner import Learner
-from ncscope_lab.training.loop import EpochEnd, normalising_together, train
+from ncscope_lab.training.loop import EpochEnd, normalise_together, train
 from ncscope_lab.training.objectives import objective
 from ncscope_lab.training.optimisation import learner
 from ncscope_lab.training.resumable import AfterStep, resumable_events
@@ -97,7 +97,7 @@ def prepare_bench(settings: Training, resources: Resources) -> Bench:
         bias=settings.bias,
     )
     fabric = resources.fabric
-    model = normalising_together(model.to(fabric.device), fabric.device, fabric.world_size)
+    model = normalise_together(model.to(fabric.device), fabric.device, fabric.world_size)
     return Bench(settings, fabric, data, learner(model, settings.optimisation), resources.workers)
 
 

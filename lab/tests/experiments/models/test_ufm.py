@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from ncscope.errors import InputError
 from ncscope_lab.experiment import Experiment
 from ncscope_lab.experiments.models import ufm, ufm_cross_entropy
-from ncscope_lab.experiments.models.descents import recorded_steps
+from ncscope_lab.experiments.models.descents import choose_steps
 from ncscope_lab.observations import Results
 from ncscope_lab.runs.settings import check_settings
 
@@ -147,9 +147,9 @@ def test_the_same_seed_gives_the_same_rows() -> None:
 
 
 def test_steps_recorded() -> None:
-    assert recorded_steps(25, 10) == [0, 1, 3, 10, 20, 25]
-    assert recorded_steps(20, 10) == [0, 1, 3, 10, 20]
-    assert recorded_steps(2, 10) == [0, 1, 2]
+    assert choose_steps(25, 10) == [0, 1, 3, 10, 20, 25]
+    assert choose_steps(20, 10) == [0, 1, 3, 10, 20]
+    assert choose_steps(2, 10) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("experiment", [ufm.EXPERIMENT, ufm_cross_entropy.EXPERIMENT])

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from ncscope.errors import InputError
-from ncscope_lab.experiments.mse.margins import deepfool_robustness
+from ncscope_lab.experiments.mse.robustness import deepfool_robustness
 
 OVERSHOOT, STEP = 1.02, 1e-4  # every step is so much longer than to the boundary
 

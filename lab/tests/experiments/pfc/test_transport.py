@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ncscope_lab.experiments.pfc.transport import (
+from ncscope_lab.experiments.pfc.paths import (
     displacement,
     premises,
     route,

@@ -10,7 +10,7 @@ from torch import nn
 from torchvision.models.resnet import BasicBlock
 
 from ncscope.models.networks.residual import ResidualBlock
-from ncscope_lab.experiments.pfc.weight_decay import block_energy
+from ncscope_lab.experiments.pfc.paths import block_energy
 
 
 @settings(max_examples=30, deadline=None)

@@ -6,7 +6,7 @@ import pytest
 from lab.tests.experiments.vci.courses import FALLING, NONE, RISING, made
 
 from ncscope_lab.claims import judge, one
-from ncscope_lab.experiment import Trainings
+from ncscope_lab.experiment import Trainings, repeat_with_seeds
 from ncscope_lab.experiments.vci.variability_runs import (
     FALLS,
     RESNET50,
@@ -15,7 +15,6 @@ from ncscope_lab.experiments.vci.variability_runs import (
     claim_trend,
     in_setting,
     read_spectra,
-    repeat_with_seeds,
     tabulate_spectra,
     trend,
     unevenness,

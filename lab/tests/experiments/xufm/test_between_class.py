@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from ncscope.measurement.model import measure_layers
 from ncscope.measurement.options import Options
 from ncscope.models.networks.catalogue import build
-from ncscope_lab.experiments.xufm.between_class import between_class_metrics
+from ncscope_lab.experiments.xufm.network import between_class_metrics
 from tests.measurement.test_ranks import assert_same, batches, flat
 from tests.measurement.test_ranks import network as chain
 from tests.ranks import joined_ranks as on_ranks

@@ -96,7 +96,7 @@ def test_random_points_and_factors_seldom_bear_out_a_claim(
     monkeypatch.setattr(landscape, "MODELS", landscape.MODELS[-2:])
     monkeypatch.setattr(landscape, "critical_point", point)
     monkeypatch.setattr(landscape, "cheapest_factors", factors)
-    monkeypatch.setattr(landscape, "balanced_factors", factors)
+    monkeypatch.setattr(landscape, "balance_factors", factors)
     monkeypatch.setattr(descent_of, "gradient_descent", descent)
     parts = landscape.list_parts(MODEL, rate=0.5, steps=1, seeds=range(3))
     runs = [results_of(*parts) for _ in range(RUNS)]

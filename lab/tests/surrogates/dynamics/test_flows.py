@@ -19,9 +19,9 @@ from ncscope_lab.surrogates.dynamics.flows import (
 from ncscope_lab.surrogates.dynamics.laws import Law, projected_law, renormalised_law
 from ncscope_lab.surrogates.dynamics.manifold import orthogonal_projection
 from ncscope_lab.surrogates.dynamics.snr import (
-    aligned,
+    align,
     random_features,
-    renormalised,
+    renormalise,
     snr_matrix,
     split,
     spread_over_samples,
@@ -41,14 +41,14 @@ def start() -> Tensor:
 
 
 def values(features: Tensor) -> Tensor:
-    return aligned(snr_matrix(features, K)).values
+    return align(snr_matrix(features, K)).values
 
 
 @pytest.mark.parametrize(("law", "velocity"), BOTH)
 def test_simulation_follows_the_closed_form_over_six_decades(law, velocity, start) -> None:
     times = [UNIT * 10**power for power in range(-1, 6)]
     expected = law(K, N).singular_values(values(start), torch.tensor(times).double())
-    before = aligned(snr_matrix(start, K))
+    before = align(snr_matrix(start, K))
     for (time, here), closed, due in zip(
         flow(velocity, start, K, times, 1e-8), expected, times, strict=True
     ):
@@ -73,7 +73,7 @@ def test_one_step_s_change_is_the_rate_of_the_law(law, velocity, separation) -> 
     step = 1e-4 * separation / float(slope.norm())
     if velocity is projected_velocity:
         slope = orthogonal_projection(here, slope, K)
-    ahead, behind = renormalised(here - step * slope, K), renormalised(here + step * slope, K)
+    ahead, behind = renormalise(here - step * slope, K), renormalise(here + step * slope, K)
     measured = (values(ahead) - values(behind)) / (2 * step)
     torch.testing.assert_close(measured, law(K, N).rate(values(here)), rtol=1e-4, atol=0.0)
 

@@ -9,7 +9,7 @@ from ncscope_lab.surrogates.dynamics.manifold import (
     oblique_projection,
     orthogonal_projection,
 )
-from ncscope_lab.surrogates.dynamics.snr import random_features, renormalised, split
+from ncscope_lab.surrogates.dynamics.snr import random_features, renormalise, split
 
 K, D, N = 3, 5, 4
 
@@ -58,7 +58,7 @@ def test_one_is_self_adjoint_and_the_other_not(point) -> None:
 def test_the_oblique_one_is_the_derivative_of_renormalisation(point) -> None:
     z, step = direction(1), 1e-5
     z = z - z.mean(1, keepdim=True)
-    moved = (renormalised(point + step * z, K) - renormalised(point - step * z, K)) / (2 * step)
+    moved = (renormalise(point + step * z, K) - renormalise(point - step * z, K)) / (2 * step)
     torch.testing.assert_close(moved, oblique_projection(point, z, K), rtol=1e-7, atol=1e-8)
 
 

@@ -12,9 +12,9 @@ from ncscope_lab.surrogates.dynamics.central_path import (
     least_squares_loss,
 )
 from ncscope_lab.surrogates.dynamics.snr import (
-    aligned,
+    align,
     random_features,
-    renormalised,
+    renormalise,
     snr_matrix,
     spectral_loss,
     split,
@@ -44,16 +44,16 @@ def test_a_split_adds_up_and_its_parts_are_orthogonal(k: int, d: int, n: int) ->
 
 @pytest.mark.parametrize(("k", "d", "n"), SIZES)
 def test_renormalised_features_have_identity_covariance_and_stay(k: int, d: int, n: int) -> None:
-    features = renormalised(raw(k, d, n), k)
+    features = renormalise(raw(k, d, n), k)
     torch.testing.assert_close(split(features, k).covariance, torch.eye(d).double())
-    torch.testing.assert_close(renormalised(features, k), features)
+    torch.testing.assert_close(renormalise(features, k), features)
     assert features.mean(1).norm() < 1e-12
 
 
 def test_renormalisation_takes_the_symmetric_root() -> None:
     features = raw(4, 8, 6)
     root = features - features.mean(1, keepdim=True)
-    found = torch.linalg.lstsq(root.mT, renormalised(features, 4).mT).solution.mT
+    found = torch.linalg.lstsq(root.mT, renormalise(features, 4).mT).solution.mT
     torch.testing.assert_close(found, found.mT)
     assert torch.linalg.eigvalsh(found)[0] > 0
 
@@ -73,12 +73,12 @@ def test_singular_values_are_those_of_the_metric(k: int, d: int, n: int) -> None
     centred = from_metric.means - from_metric.global_mean
     share = torch.linalg.eigvalsh(centred @ torch.linalg.solve(total, centred.mT) / k)
     expected = (k * share / (1 - share)).clamp(min=0).sqrt().flip(0)[: k - 1]
-    torch.testing.assert_close(aligned(snr_matrix(features, k)).values, expected)
+    torch.testing.assert_close(align(snr_matrix(features, k)).values, expected)
 
 
 def test_decomposition_leaves_out_the_direction_of_the_sum() -> None:
     matrix = snr_matrix(raw(4, 8, 6), 4)
-    found = aligned(matrix)
+    found = align(matrix)
     assert found.values.shape == (3,)
     torch.testing.assert_close(found.left * found.values @ found.right.mT, matrix)
     assert found.right.sum(0).norm() < 1e-12
@@ -88,7 +88,7 @@ def test_decomposition_leaves_out_the_direction_of_the_sum() -> None:
 def test_spectral_loss_is_the_loss_of_the_least_squares_classifier(k: int, d: int, n: int) -> None:
     features = raw(k, d, n)
     values = torch.zeros(k - 1, dtype=torch.float64)
-    found = aligned(snr_matrix(features, k)).values
+    found = align(snr_matrix(features, k)).values
     values[: len(found)] = found
     parts = spectral_loss(values, k)
     torch.testing.assert_close(parts.nc1 + parts.nc23, least_squares_loss(features, k))
@@ -114,7 +114,7 @@ def test_least_squares_is_the_minimum_and_its_gradient_autograd_s(k: int, d: int
 
 def test_the_gradient_stays_accurate_where_means_are_nearly_fitted() -> None:
     features = random_features(4, 8, 6, 1e6, torch.Generator().manual_seed(0))
-    snr = aligned(snr_matrix(features, 4))
+    snr = align(snr_matrix(features, 4))
     moved = split(least_squares_gradient(features, 4), 4).classes
     rates = (snr.left.mT @ moved @ snr.right).diag()
     expected = -snr.values / (6 * (4 + snr.values**2) ** 2)
@@ -123,7 +123,7 @@ def test_the_gradient_stays_accurate_where_means_are_nearly_fitted() -> None:
 
 def test_start_has_the_separation_asked_for() -> None:
     features = random_features(4, 8, 6, 0.3, torch.Generator().manual_seed(0))
-    assert abs(aligned(snr_matrix(features, 4)).values.square().mean().sqrt() - 0.3) < 1e-12
+    assert abs(align(snr_matrix(features, 4)).values.square().mean().sqrt() - 0.3) < 1e-12
 
 
 def test_a_singular_covariance_is_refused() -> None:

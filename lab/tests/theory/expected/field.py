@@ -22,7 +22,7 @@ bound, duality, remaining, total = (
     field.remaining_sum,
     field.row_sum,
 )
-decay, chain, minimum = depth.schatten_decay, depth.relu_chain, depth.collapsed_minimum
+decay, chain, minimum = depth.schatten_decay, depth.relu_chain, depth.minimum_at_collapse
 
 
 def _last_read_dropped(factors: int, k: int, core: int) -> tuple[depth.Chain, int]:
@@ -42,9 +42,9 @@ BREAKS: list[Break] = [
     Break("field/nc0-duality", field, "duality_bound", lambda z: 1.001 * duality(z)),
     Break("field/nc0-duality", field, "row_sum", lambda w: 1.001 * total(w)),
     Break("field/deep-cross-entropy", depth, "schatten_decay", lambda *a: 1.001 * decay(*a)),
-    Break("field/deep-cross-entropy", depth, "paired_logits", depth.collapsed_logits),
-    Break("field/deep-mse-relu", depth, "collapsed_minimum", lambda m: 0.9 * minimum(m)),
+    Break("field/deep-cross-entropy", depth, "logits_of_pairs", depth.logits_at_collapse),
+    Break("field/deep-mse-relu", depth, "minimum_at_collapse", lambda m: 0.9 * minimum(m)),
     Break("field/deep-mse-relu", depth, "relu_chain", _last_read_dropped),
     Break("field/deep-relu-any-loss", depth, "relu_chain", _last_read_dropped),
-    Break("field/deep-mse-linear", depth, "collapsed_minimum", lambda m: 1.001 * minimum(m)),
+    Break("field/deep-mse-linear", depth, "minimum_at_collapse", lambda m: 1.001 * minimum(m)),
 ]

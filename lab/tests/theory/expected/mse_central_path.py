@@ -8,7 +8,7 @@ from lab.tests.theory.expected.broken import Break
 from torch import Tensor
 
 from ncscope_lab.surrogates.dynamics.laws import Law
-from ncscope_lab.surrogates.dynamics.manifold import centred_in_class
+from ncscope_lab.surrogates.dynamics.manifold import centre_in_class
 from ncscope_lab.theory import mse_central_path as motion
 from ncscope_lab.theory import mse_limits as limits
 from ncscope_lab.theory import mse_manifold as manifold
@@ -76,7 +76,7 @@ BREAKS: list[Break] = [
         "mse/proposition-3",
         manifold,
         "constraint_derivative",
-        lambda x, z, k: centred_in_class(x, k) @ z.mT,
+        lambda x, z, k: centre_in_class(x, k) @ z.mT,
     ),
     Break("mse/proposition-4", manifold, "oblique_projection", half_corrected),
     Break(
@@ -91,7 +91,7 @@ BREAKS: list[Break] = [
     Break("mse/lemma-3", motion, "singular_value_form", scaled(motion.singular_value_form)),
     Break("mse/lemma-4", motion, "projected_law", one_more_class(projected)),
     Break("mse/lemma-4", motion, "renormalised_law", last_coefficient_off(renormalised)),
-    Break("mse/lemma-4", motion, "printed_motion", scaled(motion.printed_motion)),
+    Break("mse/lemma-4", motion, "motion_as_printed", scaled(motion.motion_as_printed)),
     Break("mse/lemma-5", motion, "projected_law", last_coefficient_off(projected)),
     Break("mse/lemma-5", motion, "renormalised_law", last_coefficient_off(renormalised)),
     Break("mse/proposition-2", motion, "projected_law", last_coefficient_off(projected)),

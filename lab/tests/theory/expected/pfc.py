@@ -19,7 +19,7 @@ VERDICTS: dict[str, str] = {
 
 aligned, falls_from, strength = pfc.alignment, pfc.pfc2_falls_from, pfc.equivalent_transport
 classifier, spread, flow = pfc.classifier_of, pfc.least_spread, pfc.flow_direction
-minimum, energy, gap = pfc.minimising_point, pfc.symmetric_energy, pfc.first_order_gap
+minimum, energy, gap = pfc.find_minimum, pfc.symmetric_energy, pfc.first_order_gap
 
 
 def nearly_aligned(first: Tensor, last: Tensor) -> Tensor:
@@ -53,7 +53,7 @@ BREAKS: list[Break] = [
     ),
     Break("pfc/theorem-3", pfc, "equivalent_transport", lambda x, depth: strength(x, depth + 1)),
     Break("pfc/theorem-4", pfc, "least_spread", lambda *parts: 1.001 * spread(*parts)),
-    Break("pfc/theorem-4", pfc, "minimising_point", pushed_away),
+    Break("pfc/theorem-4", pfc, "find_minimum", pushed_away),
     Break(
         "pfc/theorem-4-classifier",
         pfc,

@@ -14,7 +14,7 @@ from ncscope_lab.theory import vci_blocks as blocks
 from ncscope_lab.theory import vci_index as index
 from ncscope_lab.theory import vci_invariance as invariance
 from ncscope_lab.theory import vci_probing as probing
-from ncscope_lab.theory.vci_features import LabelledFeatures, class_means
+from ncscope_lab.theory.vci_features import ClassFeatures, class_means
 
 VERDICTS: dict[str, str] = {
     "vci/equation-7": "holds",
@@ -44,7 +44,7 @@ VERDICTS: dict[str, str] = {
 }
 
 
-shifted, head = covariances.shifted_within, probing.optimal_head
+shifted, head = covariances.within_when_shifted, probing.optimal_head
 off_span = covariances.off_span
 least_squares, least_entropy = invariance.ridge_minimum, invariance.softmax_minimum
 
@@ -54,7 +54,7 @@ def scaled(formula: Callable[..., Any], factor: float = 1.001) -> Callable[..., 
     return lambda *arguments: factor * formula(*arguments)
 
 
-def uncentred_between(labelled: LabelledFeatures) -> Tensor:
+def uncentred_between(labelled: ClassFeatures) -> Tensor:
     """As if the global mean were not taken off."""
     means = class_means(labelled)
     return means.mT @ means / labelled.k
@@ -97,19 +97,19 @@ BREAKS: list[Break] = [
     Break(
         "vci/equation-7-imbalanced",
         covariances,
-        "weighted_total",
-        scaled(covariances.weighted_total),
+        "total_with_weights",
+        scaled(covariances.total_with_weights),
     ),
     Break(
         "vci/equation-7-imbalanced",
         covariances,
-        "weighted_total",
+        "total_with_weights",
         lambda labelled, prior: covariances.total_covariance(labelled),
     ),
     Break(
         "vci/proposition-4.1",
         covariances,
-        "shifted_within",
+        "within_when_shifted",
         lambda x, v, step: shifted(x, v, 1.001 * step),
     ),
     Break("vci/proposition-4.1", covariances, "between_covariance", uncentred_between),
@@ -148,7 +148,7 @@ BREAKS: list[Break] = [
     ),
     Break("vci/theorem-5.1", probing, "optimal_loss", scaled(probing.optimal_loss)),
     Break("vci/theorem-5.1", probing, "linear_probe_mse", scaled(probing.linear_probe_mse)),
-    Break("vci/theorem-5.1", probing, "captured_trace", scaled(probing.captured_trace)),
+    Break("vci/theorem-5.1", probing, "capture_trace", scaled(probing.capture_trace)),
     Break(
         "vci/theorem-5.1-imbalanced",
         probing,
@@ -173,14 +173,14 @@ BREAKS: list[Break] = [
         "rank_of_total",
         lambda labelled: len(labelled.between) - 1,
     ),
-    Break("vci/remark-5.1", probing, "captured_trace", scaled(probing.captured_trace, 0.999)),
-    Break("vci/theorem-5.2", index, "captured_trace", scaled(index.captured_trace)),
+    Break("vci/remark-5.1", probing, "capture_trace", scaled(probing.capture_trace, 0.999)),
+    Break("vci/theorem-5.2", index, "capture_trace", scaled(index.capture_trace)),
     Break("vci/theorem-5.2-equality", index, "shortfall", scaled(index.shortfall)),
     Break("vci/theorem-5.2-equality", index, "vci", index_of_traces),
     Break("vci/remark-5.2", index, "contraction", scaled(index.contraction)),
     Break("vci/definition-5.3", index, "loss_of_vci", scaled(index.loss_of_vci)),
     Break("vci/definition-5.3", index, "vci", scaled(index.vci)),
-    Break("vci/definition-5.3-rank", index, "diluted", scaled(index.diluted)),
+    Break("vci/definition-5.3-rank", index, "dilute", scaled(index.dilute)),
     Break(
         "vci/definition-5.3-rank",
         index,

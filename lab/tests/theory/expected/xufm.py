@@ -14,7 +14,7 @@ VERDICTS: dict[str, str] = {
 }
 
 energy, ratio = xufm.energy, xufm.weight_ratio
-frame, simplex, regularised = xufm.frame_minimum, xufm.simplex_minimum, xufm.regularised_minimum
+frame, simplex, regularised = xufm.frame_minimum, xufm.simplex_minimum, xufm.minimum_with_bias_decay
 value, curvature, lemma = xufm.mean_value, xufm.saddle_curvature, xufm.lemma_minimum
 
 BREAKS: list[Break] = [
@@ -28,7 +28,10 @@ BREAKS: list[Break] = [
     Break("xufm/remark-3.2", xufm, "mean_value", lambda problem: 1.001 * value(problem)),
     Break("xufm/remark-3.2", xufm, "mean_value", lambda problem: 0.0),
     Break(
-        "xufm/remark-3.2", xufm, "regularised_minimum", lambda problem: 1.001 * regularised(problem)
+        "xufm/remark-3.2",
+        xufm,
+        "minimum_with_bias_decay",
+        lambda problem: 1.001 * regularised(problem),
     ),
     Break("xufm/remark-3", xufm, "saddle_curvature", lambda problem: 1.001 * curvature(problem)),
     Break("xufm/remark-3", xufm, "energy", lambda problem: 1.001 * energy(problem)),

@@ -26,7 +26,7 @@ VERDICTS: dict[str, str] = {
 product, least = extended.best_product, extended.minimum
 lengths, descend = conjecture.orthogonal_columns_norm, extended.quasi_newton
 penalty = cross.three_factor_penalty
-kept, kept_by_two = perturbed.attenuation, perturbed.extended_attenuation
+kept, kept_by_two = perturbed.attenuation, perturbed.attenuation_of_extended
 
 
 def one_factor_moved(model: ExtendedUFM, start: Point, limit: int) -> SolverResult:
@@ -60,7 +60,9 @@ BREAKS: list[Break] = [
     Break("xufm/remark-4.1", cross, "three_factor_penalty", lambda p, c: 1.001 * penalty(p, c)),
     Break("xufm/theorem-5.1", perturbed, "attenuation", lambda *a: 0.999 * kept(*a)),
     Break("xufm/theorem-5.1", perturbed, "attenuation", lambda k, *a: kept(k + 1, *a)),
-    Break("xufm/remark-f.1", perturbed, "extended_attenuation", lambda *a: 1.001 * kept_by_two(*a)),
+    Break(
+        "xufm/remark-f.1", perturbed, "attenuation_of_extended", lambda *a: 1.001 * kept_by_two(*a)
+    ),
     Break("xufm/appendix-d", perturbed, "nc1", lambda h, k: h[0, 0].abs()),
     Break("xufm/appendix-d", perturbed, "between_share", lambda h, k: perturbed.nc1(h, k)),
 ]

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ncscope.errors import InputError
 from ncscope_lab.training.learner import moving_average
-from ncscope_lab.training.semi_supervised.method import Method, Outputs, annealed_threshold, ramp
+from ncscope_lab.training.semi_supervised.method import Method, Outputs, anneal_threshold, ramp
 from ncscope_lab.training.semi_supervised.methods import MeanTeacher, PiModel, method
 from ncscope_lab.training.semi_supervised.objective import few_labels_objective
 from ncscope_lab.training.semi_supervised.settings import FewLabels
@@ -125,7 +125,7 @@ def test_the_ramp_is_linear_up_to_its_end() -> None:
     ],
 )
 def test_annealing_starts_at_chance_and_ends_at_one(annealing: Any, values: list[float]) -> None:
-    limits = [annealed_threshold(annealing, t, num_classes=10) for t in (0.0, 0.5, 1.0)]
+    limits = [anneal_threshold(annealing, t, num_classes=10) for t in (0.0, 0.5, 1.0)]
     assert limits == pytest.approx(values)
 
 

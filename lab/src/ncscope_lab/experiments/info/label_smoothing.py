@@ -1,9 +1,14 @@
 r"""INFO section 5.3, figure 5: accuracy, MIR and HDR at the end of training on smoothed labels.
 
 The targets are $(1-\epsilon)e_y+\frac\epsilon C$. The paper's text does not state the values of
-$\epsilon$; here they are 0, 0.1, 0.2 and 0.4. The paper trains WRN-28-2 on CIFAR-10 and
-WRN-28-8 on CIFAR-100. The small scale trains a wide residual network of 64 features on handwritten
-digits.
+$\epsilon$; here they are 0, 0.1, 0.2 and 0.4. The paper trains WRN-28-2 on CIFAR-10 and WRN-28-8 on
+CIFAR-100 for a million steps: Nesterov momentum 0.9, batches of 64, rate 0.03 along a cosine,
+weight decay 5e-4, crops and flips, averaged weights.
+
+The small scale trains a wide residual network of 64 features on scikit-learn's digits (1,437
+training images, 360 held out) for 20 epochs, with the same momentum, batches, decay and crops, rate
+0.1 along a cosine to 0, and no average. Seeds are 10 to 19. All held-out images are measured before
+training and at the end.
 """
 
 from functools import partial
@@ -74,6 +79,10 @@ def variation(key: str) -> Quantity:
     return range_over_levels / change_by_training
 
 
+# A seed gives one value: the range over the four levels, over what training changes without
+# smoothing. The claim holds if the 95 % interval of the mean over the seeds lies in the region. It
+# is judged on ratios over batches of 64, as the paper measures; that of the exact ratios is told
+# beside it, uncounted.
 CLAIMS = claim_on_accuracy_and_ratios(
     f"{{}} differs between degrees of label smoothing by less than {MINIMAL} of the change that "
     "training makes",

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Bool, Float, Int
 from lightning.fabric import Fabric
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.optim.lr_scheduler import LambdaLR
@@ -24,6 +24,7 @@ from ncscope.models.evaluation_mode import evaluation_mode
 from ncscope.models.taps import HEAD_INPUT
 from ncscope_lab.observations import Event, Observation, Recorded
 from ncscope_lab.runs.resources import Resources
+from ncscope_lab.runs.settings import Config
 from ncscope_lab.training.learner import Learner
 from ncscope_lab.training.loop import EpochEnd, log_spaced_epochs, supervised, train
 from ncscope_lab.training.resumable import AfterStep, resumable_events
@@ -169,9 +170,9 @@ class ModularTransformer(nn.Module):
         # sign. Subtracting the sign's row from each number's row accounts for this.
         start = equals + self.mix(self.value(equals))
         written = self.value(numbers - equals).unflatten(1, (self.heads, -1))
-        stream = start + _weighted_rows(_tables(written, self.mix.weight), weights, uses)
+        stream = start + _weigh_rows(_tables(written, self.mix.weight), weights, uses)
         first = self.expand.weight @ self.mix.weight
-        before = self.expand(start) + _weighted_rows(_tables(written, first), weights, uses)
+        before = self.expand(start) + _weigh_rows(_tables(written, first), weights, uses)
         return stream + self.contract(before.relu_())
 
     def _attention(
@@ -228,7 +229,7 @@ def _uses(pairs: Int[Tensor, "n 2"], modulus: int, heads: int) -> _Uses:
     return _Uses(rows, order.flatten(), slots.flatten(), starts)
 
 
-def _weighted_rows(
+def _weigh_rows(
     table: Float[Tensor, "r c"], weights: Float[Tensor, "n u"], uses: _Uses
 ) -> Float[Tensor, "n c"]:
     """Compute every sample's weighted sum of its rows of the table."""
@@ -270,10 +271,8 @@ class _TableGradient(torch.autograd.Function):
         return gradient, back, None, None
 
 
-class Grokking(BaseModel):
+class Grokking(Config):
     """One run of full-batch training on addition modulo p, and its measurements."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     modulus: int = Field(113, ge=3, description="p: numbers are 0 to p - 1.")
     train_share: float = Field(0.3, gt=0, lt=1, description="Share of pairs to train on.")

@@ -2,7 +2,8 @@
 
 Source: MSE section 3 and appendix D, which have no figure and state no sizes; the sizes are ours.
 Theorem 3 with its corollaries, our errata to them, and assumption A1 are tested. The paper states
-the projected law for both flows; the renormalised law is ours.
+the projected law for both flows; the renormalised law is ours. There is one start, so a claim holds
+if its value lies in the region.
 """
 
 import math
@@ -12,7 +13,7 @@ from itertools import pairwise
 
 import torch
 from matplotlib.axes import Axes
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from ncscope.measurement.samples import measure_samples
@@ -22,7 +23,7 @@ from ncscope.report.panels import ACCENT, DASHED, SECOND, SERIES, SOFT
 from ncscope_lab.claims import Claim, Region, below
 from ncscope_lab.experiment import Experiment, Part
 from ncscope_lab.experiments.models.bounds import Seed
-from ncscope_lab.figures import draw_grid
+from ncscope_lab.figures import draw_grid, logarithmic_values
 from ncscope_lab.observations import Observation
 from ncscope_lab.quantities import (
     Path,
@@ -38,8 +39,8 @@ from ncscope_lab.quantities import (
     values,
 )
 from ncscope_lab.report.drawing import Drawing
-from ncscope_lab.report.histories import logarithmic_values
 from ncscope_lab.runs.resources import Resources
+from ncscope_lab.runs.settings import Config
 from ncscope_lab.surrogates.dynamics.central_path import least_squares
 from ncscope_lab.surrogates.dynamics.flows import (
     Velocity,
@@ -50,8 +51,8 @@ from ncscope_lab.surrogates.dynamics.flows import (
 )
 from ncscope_lab.surrogates.dynamics.laws import Law, projected_law, renormalised_law
 from ncscope_lab.surrogates.dynamics.snr import (
-    Aligned,
-    aligned,
+    Alignment,
+    align,
     random_features,
     snr_matrix,
     split,
@@ -69,10 +70,8 @@ FLOWS = (("projected", ACCENT), ("renormalised", SECOND))
 INK = "#1d2327"
 
 
-class CentralPath(BaseModel):
+class CentralPath(Config):
     """Settings. The unit of time is n K^2, the time in which small signals grow by a factor e."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     num_classes: int = Field(4, ge=2, le=20, description="Classes K.")
     dim: int = Field(8, ge=1, le=60, description="Dimension d of the features, at least K - 1.")
@@ -508,10 +507,10 @@ def flow_rows(
 ) -> Iterator[Observation]:
     """Measure a flow, beside the closed form of its law."""
     start, k, times = settings.start(), settings.num_classes, settings.times
-    before = aligned(snr_matrix(start, k))
+    before = align(snr_matrix(start, k))
     closed = law.singular_values(before.values, torch.tensor(times, dtype=torch.float64))
     for step, (time, here) in enumerate(flow(velocity, start, k, times)):
-        now = aligned(snr_matrix(here, k))
+        now = align(snr_matrix(here, k))
         yield observe(
             step,
             time,
@@ -523,12 +522,12 @@ def flow_rows(
         )
 
 
-def measure_invariants(start: Tensor, here: Tensor, before: Aligned, k: int) -> dict[str, float]:
+def measure_invariants(start: Tensor, here: Tensor, before: Alignment, k: int) -> dict[str, float]:
     """Measure what the flow conserves, and the distance from its limit."""
     was, now = split(start, k), split(here, k)
     along = (before.left.mT @ now.classes @ before.right).diag()
     limit = spread_over_samples(before.left @ before.right.mT, here.shape[1] // k)
-    omegas = aligned(now.classes).values
+    omegas = align(now.classes).values
     return {
         "ratio": float(omegas[0] / omegas[-1]),
         "turned": float(
@@ -542,11 +541,11 @@ def measure_invariants(start: Tensor, here: Tensor, before: Aligned, k: int) -> 
 def descent_rows(settings: CentralPath, steps: int, resources: Resources) -> Iterator[Observation]:
     """Measure the discrete algorithm, beside both laws."""
     start, k = settings.start(), settings.num_classes
-    before = aligned(snr_matrix(start, k)).values
+    before = align(snr_matrix(start, k)).values
     rate = settings.descent_time * settings.unit / steps
     path = [start, *renormalised_descent(start, k, rate, steps)]
     for step in range(0, steps + 1, steps // PER_RUN):
-        now = aligned(snr_matrix(path[step], k)).values
+        now = align(snr_matrix(path[step], k)).values
         measured = {"rate": rate} | number_values("omega", now)
         for law in settings.laws:
             at = torch.tensor([rate * step], dtype=torch.float64)

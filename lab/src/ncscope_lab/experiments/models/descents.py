@@ -11,17 +11,19 @@ from functools import partial
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from pydantic import Field
 
 from ncscope.measurement.records import Measurement
 from ncscope.report import panels
 from ncscope_lab.claims import Claim, below, within
 from ncscope_lab.experiment import Part
-from ncscope_lab.figures import draw_grid
+from ncscope_lab.experiments.models.bounds import Positive, Seed
+from ncscope_lab.figures import draw_grid, logarithmic_values
 from ncscope_lab.quantities import Path, Run, Runs, ends, last, values
-from ncscope_lab.report.histories import logarithmic_values
+from ncscope_lab.runs.settings import Config
 from ncscope_lab.surrogates.descent import gradient_descent, quasi_newton
 from ncscope_lab.surrogates.problem import Minimiser, Point, Problem
-from ncscope_lab.surrogates.trajectory import measured_point
+from ncscope_lab.surrogates.trajectory import measure_solution
 
 GROUPS = ("nc1", "nc2", "nc3")
 COLUMNS = ("objective", "nc1", "nc2_of", "nc2_etf", "nc3_alignment", "mean_share")
@@ -31,7 +33,32 @@ EXACT = 1e-9  # distance from the minimum at which the fast solver counts as arr
 FRAMES = {"nc2_of": "the orthogonal frame", "nc2_etf": "the simplex ETF"}
 
 
-def recorded_steps(steps: int, every: int) -> list[int]:
+class DescentConfig(Config):
+    """Settings of a model with one level, and of its descent."""
+
+    num_classes: int = Field(4, ge=2, description="Number of classes K.")
+    dim: int = Field(20, ge=1, description="Dimension d of the features.")
+    per_class: int = Field(50, ge=1, description="Samples n in each class.")
+    weight_decay: Positive = Field(0.005, description="Decay of the classifier.")
+    feature_decay: Positive = Field(0.001, description="Decay of the features.")
+    rate: Positive = Field(0.1, description="Step size of gradient descent.")
+    steps: int = Field(80_000, ge=1, description="Steps of gradient descent.")
+    every: int = Field(5_000, ge=1, description="Steps from one measurement to the next.")
+    seed: Seed = Field(0, description="Seed of the start.")
+
+
+def list_descent_parts(
+    settings: DescentConfig, problem: Problem, best: Minimiser | None, start: Point
+) -> list[Part]:
+    """Return the fast solver and gradient descent, from one start."""
+    record = choose_steps(settings.steps, settings.every)
+    return [
+        Part("fast solver", 1, lambda _: iter([solve(problem, best, start)])),
+        descend("descent", problem, best, start, settings.rate, record),
+    ]
+
+
+def choose_steps(steps: int, every: int) -> list[int]:
     """Return the steps to measure: the start, a few early steps, the regular steps, the last."""
     early = [size * 10**power for power in range(7) for size in (1, 3)]
     regular = range(0, steps, every)
@@ -84,7 +111,7 @@ def measure_point(problem: Problem, best: Minimiser | None, point: Point, step: 
     """
     minimum = math.nan if best is None else best.objective
     whole = {"minimum": minimum, "mean_share": mean_share(problem, point)}
-    return measured_point(problem, point, step, GROUPS).with_values(whole)
+    return measure_solution(problem, point, step, GROUPS).with_values(whole)
 
 
 def mean_share(problem: Problem, point: Point) -> float:

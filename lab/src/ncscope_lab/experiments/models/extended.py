@@ -1,7 +1,8 @@
 """Gradient descent on the extended model, linear and with ReLU: ``ncscope run extended``.
 
 Source: XUFM (23), (24), theorems 4.1 and 4.2. The seed is one of those from which no sample is
-lost; ``xufm/extended`` counts such seeds.
+lost; ``xufm/extended`` counts such seeds. There is one start, so a claim holds if its value lies in
+the region.
 """
 
 import math
@@ -12,7 +13,7 @@ from typing import Literal
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ncscope.measurement.records import Measurement
 from ncscope.report import panels
@@ -23,20 +24,20 @@ from ncscope_lab.experiments.models.descents import (
     ARRIVED,
     GROUPS,
     VANISHED,
+    choose_steps,
     claim_vanishing,
     draw_start,
     gap,
     list_positive,
-    recorded_steps,
 )
-from ncscope_lab.figures import draw_grid
+from ncscope_lab.figures import draw_grid, logarithmic_values
 from ncscope_lab.quantities import Run, Runs, last
 from ncscope_lab.report.drawing import Drawing
-from ncscope_lab.report.histories import logarithmic_values
+from ncscope_lab.runs.settings import Config
 from ncscope_lab.surrogates.descent import gradient_descent
 from ncscope_lab.surrogates.extended import Activation, ExtendedUFM
 from ncscope_lab.surrogates.problem import Point
-from ncscope_lab.surrogates.trajectory import measured_point
+from ncscope_lab.surrogates.trajectory import measure_solution
 
 SEPARABLE = 1e-10  # smaller values of NC1 are rounding, and are not compared between levels
 LOST = 0.01  # a sample whose features are shorter than this share of the median is lost
@@ -55,10 +56,8 @@ STATEMENTS = {
 }
 
 
-class ExtendedConfig(BaseModel):
+class ExtendedConfig(Config):
     """Settings of the model and of its descent."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     num_classes: int = Field(4, ge=2, description="Number of classes K.")
     dim: int = Field(20, ge=1, description="Dimension d of the features at every level.")
@@ -268,7 +267,7 @@ def draw_levels(run: Run, key: str, title: str, axes: Axes) -> None:
 
 def list_parts(settings: ExtendedConfig) -> list[Part]:
     """Return a descent for each activation from the same start, and the closed form."""
-    record = recorded_steps(settings.steps, settings.every)
+    record = choose_steps(settings.steps, settings.every)
     linear = settings.model("linear")
     best = linear.collapsed_point()
     return [
@@ -317,7 +316,7 @@ def measure_levels(problem: ExtendedUFM, point: Point, step: int) -> Measurement
         "samples": len(problem.labels),
         "lost_samples": int((lengths <= LOST * lengths.median()).sum()),
     }
-    return measured_point(problem, point, step, GROUPS).with_values(whole)
+    return measure_solution(problem, point, step, GROUPS).with_values(whole)
 
 
 EXPERIMENT = Experiment(

@@ -1,6 +1,7 @@
 """The straight line from data to collapsed features: ``ncscope run geodesic``.
 
-Source: PFC III-B, theorems 1 and 2, and the predicted curve of figure 3.
+Source: PFC III-B, theorems 1 and 2, and the predicted curve of figure 3. There is one draw of the
+data, so a claim holds if its value lies in the region.
 """
 
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Literal
 import torch
 from jaxtyping import Float, Int
 from matplotlib.axes import Axes
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from ncscope.math.frames import simplex_etf
@@ -25,14 +26,13 @@ from ncscope_lab.figures import draw_grid
 from ncscope_lab.observations import Observation
 from ncscope_lab.quantities import Quantity, Run, Runs, first, last, values
 from ncscope_lab.report.drawing import Drawing
+from ncscope_lab.runs.settings import Config
 from ncscope_lab.surrogates.geodesic import line_between, pfc1_falls_from, pfc2_falls_from
 from ncscope_lab.surrogates.problem import gaussian_classes
 
 
-class GeodesicConfig(BaseModel):
+class GeodesicConfig(Config):
     """Settings of the first and last features, and of the line between them."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     num_classes: int = Field(5, ge=2, description="Number of classes K.")
     dim: int = Field(20, ge=1, description="Dimension d of both layers, at least K - 1.")

@@ -1,7 +1,7 @@
 """The multilayer model, its descent and its minimum: ``ncscope run mufm``.
 
 Source: PFC III-C and IV-B. The layered model with transport multiplied by its depth agrees with the
-reduced model.
+reduced model. There is one draw of the data, so a claim holds if its value lies in the region.
 """
 
 import math
@@ -13,22 +13,23 @@ from typing import Literal
 
 import torch
 from matplotlib.axes import Axes
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ncscope.measurement.records import Measurement, ModelRecord
 from ncscope.report import panels
 from ncscope_lab.claims import Claim, above, below
 from ncscope_lab.experiment import Experiment, Part
 from ncscope_lab.experiments.models.bounds import Positive, Seed
-from ncscope_lab.experiments.models.descents import recorded_steps
+from ncscope_lab.experiments.models.descents import choose_steps
 from ncscope_lab.figures import draw_grid
 from ncscope_lab.observations import Observation, observations_of
 from ncscope_lab.quantities import Path, Quantity, Run, Runs, first, last, quantity, values
 from ncscope_lab.report.drawing import Drawing
+from ncscope_lab.runs.settings import Config
 from ncscope_lab.surrogates.descent import SolverResult, gradient_descent, quasi_newton
 from ncscope_lab.surrogates.mufm import MUFM, ClassifierMUFM, LayeredMUFM, data_distance
 from ncscope_lab.surrogates.problem import Point, gaussian_classes
-from ncscope_lab.surrogates.trajectory import measured_point
+from ncscope_lab.surrogates.trajectory import measure_solution
 
 PFC_TITLES = {
     "pfc1": "PFC1: within / between",
@@ -41,10 +42,8 @@ SAME = 1e-9  # relative difference of the objectives of one minimum
 ARRIVED = 1.01  # objective over the minimum at which a descent counts as arrived
 
 
-class MUFMConfig(BaseModel):
+class MUFMConfig(Config):
     """Settings of the data, of the model and of its descent."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: Literal["reduced", "layered"] = Field(
         "reduced", description="Free features: of the last layer, or of every layer."
@@ -173,7 +172,7 @@ def draw_panel(descent: Run, best: Path, key: str, title: str, axes: Axes) -> No
 def list_parts(settings: MUFMConfig) -> list[Part]:
     """Return the runs of the fast solver from several starts, and gradient descent."""
     layers = 2 if settings.model == "reduced" else settings.depth + 1
-    record = recorded_steps(settings.steps, settings.every)
+    record = choose_steps(settings.steps, settings.every)
     return [
         Part("fast solver", SOLVER_STARTS * layers, lambda _: solve(settings)),
         Part("descent", len(record), lambda _: descend(settings, record)),
@@ -237,7 +236,7 @@ def minimise(model: MUFM, generator: torch.Generator) -> tuple[Point, SolverResu
 
 def measure_levels(model: MUFM | LayeredMUFM, point: Point, step: int) -> Measurement:
     """Measure every level, and its distance to the data after normalisation of both."""
-    levels, measurement = model.levels(point), measured_point(model, point, step, ("pfc",))
+    levels, measurement = model.levels(point), measure_solution(model, point, step, ("pfc",))
     records = []
     for record in measurement.model_record.layers:
         distance = float(data_distance(levels[record.layer], levels["X"]))

@@ -1,28 +1,28 @@
 """Gradient descent on the unconstrained features model under MSE: ``ncscope run ufm``.
 
 Source: XUFM (3), section 6. A descent and a fast solver begin at one random start, and their ends
-are compared with the minimiser in closed form.
+are compared with the minimiser in closed form. There is one start, so a claim holds if its value
+lies in the region.
 """
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ncscope_lab.claims import Claim, within
 from ncscope_lab.experiment import Experiment, Part
-from ncscope_lab.experiments.models.bounds import Positive, Seed
+from ncscope_lab.experiments.models.bounds import Positive
 from ncscope_lab.experiments.models.descents import (
     COLUMNS,
     FRAMES,
     VANISHED,
+    DescentConfig,
     claim_arrival,
     claim_solver,
     claim_vanishing,
-    descend,
     draw_descent,
     draw_start,
-    recorded_steps,
-    solve,
+    list_descent_parts,
     state,
 )
 from ncscope_lab.quantities import Run, Runs, last
@@ -30,22 +30,11 @@ from ncscope_lab.report.drawing import Drawing
 from ncscope_lab.surrogates.ufm import UFM
 
 
-class UFMConfig(BaseModel):
+class UFMConfig(DescentConfig):
     """Settings of the model and of its descent."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    num_classes: int = Field(4, ge=2, description="Number of classes K.")
-    dim: int = Field(20, ge=1, description="Dimension d of the features.")
-    per_class: int = Field(50, ge=1, description="Samples n in each class.")
-    weight_decay: Positive = Field(0.005, description="Decay of the classifier.")
-    feature_decay: Positive = Field(0.001, description="Decay of the features.")
     bias: Literal["none", "free", "regularised"] = Field("none", description="Kind of bias.")
     bias_decay: Positive = Field(0.1, description="Decay of the bias, if it is regularised.")
-    rate: Positive = Field(0.1, description="Step size of gradient descent.")
-    steps: int = Field(80_000, ge=1, description="Steps of gradient descent.")
-    every: int = Field(5_000, ge=1, description="Steps from one measurement to the next.")
-    seed: Seed = Field(0, description="Seed of the start.")
 
     @property
     def problem(self) -> UFM:
@@ -77,19 +66,19 @@ def list_claims(settings: UFMConfig) -> list[Claim]:
                     "form's",
                     source="ours",
                     where="descent",
-                    quantity=lambda run: last("mean_share")(run) - stated_mean_share(run),
+                    quantity=lambda run: last("mean_share")(run) - mean_share_in_closed_form(run),
                     region=within(VANISHED),
                     rule="all",
                     tell=lambda runs: (
                         f"{last('mean_share')(runs[0]):.6f} of the energy, "
-                        f"{stated_mean_share(runs[0]):.6f} in closed form"
+                        f"{mean_share_in_closed_form(runs[0]):.6f} in closed form"
                     ),
                 )
             )
     return claims
 
 
-def stated_mean_share(run: Run) -> float:
+def mean_share_in_closed_form(run: Run) -> float:
     """Return the closed form's share of the global mean."""
     return last("mean_share")(run.experiment.named("closed form"))
 
@@ -127,12 +116,7 @@ def list_parts(settings: UFMConfig) -> list[Part]:
     problem = settings.problem
     best = problem.minimiser()
     compact, start = problem.compact(draw_start(problem, settings.seed))
-    record = recorded_steps(settings.steps, settings.every)
-    return [
-        state(problem, best),
-        Part("fast solver", 1, lambda _: iter([solve(compact, best, start)])),
-        descend("descent", compact, best, start, settings.rate, record),
-    ]
+    return [state(problem, best), *list_descent_parts(settings, compact, best, start)]
 
 
 EXPERIMENT = Experiment(

@@ -5,22 +5,18 @@ with the minimiser in closed form. With fewer than K - 1 dimensions no closed fo
 their ends are compared with each other.
 """
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from ncscope_lab.claims import Claim, within
 from ncscope_lab.experiment import Experiment, Part
-from ncscope_lab.experiments.models.bounds import Positive, Seed
 from ncscope_lab.experiments.models.descents import (
     ARRIVED,
     COLUMNS,
+    DescentConfig,
     claim_arrival,
     claim_solver,
     claim_vanishing,
-    descend,
     draw_descent,
     draw_start,
-    recorded_steps,
-    solve,
+    list_descent_parts,
     state,
 )
 from ncscope_lab.quantities import Run, Runs, last
@@ -29,20 +25,8 @@ from ncscope_lab.surrogates.problem import Minimiser
 from ncscope_lab.surrogates.ufm_cross_entropy import CrossEntropyUFM
 
 
-class CrossEntropyConfig(BaseModel):
+class CrossEntropyConfig(DescentConfig):
     """Settings of the model and of its descent."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    num_classes: int = Field(4, ge=2, description="Number of classes K.")
-    dim: int = Field(20, ge=1, description="Dimension d of the features.")
-    per_class: int = Field(50, ge=1, description="Samples n in each class.")
-    weight_decay: Positive = Field(0.005, description="Decay of the classifier.")
-    feature_decay: Positive = Field(0.001, description="Decay of the features.")
-    rate: Positive = Field(0.1, description="Step size of gradient descent.")
-    steps: int = Field(80_000, ge=1, description="Steps of gradient descent.")
-    every: int = Field(5_000, ge=1, description="Steps from one measurement to the next.")
-    seed: Seed = Field(0, description="Seed of the start.")
 
     @property
     def problem(self) -> CrossEntropyUFM:
@@ -107,12 +91,8 @@ def list_parts(settings: CrossEntropyConfig) -> list[Part]:
     """Return the closed form if there is one, the fast solver, and descent from the same start."""
     problem, best = settings.problem, settings.best
     start = draw_start(problem, settings.seed)
-    record = recorded_steps(settings.steps, settings.every)
-    return [
-        *([] if best is None else [state(problem, best)]),
-        Part("fast solver", 1, lambda _: iter([solve(problem, best, start)])),
-        descend("descent", problem, best, start, settings.rate, record),
-    ]
+    parts = list_descent_parts(settings, problem, best, start)
+    return parts if best is None else [state(problem, best), *parts]
 
 
 EXPERIMENT = Experiment(

@@ -1,7 +1,9 @@
 """MSE theorem 3 and corollaries 1 and 2: the flow on the central path to neural collapse.
 
-The model is `ncscope_lab.experiments.models.central_path`. MSE section 3 and appendix D have no
-figure and state no sizes; the sizes of both scales are ours.
+The model, its claims and their rule are those of `ncscope_lab.experiments.models.central_path`: one
+flow from one random start, seed 0, in closed form and simulated. MSE section 3 and appendix D have
+no figure and state no sizes; those of both scales are ours. The small one has 4 classes of 10
+samples in 8 dimensions, measured at 33 times.
 """
 
 from dataclasses import replace

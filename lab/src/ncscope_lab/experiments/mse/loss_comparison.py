@@ -1,9 +1,17 @@
 """MSE figures 10 and 12, section 1.2: NC1 under the MSE loss and under cross-entropy.
 
-The paper trains the networks of `ncscope_lab.experiments.mse.networks` on five data sets under both
-losses. The small scale has two kinds of network on handwritten digits, and one of them on warped
-digits too: the difficulty of two data sets shows a difference and no trend, so there that claim is
-ours. The networks are those of `mse/robustness`, whose run holds all that this one measures.
+Recipe of the small scale: a small VGG and a small ResNet on scikit-learn's digits (1,437 training
+images, 360 held out), and a small VGG on warped digits (2,000 and 1,000), each under both losses
+for 300 epochs. SGD has momentum 0.9, batches of 128, weight decay 2e-3 and rate 0.03, divided by 10
+after 1/3 and 2/3 of the epochs; no augmentation. Seeds are 11 to 18; others served to choose the
+settings. All training and held-out images are measured at about 16 log-spaced epochs, the first
+before training. The difficulty of two data sets shows a difference and no trend, so that claim is
+ours there.
+
+At the paper's scale, which we have not run, 15 networks on five data sets train under both losses
+for 350 epochs with rate 0.0679 and decay 5e-4, from seeds 1 to 3.
+`ncscope_lab.experiments.mse.networks` holds the settings of both scales, and why they are so. The
+networks are those of `mse/robustness`, whose run holds all that this one measures.
 """
 
 import math
@@ -146,6 +154,11 @@ def late_decades(split: str) -> Quantity:
     return Quantity(f"decades past zero error ({split})", compute)
 
 
+# The rule of `claim_of_most`: every run gives one ratio, mostly to the run of the same data set,
+# kind of network and seed under cross-entropy. For each data set and kind of network the claim
+# holds if the 95 % interval of the geometric mean over the seeds lies in the region; it must hold
+# of two thirds of these, the paper's outliers on STL-10 apart. A claim in the mean of networks is
+# judged by one mean for each seed. Zero training error is an accuracy of 99.9 %. FACTOR is 1.1.
 PAIRED_CLAIMS = [
     claim_of_most(
         text="networks collapse faster under MSE than under cross-entropy: NC1 on the training set "

@@ -1,18 +1,31 @@
 """MSE figures 9 and 11: robustness to adversarial perturbations past zero error, under both losses.
 
-The networks are those of `ncscope_lab.experiments.mse.loss_comparison`, with the settings in
-`ncscope_lab.experiments.mse.networks`; a run holds all that `mse/loss-comparison` measures. The
-paper attacks 100 held-out images, as Papyan, Han and Donoho 2020; the small scale, whose networks
-differ less, attacks 500, or all of a smaller set. The attack needs the library Foolbox:
-``pip install ".[attack]"``.
+Recipe of the small scale: a small VGG and a small ResNet on scikit-learn's digits (1,437 training
+images), and a small VGG on warped digits (2,000), each under both losses for 300 epochs. SGD has
+momentum 0.9, batches of 128, weight decay 2e-3 and rate 0.03, divided by 10 after 1/3 and 2/3 of
+the epochs; no augmentation. Seeds are 11 to 18; others served to choose the settings. At about 16
+log-spaced epochs DeepFool attacks 500 held-out images, or all 360 of digits, the same ones every
+time. The paper attacks 100, as Papyan, Han and Donoho 2020; these networks differ less.
+
+At the paper's scale, which we have not run, 15 networks on five data sets train under both losses
+for 350 epochs with rate 0.0679 and decay 5e-4, from seeds 1 to 3.
+`ncscope_lab.experiments.mse.networks` holds the settings of both scales. The networks are those of
+`mse/loss-comparison`; a run of this experiment holds all that that one measures. The attack needs
+the library Foolbox: ``pip install ".[attack]"``.
 """
 
 import math
+import warnings
+from copy import deepcopy
 from functools import partial
+from typing import Any, NamedTuple
 
 import torch
+from jaxtyping import Float
 from pydantic import Field
+from torch import Tensor, nn
 
+from ncscope.errors import library_error
 from ncscope_lab.claims import Claim, above
 from ncscope_lab.experiment import Experiment, Part
 from ncscope_lab.experiments.mse.learning_rates import (
@@ -20,7 +33,6 @@ from ncscope_lab.experiments.mse.learning_rates import (
     tabulate_rates,
     train_sweep,
 )
-from ncscope_lab.experiments.mse.margins import deepfool_robustness
 from ncscope_lab.experiments.mse.networks import (
     BOTH,
     MSETrainings,
@@ -68,6 +80,10 @@ def least_fooled(run: Run) -> float:
     return math.nan if any(map(math.isnan, shares)) else min(shares)
 
 
+# The rule of `claim_of_most`: every run gives one ratio. For each data set and kind of network the
+# claim holds if the 95 % interval of the geometric mean over the seeds lies in the region; it must
+# hold of two thirds of these, the paper's outliers on STL-10 apart. Zero training error is an
+# accuracy of 99.9 %. FACTOR is 1.1.
 CLAIMS = [
     Claim(  # else the norms of the perturbations are not margins
         text="at zero training error and at the end every perturbation of DeepFool changes the "
@@ -139,6 +155,61 @@ def measure_robustness(bench: Bench, end: EpochEnd, images: int) -> list[Observa
     robustness = deepfool_robustness(bench.learner.evaluated, inputs.to(bench.fabric.device))
     values = {"robustness": robustness.margin, "fooled": robustness.fooled}
     return [Observation(end.step, end.epoch, ATTACKED, "input", values=values)]
+
+
+class Robustness(NamedTuple):
+    """Result of DeepFool on some images.
+
+    Attributes:
+        margin: Mean over images of the perturbation's norm as a share of the image's.
+        fooled: Share of the images whose perturbation changes the network's decision.
+    """
+
+    margin: float
+    fooled: float
+
+
+def deepfool_robustness(model: nn.Module, images: Float[Tensor, "n c h w"]) -> Robustness:
+    r"""$\operatorname{Ave}_i\lVert r(x_i)\rVert_2/\lVert x_i\rVert_2$, with $r$ from DeepFool.
+
+    $r(x)$ estimates the least perturbation of the network's input that changes its decision, right
+    or wrong. The perturbed image may leave the range of pixels. The perturbation is 2 % longer than
+    the steps to the boundary, DeepFool's usual overshoot. Source: MSE figures 9 and 11, after
+    Moosavi-Dezfooli, Fawzi, Frossard 2016, algorithm 2 and (1)-(2). Range $[0,\infty)$; 0: every
+    image is on a decision boundary.
+
+    Args:
+        model: Classifier; a copy of the classifier is attacked.
+        images: Preprocessed inputs of the network, none of them zero, on the network's device.
+
+    Returns:
+        The mean, and how many of the perturbations did change the decision. Cost: up to 50 steps,
+        usually under 10, each a pass forward and back for each of the 9 next likely classes.
+
+    Raises:
+        InputError: If Foolbox is not installed.
+    """
+    foolbox = _foolbox()
+    copy = deepcopy(model).eval().requires_grad_(False)  # only gradients in the input are needed
+    with torch.no_grad():
+        decisions = copy(images).argmax(1)
+    anywhere = (-math.inf, math.inf)
+    network = foolbox.PyTorchModel(copy, bounds=anywhere, device=images.device)
+    attack = foolbox.attacks.L2DeepFoolAttack()
+    moved, _, changed = attack(network, images, decisions, epsilons=None)
+    shares = (moved - images).flatten(1).norm(dim=1) / images.flatten(1).norm(dim=1)
+    return Robustness(float(shares.double().mean()), float(changed.double().mean()))
+
+
+def _foolbox() -> Any:
+    try:
+        with warnings.catch_warnings():
+            # Foolbox 3.3 imports a filter from a deprecated SciPy module.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            import foolbox
+    except ModuleNotFoundError as error:
+        raise library_error(name="foolbox") from error
+    return foolbox
 
 
 EXPERIMENT = Experiment(

@@ -6,9 +6,10 @@ scalings of the regularisers are run: divided by K and Kn as printed in (13), an
 paper's UFM (2). With the printed scaling the regulariser of the features is 2e-6, so that descent
 has not ended after these steps; the minima are computed by a quasi-Newton solver too.
 
-The model is a surrogate, so the small scale is the paper's. Beyond the paper are eight draws of
-data and starts, three starts of the solver, of which the lowest minimum counts, and lambdas down to
-1e-8 (chosen on draws 100 and 101).
+The model is a surrogate, so the small scale is the paper's: 5 classes of 100 samples in 20
+dimensions, standard normal around class means on the unit sphere. Beyond the paper are eight draws
+of data and starts, three starts of the solver, of which the lowest minimum counts, and lambdas down
+to 1e-8 (chosen on draws 100 and 101).
 """
 
 import math
@@ -20,14 +21,14 @@ from itertools import pairwise
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from ncscope.measurement.records import Measurement
 from ncscope.report import panels
 from ncscope_lab.claims import Claim, above, below
 from ncscope_lab.experiment import Experiment, Part
 from ncscope_lab.experiments.models.bounds import Positives, Seed
-from ncscope_lab.experiments.models.descents import recorded_steps
+from ncscope_lab.experiments.models.descents import choose_steps
 from ncscope_lab.experiments.models.mufm import COLLAPSED, PFC_TITLES, measure_levels, minimise
 from ncscope_lab.figures import collect_points, draw_band, draw_grid
 from ncscope_lab.observations import Event, Observation, observations_of
@@ -45,10 +46,11 @@ from ncscope_lab.quantities import (
     values,
 )
 from ncscope_lab.report.drawing import Drawing
+from ncscope_lab.runs.settings import Config
 from ncscope_lab.surrogates.descent import gradient_descent
 from ncscope_lab.surrogates.mufm import MUFM
 from ncscope_lab.surrogates.problem import gaussian_classes
-from ncscope_lab.surrogates.trajectory import measured_point
+from ncscope_lab.surrogates.trajectory import measure_solution
 from ncscope_lab.surrogates.ufm import UFM
 
 K, D, N = 5, 20, 100
@@ -57,10 +59,8 @@ SCALINGS = ("plain", "printed")
 STARTS = 3  # there are up to two minima
 
 
-class PFCConfig(BaseModel):
+class PFCConfig(Config):
     """Settings of the experiment."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     steps: int = Field(50_000, ge=1, description="Steps of gradient descent, figure 4.")
     every: int = Field(2_500, ge=1, description="Steps from one measurement to the next.")
@@ -98,6 +98,9 @@ ZERO = 1e-9  # smaller values of PFC1 are zero but for rounding
 
 def list_claims(settings: PFCConfig) -> list[Claim]:
     """Return the paper's statements about figures 4 and 5, under each scaling."""
+    # By the rule "each" the value of every draw must lie in the region: these are statements of
+    # mathematics. Trends along lambda are judged by the 95 % interval of the geometric mean over
+    # the draws.
     claim = partial(Claim, per=name_scaling, rule="each", over="draws")
     descent, minimum, sweep, small = (
         partial(claim, where=partial(select_parts, model))
@@ -361,7 +364,7 @@ def count_falls(key: str) -> Quantity:
 
 def list_parts(settings: PFCConfig) -> list[Part]:
     """Return figure 4's descents, their minima, and figure 5's sweep, by scaling and draw."""
-    record = recorded_steps(settings.steps, settings.every)
+    record = choose_steps(settings.steps, settings.every)
     parts: list[tuple[str, int, Callable[[str, int, object], Iterator[Event]]]] = [
         ("MUFM", len(record), partial(descend, record, "MUFM")),
         ("UFM", len(record), partial(descend, record, "UFM")),
@@ -404,7 +407,7 @@ def descend(
         return
     free, begin = leave_data(tied).compact(start)
     for step, (weight, features) in gradient_descent(free, begin, RATE, record):
-        measurement = measured_point(free, (weight, features), step, ("pfc",))
+        measurement = measure_solution(free, (weight, features), step, ("pfc",))
         read = torch.linalg.qr(weight.mT).Q
         unread = float((features - read @ (read.mT @ features)).norm())
         yield replace(measurement, values={**measurement.values, "unread_norm": unread})
@@ -422,7 +425,7 @@ def find_minima(scaling: str, seed: int, resources: object) -> Iterator[Observat
     tied, generator = make_model(scaling, seed)
     data, features = observations_of(find_minimum(tied, generator))
     free = leave_data(tied)
-    collapsed = observations_of(measured_point(free, free.minimiser().point, 0, ("pfc",)))[0]
+    collapsed = observations_of(measure_solution(free, free.minimiser().point, 0, ("pfc",)))[0]
     yield data.with_values({"model": "data"})
     yield features.with_values({"model": "MUFM"})
     yield collapsed.with_values({"model": "UFM"})

@@ -120,15 +120,26 @@ def cell_events(
     model = learner.evaluated
     make_source = partial(_extract_features, bench, bench.data)
     source = _load_or_make(resources, SOURCE, made_by, make_source)
+    weight, labels = classifier(model).weight.detach().double().cpu(), source["train_labels"]
+    counts = torch.bincount(labels, minlength=len(weight))
+    entropies = dataset_entropies([(source["train"].double(), labels)], counts, weight)
     facts = {
-        "mir": _compute_mir(model, source),
+        "mir": entropies.mir,  # NaN if undefined
         "parameters": sum(each.numel() for each in model.parameters()),
     }
     yield Observation(learner.step, learner.epoch, SOURCE, HEAD_INPUT, values=facts)
+
+    def make_cell(name: str) -> dict[str, Tensor]:
+        data = load(name, resources.data, download=resources.download, seed=TARGET_SEED)
+        seen = prepare_like(data, bench.data)
+        tensors = _extract_features(bench, seen)
+        if name in tuned:
+            accuracy = _fine_tune(model, seen, tuning, training.seed)
+            tensors[TUNED_ACCURACY] = torch.tensor(accuracy, dtype=torch.float64)
+        return tensors
+
     for name in targets:
-        own_tuning = tuning if name in tuned else None
-        make_target = partial(_make_cell, bench, name, own_tuning, resources)
-        cell = _load_or_make(resources, name, made_by, make_target)
+        cell = _load_or_make(resources, name, made_by, partial(make_cell, name))
         sample = make_sample(cell, source)
         test = check_downstream(cell["test"], cell["test_labels"])
         for images, own in ((ALL, sample), (A_FEW, sample.few())):
@@ -234,32 +245,17 @@ def apply_temperature(
     return (probabilities.log() / temperature).softmax(1)
 
 
-def _make_cell(
-    bench: Bench, name: str, tuning: Tuning | None, resources: Resources
-) -> dict[str, Tensor]:
-    data = load(name, resources.data, download=resources.download, seed=TARGET_SEED)
-    seen = prepare_like(data, bench.data)
-    tensors = _extract_features(bench, seen)
-    if tuning is not None:
-        accuracy = _fine_tune(bench.learner.evaluated, seen, tuning, bench.settings.seed)
-        tensors[TUNED_ACCURACY] = torch.tensor(accuracy, dtype=torch.float64)
-    return tensors
-
-
-def _compute_mir(model: nn.Module, source: Tensors) -> float:
-    """Return the matrix mutual information ratio of features and head rows; NaN if undefined."""
-    weight = classifier(model).weight.detach().double().cpu()
-    labels = source["train_labels"]
-    counts = torch.bincount(labels, minlength=len(weight))
-    return dataset_entropies([(source["train"].double(), labels)], counts, weight).mir
-
-
 def _fine_tune(model: nn.Module, data: ImageData, tuning: Tuning, seed: int) -> float:
     """Return the held-out accuracy of a copy of the network, fine-tuned with a new head."""
     draws = torch.Generator().manual_seed(stream_seed(seed, Purpose.ORDER))
     network = copy.deepcopy(model)
     device = next(network.parameters()).device
-    _replace_head(network, data.num_classes, draws)
+    head = classifier(network)  # gets new weights, of the customary size, for other classes
+    bound = head.weight.shape[1] ** -0.5
+    weight = torch.empty(data.num_classes, head.weight.shape[1])
+    head.weight = nn.Parameter(weight.uniform_(-bound, bound, generator=draws).to(device))
+    head.bias = nn.Parameter(torch.zeros(data.num_classes, device=device))
+    head.out_features = data.num_classes
     train, labels = (each.to(device) for each in _load_pixels(data.train))
     optimiser = torch.optim.SGD(network.parameters(), tuning.rate, momentum=0.9)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, tuning.epochs)
@@ -281,17 +277,6 @@ def _fine_tune(model: nn.Module, data: ImageData, tuning: Tuning, seed: int) -> 
             for part, answer in zip(test.split(256), known.split(256), strict=True)
         ]
     return float(torch.stack(right).sum()) / len(known)
-
-
-def _replace_head(network: nn.Module, num_classes: int, draws: torch.Generator) -> None:
-    """Give the network's classifier new weights, of the customary size, for other classes."""
-    head = classifier(network)
-    dim, device = head.weight.shape[1], head.weight.device
-    bound = dim**-0.5
-    weight = torch.empty(num_classes, dim).uniform_(-bound, bound, generator=draws)
-    head.weight = nn.Parameter(weight.to(device))
-    head.bias = nn.Parameter(torch.zeros(num_classes, device=device))
-    head.out_features = num_classes
 
 
 def _load_pixels(images: Images) -> tuple[Float[Tensor, "n c h w"], Int[Tensor, " n"]]:
@@ -363,18 +348,13 @@ def collect_cells(
             )
         elif row.split == SOURCE:
             own |= {key: float(row[key]) for key in _SOURCE_FACTS if key in row}
+        elif row.epoch == training.optimisation.epochs and row.split == "test":
+            own |= {"source_accuracy": float(row.get(ACCURACY, math.nan))}
         elif row.epoch == training.optimisation.epochs:
-            own |= _read_facts(row)
+            keys = [key.removeprefix(PRETRAINING) for key in PRETRAINING_SCORES]
+            own |= {PRETRAINING + key: float(row[key]) for key in keys if key in row}
+            own |= {key: float(row[key]) for key in ("within_off_signal",) if key in row}
     return add_relative([cell.with_values(facts[cell.network]) for cell in cells])
-
-
-def _read_facts(row: Observation) -> dict[str, float]:
-    """Return the facts of a network that a measurement of its source at the end holds."""
-    if row.split == "test":
-        return {"source_accuracy": float(row.get(ACCURACY, math.nan))}
-    keys = [key.removeprefix(PRETRAINING) for key in PRETRAINING_SCORES]
-    found = {PRETRAINING + key: float(row[key]) for key in keys if key in row}
-    return found | {key: float(row[key]) for key in ("within_off_signal",) if key in row}
 
 
 def add_relative(cells: Sequence[Cell]) -> list[Cell]:

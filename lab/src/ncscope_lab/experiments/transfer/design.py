@@ -11,8 +11,9 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from ncscope_lab.runs.settings import Config
 from ncscope_lab.training.optimisation import Optimisation
 from ncscope_lab.training.settings import Training
 
@@ -40,10 +41,8 @@ _RATE = 0.03
 _ATTENTION_RATE = 5e-4
 
 
-class TransferZoo(BaseModel):
+class TransferZoo(Config):
     """Settings of the zoo."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     design_architectures: tuple[str, ...] = Field(
         (

@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ncscope.transfer.correlations import Values, ranks
 from ncscope.transfer.quality import row_qualities
@@ -19,11 +18,11 @@ from ncscope.transfer.records import (
     VARIABILITY_SCORES,
     Score,
 )
-from ncscope_lab.claims import above, judge_mean
+from ncscope_lab.claims import above, decide, judge_mean
 from ncscope_lab.experiments.transfer.cells import A_FEW, ACCURACY, ALL, TUNED_ACCURACY, Cell
 from ncscope_lab.experiments.transfer.design import TransferZoo
 from ncscope_lab.experiments.transfer.scores import INDEX, PREFIX, VARIANTS
-from ncscope_lab.findings import Finding, Verdict
+from ncscope_lab.findings import Finding
 from ncscope_lab.intervals import Interval, mean_interval
 
 LEAST_NETWORKS = 3
@@ -237,56 +236,35 @@ def bootstrap_gain(
         names = members.setdefault(cell.architecture, [])
         if cell.network not in names:
             names.append(cell.network)
-    counts = _draw_counts(members, resamples, seed)
-    columns = []
-    for own in group_cells(cells, truth).values():
-        known = np.array([cell.value(truth) for cell in own])
-        values = np.stack([orient(own, *ours), orient(own, *theirs)])
-        times = np.column_stack([counts[cell.network] for cell in own])
-        columns.append(_gains_by_resample(times, values, known))
-    # A resample may have none of the networks that are known on a target, or on any.
-    table = np.column_stack(columns)
-    means = [row[~np.isnan(row)].mean() for row in table if not np.isnan(row).all()]
-    low, high = np.percentile(means, _LEVEL)
-    return float(low), float(high)
-
-
-def _draw_counts(
-    members: Mapping[str, Sequence[str]], resamples: int, seed: int
-) -> dict[str, NDArray[np.int64]]:
-    """Return how often each network is in each resample, drawn within its architecture."""
     draws = np.random.default_rng(seed)
     counts = {name: np.zeros(resamples, np.int64) for names in members.values() for name in names}
     for at in range(resamples):
         for names in members.values():
             for place in draws.integers(0, len(names), len(names)):
                 counts[names[place]][at] += 1
-    return counts
-
-
-def _gains_by_resample(times: NDArray[np.int64], values: Values, truth: Values) -> Values:
-    """Return the gain in weighted tau of the first of two rows over the second, by resample.
-
-    Args:
-        times: Number of times that each resample has each network.
-        values: Values of two scores for each network.
-        truth: Truth of each network.
-
-    Returns:
-        The gains; NaN for a resample without any of the networks.
-    """
-    gained = np.full(len(times), np.nan)
-    lengths = times.sum(1)
-    for length in np.unique(lengths[lengths > 0]):
-        of_length = np.nonzero(lengths == length)[0]
-        for start in range(0, len(of_length), _BLOCK):
-            block = of_length[start : start + _BLOCK]
-            places = np.stack([np.repeat(np.arange(len(truth)), times[at]) for at in block])
-            taus = [
-                np.nan_to_num(row_qualities(row[places], truth[places])[:, 0]) for row in values
-            ]
-            gained[block] = taus[0] - taus[1]
-    return gained
+    columns = []  # gain by resample, for each target
+    for own in group_cells(cells, truth).values():
+        known = np.array([cell.value(truth) for cell in own])
+        pair = orient(own, *ours), orient(own, *theirs)
+        times = np.column_stack([counts[cell.network] for cell in own])
+        gained = np.full(resamples, np.nan)
+        lengths = times.sum(1)
+        # Resamples of one length are ranked together, in blocks that fit into memory.
+        for length in np.unique(lengths[lengths > 0]):
+            of_length = np.nonzero(lengths == length)[0]
+            for start in range(0, len(of_length), _BLOCK):
+                block = of_length[start : start + _BLOCK]
+                places = np.stack([np.repeat(np.arange(len(known)), times[at]) for at in block])
+                taus = [
+                    np.nan_to_num(row_qualities(row[places], known[places])[:, 0]) for row in pair
+                ]
+                gained[block] = taus[0] - taus[1]
+        columns.append(gained)
+    # A resample may have none of the networks that are known on a target, or on any.
+    table = np.column_stack(columns)
+    means = [row[~np.isnan(row)].mean() for row in table if not np.isnan(row).all()]
+    low, high = np.percentile(means, _LEVEL)
+    return float(low), float(high)
 
 
 Half = Literal["report", "design"]
@@ -392,102 +370,75 @@ def add_fact(cells: Sequence[Cell], key: str, score: Score) -> list[Cell]:
 def judge_claims(verdicts: Verdicts) -> list[Finding]:
     """Judge the claims about our index and about the static baselines.
 
+    A gain is held if its mean over the targets reaches the margin and its interval excludes 0. A
+    mean below the margin needs no interval: gains that are all 0 have none, and are no gain.
+
     Args:
         verdicts: Judgement of the report half.
     """
+
+    def judge_gain(where: str, found: Mapping[str, ByTarget], images: str | None) -> Finding:
+        """Judge our index against the best published score, on all cells of a kind."""
+        text = (
+            f"{where}, explained entropy orders networks better than the best published score, by "
+            f"{MARGIN} or more in weighted tau on average, with an interval that excludes 0"
+        )
+        best = verdicts.best_published(lambda key: found[key])
+        values = [] if best is None or INDEX not in found else gains(found[INDEX], found[best])
+        if best is None or not values:
+            return decide(text, source="ours", held=None, evidence="none measured")
+        told = f"over {SCORES[best].name}"
+        if images is not None:
+            cells = [cell for cell in verdicts.cells if cell.images == images]
+            pair = (INDEX, SCORES[INDEX]), (best, SCORES[best])
+            low, high = bootstrap_gain(cells, *pair, seed=verdicts.seed)
+            alone = []
+            for name in verdicts.config.held_out_architectures:
+                own = [cell for cell in cells if cell.architecture == name]
+                ours, theirs = (mean_quality(judge_score(own, *each)) for each in pair)
+                if not math.isnan(ours - theirs):
+                    alone.append(f"{name} {ours - theirs:.3f}")
+            told += f"; bootstrap over networks {low:.3f} to {high:.3f}"
+            told += f"; within {', '.join(alone)}" if alone else ""
+        mean, interval = sum(values) / len(values), mean_interval(values)
+        held = mean >= MARGIN and (None if interval is None else interval.low > 0)
+        ends = "no interval" if interval is None else f"{interval.low:.3f}, {interval.high:.3f}"
+        pairs = zip(found[INDEX], values, strict=True)
+        listed = ", ".join(f"{name} {value:.3f}" for name, value in pairs)
+        evidence = (
+            f"mean gain {mean:.3f} [{ends}] over {len(values)} targets, {told}; by target: {listed}"
+        )
+        return replace(decide(text, source="ours", held=held, evidence=evidence), interval=interval)
+
+    by_images = {
+        images: {key: each for (of, key), each in verdicts.qualities.items() if of == images}
+        for images in PHRASES
+    }
+    whole = by_images[ALL]
+    best = verdicts.best_published(lambda key: whole[key])
     return [
-        *(_judge_gain(verdicts, images) for images in PHRASES),
-        _judge_tuned_gain(verdicts),
-        *(_judge_residual(verdicts, images) for images in PHRASES),
-        _judge_past_results(verdicts),
+        *(judge_gain(f"With {PHRASES[images]}", own, images) for images, own in by_images.items()),
+        judge_gain("Where fine-tuning is the truth", verdicts.tuned, None),
+        *(
+            judge_mean(
+                f"With {PHRASES[images]}, explained entropy tells more than size, source accuracy "
+                "and results on other targets: the rank correlation that is left is above 0",
+                source="ours",
+                values=[each.residual for each in own.get(INDEX, {}).values()],
+                region=above(0),
+                of="targets",
+            )
+            for images, own in by_images.items()
+        ),
+        judge_mean(
+            "Results on the other targets order networks better than the best published score",
+            source="ours",
+            values=[] if best is None else gains(whole.get("other_sets", {}), whole[best]),
+            region=above(0),
+            of="targets",
+            more="" if best is None else f"over {SCORES[best].name}",
+        ),
     ]
-
-
-def _judge_gain(verdicts: Verdicts, images: str) -> Finding:
-    """Judge that our index has a weighted tau above the best published score's by the margin."""
-    best = verdicts.best_published(lambda key: verdicts.qualities[images, key])
-    text = (
-        f"With {PHRASES[images]}, explained entropy orders networks better than the best published "
-        f"score, by {MARGIN} or more in weighted tau on average, with an interval that excludes 0"
-    )
-    if best is None or (images, INDEX) not in verdicts.qualities:
-        return _unknown(text)
-    cells = [cell for cell in verdicts.cells if cell.images == images]
-    pair = (INDEX, SCORES[INDEX]), (best, SCORES[best])
-    low, high = bootstrap_gain(cells, *pair, seed=verdicts.seed)
-    alone = []
-    for name in verdicts.config.held_out_architectures:
-        chosen = [cell for cell in cells if cell.architecture == name]
-        ours, theirs = (mean_quality(judge_score(chosen, *each)) for each in pair)
-        if not math.isnan(ours - theirs):
-            alone.append(f"{name} {ours - theirs:.3f}")
-    told = f"over {SCORES[best].name}; bootstrap over networks {low:.3f} to {high:.3f}"
-    if alone:
-        told += f"; within {', '.join(alone)}"
-    qualities = verdicts.qualities
-    return _decide_by_margin(text, qualities[images, INDEX], qualities[images, best], told)
-
-
-def _judge_tuned_gain(verdicts: Verdicts) -> Finding:
-    best = verdicts.best_published(lambda key: verdicts.tuned[key])
-    text = (
-        "Where fine-tuning is the truth, explained entropy orders networks better than the best "
-        f"published score, by {MARGIN} or more in weighted tau on average, with an interval that "
-        "excludes 0"
-    )
-    if best is None or INDEX not in verdicts.tuned:
-        return _unknown(text)
-    told = f"over {SCORES[best].name}"
-    return _decide_by_margin(text, verdicts.tuned[INDEX], verdicts.tuned[best], told)
-
-
-def _decide_by_margin(text: str, ours: ByTarget, theirs: ByTarget, told: str) -> Finding:
-    """Judge a gain: held if its mean reaches the margin and its interval excludes 0.
-
-    A mean below the margin needs no interval: gains that are all 0 have none, and are no gain.
-    """
-    values = gains(ours, theirs)
-    if not values:
-        return _unknown(text)
-    mean, interval = sum(values) / len(values), mean_interval(values)
-    verdict: Verdict = "not held"
-    if mean >= MARGIN:
-        verdict = "undecided" if interval is None else "held" if interval.low > 0 else "not held"
-    ends = "no interval" if interval is None else f"{interval.low:.3f}, {interval.high:.3f}"
-    listed = ", ".join(f"{name} {value:.3f}" for name, value in zip(ours, values, strict=True))
-    count = len(values)
-    evidence = f"mean gain {mean:.3f} [{ends}] over {count} targets, {told}; by target: {listed}"
-    return Finding(text=text, source="ours", verdict=verdict, evidence=evidence, interval=interval)
-
-
-def _unknown(text: str) -> Finding:
-    return Finding(text=text, source="ours", verdict="undecided", evidence="none measured")
-
-
-def _judge_residual(verdicts: Verdicts, images: str) -> Finding:
-    found = verdicts.qualities.get((images, INDEX), {})
-    return judge_mean(
-        f"With {PHRASES[images]}, explained entropy tells more than size, source accuracy and "
-        "results on other targets: the rank correlation that is left is above 0",
-        source="ours",
-        values=[each.residual for each in found.values()],
-        region=above(0),
-        of="targets",
-    )
-
-
-def _judge_past_results(verdicts: Verdicts) -> Finding:
-    """Judge that past results alone order networks better than every published score."""
-    best = verdicts.best_published(lambda key: verdicts.qualities[ALL, key])
-    past = verdicts.qualities.get((ALL, "other_sets"), {})
-    return judge_mean(
-        "Results on the other targets order networks better than the best published score",
-        source="ours",
-        values=[] if best is None else gains(past, verdicts.qualities[ALL, best]),
-        region=above(0),
-        of="targets",
-        more="" if best is None else f"over {SCORES[best].name}",
-    )
 
 
 def select_half(config: TransferZoo, cells: Sequence[Cell], half: Half) -> list[Cell]:

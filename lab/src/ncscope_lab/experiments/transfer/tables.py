@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ncscope.report import panels
@@ -33,6 +32,7 @@ from ncscope_lab.experiments.transfer.judgement import (
 )
 from ncscope_lab.experiments.transfer.scores import INDEX
 from ncscope_lab.intervals import Interval, mean_interval
+from ncscope_lab.quantities import average
 from ncscope_lab.report.drawing import Drawing
 
 _NONE = "–"
@@ -74,9 +74,10 @@ def quality_table(verdicts: Verdicts, images: str) -> Summary:
     for key in order_scores(verdicts, images):
         found = verdicts.qualities[images, key]
         lines[name_score(verdicts, key)] = _list_qualities(found)
+    targets = verdicts.qualities.get((images, INDEX), {})
     caption = (
         f"How well each score orders the networks, with {PHRASES[images]}: means over "
-        f"{_count_targets(verdicts, images)} targets with 95 % intervals (Student's t over "
+        f"{len(targets)} targets with 95 % intervals (Student's t over "
         "targets). The truth is the held-out accuracy of a linear probe. Regret: best accuracy "
         "less that of the network put first, in percentage points. Residual: rank correlation "
         "that is left after parameters, source accuracy and results on other targets. NCTI is "
@@ -161,12 +162,11 @@ def conditions_table(verdicts: Verdicts) -> Summary:
         ]
         for key in order_scores(verdicts)
     }
-    columns = [
-        f"{CONDITIONS[name]} ({_write_targets(len(found[INDEX]))})"
-        if INDEX in found
-        else CONDITIONS[name]
-        for name, found in parts.items()
-    ]
+    columns = []
+    for name, found in parts.items():
+        count = len(found.get(INDEX, ()))
+        told = f" ({count} target{'' if count == 1 else 's'})" if INDEX in found else ""
+        columns.append(CONDITIONS[name] + told)
     caption = (
         "Which score to trust when: mean weighted tau over targets with 95 % intervals, by "
         "condition. More classes than features: only the networks with fewer features."
@@ -217,7 +217,7 @@ def ingredients_table(verdicts: Verdicts) -> Summary:
     names = list(next(iter(by_images.values())))
     lines = {
         name: [
-            format_interval(mean_interval(found[name]), _mean(found[name]), signed=True)
+            format_interval(mean_interval(found[name]), average(found[name]), signed=True)
             for found in by_images.values()
         ]
         for name in names
@@ -296,10 +296,6 @@ def format_number(value: float, digits: int = 3, *, signed: bool = False) -> str
     return f"{value:{'+' if signed else ''}.{digits}f}".replace("-", "−")
 
 
-def _write_targets(count: int) -> str:
-    return "1 target" if count == 1 else f"{count} targets"
-
-
 def brief_table(verdicts: Verdicts) -> Summary:
     """Return the weighted tau of each score, for a terminal of 80 columns.
 
@@ -317,14 +313,6 @@ def brief_table(verdicts: Verdicts) -> Summary:
         "Mean weighted Kendall tau over targets, with 95 % intervals. The page has all tables."
     )
     return Summary(caption, ["all images", "five a class"], lines)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else math.nan
-
-
-def _count_targets(verdicts: Verdicts, images: str) -> int:
-    return len(verdicts.qualities.get((images, INDEX), {}))
 
 
 _HEIGHT = 0.24  # inches of a line
@@ -364,7 +352,13 @@ def orders_figure(verdicts: Verdicts) -> Figure:
         grid = figure.subplots(1, len(PHRASES), sharey=True)
         for axes, (images, phrase) in zip(grid, PHRASES.items(), strict=True):
             for place, key in enumerate(keys):
-                _mark_score(axes, verdicts, images, key, place)
+                found, colour = verdicts.qualities[images, key], _colour(verdicts, key)
+                interval = quality_interval(found)
+                if interval is not None:
+                    ends = [interval.low, interval.high]
+                    axes.plot(ends, [place, place], color=colour, linewidth=1.6)
+                size = 6 if _is_own(verdicts, key) else 4.5
+                axes.plot(mean_quality(found), place, "o", color=colour, markersize=size)
             axes.axvline(0, color=panels.SOFT, linewidth=0.8)
             axes.set_title(phrase[:1].upper() + phrase[1:])
             axes.set_xlabel("weighted Kendall tau")
@@ -375,15 +369,6 @@ def orders_figure(verdicts: Verdicts) -> Figure:
             label.set_color(_colour(verdicts, key))
             label.set_fontweight("bold" if _is_own(verdicts, key) else "normal")
     return figure
-
-
-def _mark_score(axes: Axes, verdicts: Verdicts, images: str, key: str, place: int) -> None:
-    found = verdicts.qualities[images, key]
-    mean, interval = mean_quality(found), quality_interval(found)
-    colour = _colour(verdicts, key)
-    if interval is not None:
-        axes.plot([interval.low, interval.high], [place, place], color=colour, linewidth=1.6)
-    axes.plot(mean, place, "o", color=colour, markersize=6 if _is_own(verdicts, key) else 4.5)
 
 
 def _is_own(verdicts: Verdicts, key: str) -> bool:
@@ -404,8 +389,10 @@ def targets_figure(verdicts: Verdicts) -> Figure:
     """
     keys = order_scores(verdicts)
     targets = list(dict.fromkeys(t for key in keys for t in verdicts.qualities[ALL, key]))
+    of_keys = [verdicts.qualities[ALL, key] for key in keys]
     values = np.array(
-        [[_weighted_tau(verdicts, key, target) for target in targets] for key in keys], dtype=float
+        [[of[at].weighted_tau if at in of else math.nan for at in targets] for of in of_keys],
+        dtype=float,
     ).reshape(len(keys), len(targets))
     with mpl.rc_context(panels.STYLE):
         size = (3.2 + 0.75 * max(1, len(targets)), 1.6 + _HEIGHT * max(1, len(keys)))
@@ -414,29 +401,19 @@ def targets_figure(verdicts: Verdicts) -> Figure:
         axes.grid(visible=False)
         if values.size:
             axes.imshow(values, cmap=panels.make_cosine_colours(), vmin=-1, vmax=1, aspect="auto")
-            _write_values(axes, values)
+        for (row, column), value in np.ndenumerate(values):
+            if not math.isfinite(value):
+                continue
+            colour = "white" if abs(value) > 0.6 else "#1d2327"
+            text = f"{value:.2f}".replace("-", "−")
+            axes.text(column, row, text, ha="center", va="center", fontsize=7, color=colour)
+            if value == np.nanmax(values[:, column]):  # the best score of the target is framed
+                at = column - 0.5, row - 0.5
+                frame = mpl.patches.Rectangle(
+                    at, 1, 1, fill=False, edgecolor="#1d2327", linewidth=1.6
+                )
+                axes.add_patch(frame)
         axes.set_yticks(range(len(keys)), [name_score(verdicts, key) for key in keys])
         axes.set_xticks(range(len(targets)), targets, rotation=35, ha="right")
         axes.set_title("Weighted Kendall tau by target")
     return figure
-
-
-def _write_values(axes: Axes, values: Sequence[Sequence[float]] | np.ndarray) -> None:
-    """Write each number into its field, and frame the greatest of each column."""
-    table = np.asarray(values)
-    for (row, column), value in np.ndenumerate(table):
-        if not math.isfinite(value):
-            continue
-        colour = "white" if abs(value) > 0.6 else "#1d2327"
-        text = f"{value:.2f}".replace("-", "−")
-        axes.text(column, row, text, ha="center", va="center", fontsize=7, color=colour)
-        if value == np.nanmax(table[:, column]):
-            frame = mpl.patches.Rectangle(
-                (column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor="#1d2327", linewidth=1.6
-            )
-            axes.add_patch(frame)
-
-
-def _weighted_tau(verdicts: Verdicts, key: str, target: str) -> float:
-    found = verdicts.qualities[ALL, key].get(target)
-    return math.nan if found is None else found.weighted_tau

@@ -18,7 +18,7 @@ DOWNSTREAM: Sequence[str] = (
 """The downstream sets, in the order of table 1's columns."""
 
 
-class PublishedCheckpoint(NamedTuple):
+class CheckpointRow(NamedTuple):
     """A row of both tables; every number as printed.
 
     Attributes:
@@ -45,12 +45,12 @@ class PublishedCheckpoint(NamedTuple):
     mlog: float
 
 
-def _row(downstream: str, pretraining: str) -> PublishedCheckpoint:
+def _row(downstream: str, pretraining: str) -> CheckpointRow:
     *accuracies, mlo = map(float, downstream.split())
-    return PublishedCheckpoint(tuple(accuracies), mlo, *map(float, pretraining.split()))
+    return CheckpointRow(tuple(accuracies), mlo, *map(float, pretraining.split()))
 
 
-TEMPERATURES: Mapping[float, PublishedCheckpoint] = {
+TEMPERATURES: Mapping[float, CheckpointRow] = {
     0.1: _row(
         "90.8 95.03 58.85 64.73 74.47 93.1 75.45 77.14 84.9 62.44 1.445",
         "15.93 2.829 0.4634 0.796 75.4 0.3250",
@@ -78,7 +78,7 @@ TEMPERATURES: Mapping[float, PublishedCheckpoint] = {
 }
 """The first group: the temperature of the softmax."""
 
-REGULARISED: Mapping[float, PublishedCheckpoint] = {
+REGULARISED: Mapping[float, CheckpointRow] = {
     2.5: _row(
         "90.86 92.01 51.07 55.14 74.36 91.79 72.9 75.44 85.19 62.01 1.282",
         "13.15 2.78 0.4097 0.7216 77.52 0.0440",

@@ -23,11 +23,10 @@ from ncscope.report import panels
 from ncscope.report.tables import Summary
 from ncscope.stats.statistics import ClassStatistics
 from ncscope_lab.experiments.vci.variability_runs import name_setting
-from ncscope_lab.figures import draw_grid
+from ncscope_lab.figures import draw_grid, logarithmic_values
 from ncscope_lab.observations import Observation
 from ncscope_lab.quantities import Run, Runs, geometric_mean, ratio, values
 from ncscope_lab.report.drawing import Drawing
-from ncscope_lab.report.histories import logarithmic_values
 from ncscope_lab.training.loop import EpochEnd
 from ncscope_lab.training.supervised import Bench, measure_images
 

@@ -52,14 +52,13 @@ from ncscope.transfer.correlations import correlate_rows
 from ncscope.transfer.probes.linear_probe import MEASURES
 from ncscope.transfer.ranking import hold_out
 from ncscope_lab.claims import Claim, above, below
-from ncscope_lab.experiment import Experiment, Part, Trainings
+from ncscope_lab.experiment import Experiment, Part, Trainings, repeat_with_seeds
 from ncscope_lab.experiments.vci.published import DOWNSTREAM, REGULARISED, TEMPERATURES
 from ncscope_lab.experiments.vci.variability_runs import (
     COLUMNS,
     METRICS,
     RESNET50,
     SMALL_RESNET,
-    repeat_with_seeds,
 )
 from ncscope_lab.figures import draw_grid
 from ncscope_lab.observations import Event, Heartbeat, Observation, Results, Value

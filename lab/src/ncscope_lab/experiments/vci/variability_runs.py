@@ -3,7 +3,7 @@
 The runs of one setting differ in the seed; a run is named "SETTING, seed SEED".
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import nan
 
@@ -16,7 +16,7 @@ from ncscope.report import panels
 from ncscope.report.tables import Summary
 from ncscope.transfer.correlations import correlate_rows, ranks
 from ncscope_lab.claims import Claim, above, below
-from ncscope_lab.figures import collect_points, draw_band, draw_grid
+from ncscope_lab.figures import collect_points, draw_band, draw_grid, logarithmic_values
 from ncscope_lab.quantities import (
     Quantity,
     Run,
@@ -29,7 +29,6 @@ from ncscope_lab.quantities import (
     values,
 )
 from ncscope_lab.report.drawing import Drawing
-from ncscope_lab.report.histories import logarithmic_values
 from ncscope_lab.training.optimisation import Optimisation
 from ncscope_lab.training.settings import Training
 
@@ -75,18 +74,6 @@ SMALL_RESNET = replace_fields(
     measured=None,
 )
 """What all residual networks of the small scales share."""
-
-
-def repeat_with_seeds(
-    settings: Mapping[str, Training], seeds: Iterable[int]
-) -> dict[str, Training]:
-    """Return a run of each setting with each seed, named "SETTING, seed SEED"."""
-    seeds = list(seeds)
-    return {
-        f"{name}, seed {seed}": training.model_copy(update={"seed": seed})
-        for name, training in settings.items()
-        for seed in seeds
-    }
 
 
 def name_setting(run: Run | str) -> str:

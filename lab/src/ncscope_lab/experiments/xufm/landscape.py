@@ -23,7 +23,7 @@ from ncscope_lab.surrogates.critical_points import critical_point, critical_root
 from ncscope_lab.surrogates.descent import descend_together
 from ncscope_lab.surrogates.extended import ExtendedUFM
 from ncscope_lab.surrogates.factorisation import (
-    balanced_factors,
+    balance_factors,
     cheapest_factors,
     factorisation_cost,
     nuclear_bound,
@@ -275,7 +275,7 @@ def factorise() -> Iterator[Observation]:
         for decays in DECAYS:
             step += 1
             weight, features = cheapest_factors(product, inner, *decays, generator)
-            stated, other = balanced_factors(product, inner, *decays)
+            stated, other = balance_factors(product, inner, *decays)
             # Of the stated factors only the rotation R between them is free; the Gram matrices
             # lack it.
             gram = (weight @ weight.mT - stated @ stated.mT).norm() / (stated @ stated.mT).norm()

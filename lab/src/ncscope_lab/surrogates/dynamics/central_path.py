@@ -16,7 +16,7 @@ from ncscope_lab.surrogates.dynamics.snr import FeatureSplit, split, spread_over
 
 
 @dataclass(frozen=True)
-class _Solved:
+class _Solution:
     r"""The least-squares problem in contrasts $E$ of the classes, which sum to zero.
 
     Attributes:
@@ -74,10 +74,10 @@ def least_squares_gradient(
     return solved.weight.mT @ residual / features.shape[1]
 
 
-def _solve(features: Float[Tensor, "d n"], num_classes: int) -> _Solved:
+def _solve(features: Float[Tensor, "d n"], num_classes: int) -> _Solution:
     parts = split(features, num_classes)
     means = parts.classes @ simplex_basis(num_classes)
     whitened = torch.linalg.solve(parts.covariance, means)
     snr = means.mT @ whitened / num_classes
     missed = torch.linalg.inv(torch.eye(len(snr), dtype=snr.dtype) + snr)
-    return _Solved(parts, missed @ whitened.mT / num_classes, missed)
+    return _Solution(parts, missed @ whitened.mT / num_classes, missed)

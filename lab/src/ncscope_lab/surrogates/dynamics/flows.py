@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ncscope_lab.surrogates.dynamics.central_path import least_squares_gradient
 from ncscope_lab.surrogates.dynamics.manifold import oblique_projection, orthogonal_projection
-from ncscope_lab.surrogates.dynamics.snr import renormalised
+from ncscope_lab.surrogates.dynamics.snr import renormalise
 
 Velocity = Callable[[Tensor, int], Tensor]
 """Function of renormalised features and the number of classes that returns dX/dt."""
@@ -141,5 +141,5 @@ def renormalised_descent(
     here = start
     for _ in range(steps):
         moved = here - rate * least_squares_gradient(here, num_classes)
-        here = renormalised(moved, num_classes)
+        here = renormalise(moved, num_classes)
         yield here

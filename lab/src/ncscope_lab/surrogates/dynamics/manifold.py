@@ -15,7 +15,7 @@ from torch import Tensor
 from ncscope_lab.surrogates.dynamics.snr import split
 
 
-def centred_in_class(features: Float[Tensor, "d n"], num_classes: int) -> Float[Tensor, "d n"]:
+def centre_in_class(features: Float[Tensor, "d n"], num_classes: int) -> Float[Tensor, "d n"]:
     r"""$X\mathbf C$: the within-class part over N (MSE (21))."""
     return split(features, num_classes).within / features.shape[1]
 
@@ -24,7 +24,7 @@ def constraint_derivative(
     features: Float[Tensor, "d n"], direction: Float[Tensor, "d n"], num_classes: int
 ) -> Float[Tensor, "d d"]:
     r"""$X\mathbf CZ^\top+Z\mathbf CX^\top$, which is zero iff Z is tangent (MSE proposition 3)."""
-    half = centred_in_class(features, num_classes) @ direction.mT
+    half = centre_in_class(features, num_classes) @ direction.mT
     return half + half.mT
 
 
@@ -74,7 +74,7 @@ def oblique_adjoint(
         num_classes: K.
     """
     product = features @ direction.mT
-    centred = centred_in_class(features, num_classes)
+    centred = centre_in_class(features, num_classes)
     return direction - (product + product.mT) @ centred / 2
 
 

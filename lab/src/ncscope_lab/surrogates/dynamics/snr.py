@@ -36,7 +36,7 @@ class FeatureSplit:
 
 
 @dataclass(frozen=True)
-class Aligned:
+class Alignment:
     r"""Singular value decomposition of the signal-to-noise matrix, $U\Omega V^\top$.
 
     Attributes:
@@ -85,7 +85,7 @@ def spread_over_samples(columns: Float[Tensor, "d k"], per_class: int) -> Float[
     return columns.repeat_interleave(per_class, 1)
 
 
-def renormalised(features: Float[Tensor, "d n"], num_classes: int) -> Float[Tensor, "d n"]:
+def renormalise(features: Float[Tensor, "d n"], num_classes: int) -> Float[Tensor, "d n"]:
     r"""$\Sigma_W^{-1/2}(H-\mu_G\mathbf 1^\top)$, by the symmetric root.
 
     Source: MSE section 3.1. The map is idempotent. Among the features $AH$ with $A$ positive
@@ -115,10 +115,10 @@ def snr_matrix(features: Float[Tensor, "_d _n"], num_classes: int) -> Float[Tens
 
     Source: MSE (8). Its singular values are invariant under $H\mapsto AH$ with $A$ invertible.
     """
-    return split(renormalised(features, num_classes), num_classes).classes
+    return split(renormalise(features, num_classes), num_classes).classes
 
 
-def aligned(matrix: Float[Tensor, "_d _k"]) -> Aligned:
+def align(matrix: Float[Tensor, "_d _k"]) -> Alignment:
     """Decompose a signal-to-noise matrix (MSE definition 2).
 
     Singular vectors of repeated values are not unique; one choice is returned. The singular value
@@ -126,7 +126,7 @@ def aligned(matrix: Float[Tensor, "_d _k"]) -> Aligned:
     """
     left, values, right = torch.linalg.svd(matrix, full_matrices=False)
     count = min(len(matrix), matrix.shape[1] - 1)
-    return Aligned(left[:, :count], values[:count], right.mT[:, :count])
+    return Alignment(left[:, :count], values[:count], right.mT[:, :count])
 
 
 def spectral_loss(values: Float[Tensor, " m"], num_classes: int) -> SpectralLoss:
@@ -166,7 +166,7 @@ def random_features(
         InputError: If there are too few samples for a within-class covariance of full rank.
     """
     noise = torch.randn(dim, num_classes * per_class, dtype=torch.float64, generator=generator)
-    within = split(renormalised(noise, num_classes), num_classes).within
+    within = split(renormalise(noise, num_classes), num_classes).within
     means = torch.randn(dim, num_classes, dtype=torch.float64, generator=generator)
     means = means - means.mean(1, keepdim=True)
     count = min(dim, num_classes - 1)

@@ -129,7 +129,7 @@ _ANNEALINGS: Mapping[Annealing, Callable[[float], float]] = {
 }
 
 
-def annealed_threshold(annealing: Annealing, progress: float, num_classes: int) -> float:
+def anneal_threshold(annealing: Annealing, progress: float, num_classes: int) -> float:
     r"""Return $\eta=\alpha(1-\frac1C)+\frac1C$, UDA's limit on the confidence in labelled images.
 
     With $t$ the progress, $\alpha$ is 1, $t$, $1-e^{-5t}$ or $e^{5(t-1)}$. Source: training signal

@@ -33,7 +33,7 @@ from ncscope_lab.training.semi_supervised.method import (
     Outputs,
     Progress,
     Step,
-    annealed_threshold,
+    anneal_threshold,
     ramp,
 )
 from ncscope_lab.training.semi_supervised.settings import Annealing, FewLabels
@@ -127,7 +127,7 @@ class UDA(Method):
     differs from this cross-entropy by the target's entropy, which has no gradient.
 
     With an annealing, $\mathcal L_s$ is the mean over those labelled images whose probability of
-    the correct class is at most `annealed_threshold`, as in UDA; TorchSSL reads the largest
+    the correct class is at most `anneal_threshold`, as in UDA; TorchSSL reads the largest
     probability and divides by the number of all labelled images. UDA's script for CIFAR-10 and
     TorchSSL's settings have no annealing, so the default is none.
 
@@ -162,7 +162,7 @@ class UDA(Method):
         return Step(loss, *chosen)
 
     def _labelled(self, outputs: Outputs) -> Float[Tensor, ""]:
-        limit = annealed_threshold(self._annealing, self.progress(), outputs.labelled.shape[1])
+        limit = anneal_threshold(self._annealing, self.progress(), outputs.labelled.shape[1])
         costs = F.cross_entropy(outputs.labelled, outputs.labels, reduction="none")
         if self._annealing == "none":
             return costs.mean()

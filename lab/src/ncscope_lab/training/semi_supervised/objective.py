@@ -54,7 +54,7 @@ def few_labels_objective(
         sizes = [len(view) for view in read]
         with torch.autocast(device.type, torch.bfloat16, enabled=half):
             features, logits = features_and_logits(model, torch.cat(read))
-            taught = None if teacher is None else _taught(teacher, views[0])
+            taught = None if teacher is None else _teach(teacher, views[0])
         labelled, *unlabelled = logits.float().split(sizes)
         target = unlabelled[0].detach() if taught is None else taught.float()
         step = method(Outputs(labelled, labels, target, unlabelled[-1], images))
@@ -81,7 +81,7 @@ def _teacher(method: Method, average: nn.Module | None) -> nn.Module | None:
 
 
 @torch.no_grad()
-def _taught(teacher: nn.Module, views: Tensor) -> Float[Tensor, "n k"]:
+def _teach(teacher: nn.Module, views: Tensor) -> Float[Tensor, "n k"]:
     """Return the teacher's logits by statistics of the batch; its running statistics stay."""
     teacher.train()
     # Batch norms in training mode write to their buffers, which here are copies.

@@ -86,12 +86,12 @@ def few_labels_events(settings: FewLabels, resources: Resources) -> Iterator[Eve
 
 def few_labels_bench_events(run: FewLabelsBench, resources: Resources) -> Iterator[Event]:
     """Yield `few_labels_events` of a prepared run; afterwards its learner is trained."""
-    measured = partial(_measured, run)
+    measured = partial(_measure, run)
     last = run.settings.optimisation.epochs
     return resumable_events(run.bench.learner, partial(_epochs, run), measured, last, resources)
 
 
-def _measured(run: FewLabelsBench, end: EpochEnd) -> list[Recorded]:
+def _measure(run: FewLabelsBench, end: EpochEnd) -> list[Recorded]:
     bench, settings = run.bench, run.settings
     if end.epoch not in settings.due:
         return []

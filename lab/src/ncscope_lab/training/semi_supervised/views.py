@@ -190,21 +190,21 @@ def warp(pixels: Batch, most: Warp, numbers: Float[Tensor, "n 9"]) -> Batch:
         True
     """
     turn, shear, zoom, across, down, light, *square = numbers.T
-    angle = math.radians(most.degrees) * _signed(turn)
-    factor = 1 + most.zoom * _signed(zoom)
-    cosine, sine, lean = factor * angle.cos(), factor * angle.sin(), most.shear * _signed(shear)
-    shifts = [2 * most.shift * _signed(shift) for shift in (across, down)]  # the grid has side 2
+    angle = math.radians(most.degrees) * _sign(turn)
+    factor = 1 + most.zoom * _sign(zoom)
+    cosine, sine, lean = factor * angle.cos(), factor * angle.sin(), most.shear * _sign(shear)
+    shifts = [2 * most.shift * _sign(shift) for shift in (across, down)]  # the grid has side 2
     rows = [
         torch.stack([cosine, cosine * lean - sine, shifts[0]], dim=1),
         torch.stack([sine, sine * lean + cosine, shifts[1]], dim=1),
     ]
     grid = F.affine_grid(torch.stack(rows, dim=1), list(pixels.shape), align_corners=False)
     moved = F.grid_sample(pixels, grid, align_corners=False)
-    lit = moved * (1 + most.brightness * _signed(light))[:, None, None, None]
+    lit = moved * (1 + most.brightness * _sign(light))[:, None, None, None]
     return lit * ~_squares(pixels.shape[-1], most.cutout, *square)
 
 
-def _signed(numbers: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+def _sign(numbers: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
     return 2 * numbers - 1
 
 
@@ -283,14 +283,14 @@ def uniforms(keys: Sequence[Draw], count: int) -> Float[Tensor, "n count"]:
     with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is intended
         state = np.zeros(len(parts), dtype=np.uint64)
         for part in parts.T:
-            state = _mixed(state + part + _GOLDEN)
+            state = _mix(state + part + _GOLDEN)
         steps = np.arange(1, count + 1, dtype=np.uint64) * _GOLDEN
-        bits = _mixed(state[:, None] + steps)
+        bits = _mix(state[:, None] + steps)
     shift = np.uint64(64 - _MANTISSA)
     return torch.from_numpy(((bits >> shift) * 2.0**-_MANTISSA).astype(np.float32))
 
 
-def _mixed(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _mix(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
     bits = (bits ^ (bits >> np.uint64(30))) * _FIRST
     bits = (bits ^ (bits >> np.uint64(27))) * _SECOND
     return bits ^ (bits >> np.uint64(31))
