@@ -9,12 +9,12 @@ a global minimum. Here the share of starts that reach it is itself a claim, and 
 tested on the starts that reach it. A ReLU start can lose a sample, whose features fade to zero and
 which costs 1/(2N).
 
-The small scale leaves out K = 6. Each of its 60 descents takes 300,000 steps at rate 0.1, from seeds
-10 to 69: claims and settings were chosen on seeds 0 to 9, of which two ReLU starts stood 1.1e-6
-above the minimum after 100,000 steps, and no share of arrivals should hang on that. By the rule
-"all" the value of every descent must lie in the region, by "share" the exact binomial interval of
-the share of starts above one half; what is compared start by start is judged by the 95 % interval
-of the mean. Perturbed features are `ncscope_lab.experiments.models.perturbed`.
+The small scale leaves out K = 6. Each of its 60 descents takes 300,000 steps at rate 0.1, from
+seeds 10 to 69: claims and settings were chosen on seeds 0 to 9, of which two ReLU starts stood
+1.1e-6 above the minimum after 100,000 steps, and no share of arrivals should hang on that. By the
+rule "all" the value of every descent must lie in the region, by "share" the exact binomial interval
+of the share of starts above one half; what is compared start by start is judged by the 95 %
+interval of the mean. Perturbed features are `ncscope_lab.experiments.models.perturbed`.
 """
 
 from collections.abc import Callable, Mapping
