@@ -21,11 +21,11 @@ from ncscope.cluster import check_address
 from ncscope.errors import InputError, library_error
 from ncscope.files import write_text
 from ncscope_lab.catalogue import find_experiment
-from ncscope_lab.execution import OnRow, run
 from ncscope_lab.runs.resources import Resources
-from ncscope_lab.runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
+    # The driver reads requests and runs none: it need not load torch, nor any library of a run.
+    from ncscope_lab.execution import OnRow
     from ncscope_lab.experiment import Scale
 
 _PROGRAM = "from ncscope_lab.sweeps.ray_driver import main; main()"
@@ -184,6 +184,8 @@ def run_on_cluster(
     Raises:
         InputError: As for `run`, and as for `carry_out`.
     """
+    from ncscope_lab.runs.run_folder import RunFolder
+
     experiment = find_experiment(name)
     experiment.configure(scale, settings)
     resources = use_one_device(resources or Resources())
@@ -194,7 +196,7 @@ def run_on_cluster(
     return carry_out([request], folder.path, cluster, on_change).get(name, "")
 
 
-def run_request(request: RunRequest, on_row: OnRow) -> str:
+def run_request(request: RunRequest, on_row: "OnRow") -> str:
     """Carry out a request; resume if its folder already holds the run.
 
     Args:
@@ -204,6 +206,9 @@ def run_request(request: RunRequest, on_row: OnRow) -> str:
     Returns:
         Reason of the failure in one line, or an empty string.
     """
+    from ncscope_lab.execution import run
+    from ncscope_lab.runs.run_folder import RunFolder
+
     try:
         run(
             request.experiment,
