@@ -162,6 +162,10 @@ def test_equal_names_are_numbered_and_name_no_folder(folder: Path) -> None:
     page = Path("comparison.html").read_text()
     assert "<h1>after and after (2) and run</h1>" in page
     assert str(folder) not in page
+    for name in ("report", "history"):
+        (folder / f"{name}.json").write_bytes((folder / "after.json").read_bytes())
+    assert run("report.json", "history.json") == 0
+    assert "<h1>report and history</h1>" in Path("comparison.html").read_text()
 
 
 @pytest.mark.parametrize(

@@ -332,7 +332,8 @@ def _name_sources(paths: Sequence[Path]) -> dict[str, Path]:
     path_by_name: dict[str, Path] = {}
     for path in paths:
         name = path.resolve().name if is_folder(path) else path.stem
-        if name in ("history", "report"):  # every run's folder has files of these names
+        # Every run's folder has files of these names; in the current folder they are told apart.
+        if name in ("history", "report") and path.parent != Path():
             name = path.resolve().parent.name
         number = 1
         unique = name

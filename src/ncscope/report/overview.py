@@ -279,8 +279,8 @@ def build_details(
         model: Measurement of one or more layers.
         caption: Name of the measurement.
         write: Function that writes a number.
-        leading: Keys of the last layer's metrics that the page shows before; a table of this layer
-            alone leaves them out.
+        leading: Keys of the last layer's metrics that the page shows before; left out of the table
+            where no other layer has them.
     """
     layers: list[LayerRecord] = []
     progress: list[LayerRecord] = []
@@ -288,9 +288,12 @@ def build_details(
         # The last layer's table is never one of PFC1-3 alone.
         slim = layers and all(find_label(key).key in _PROGRESS for key in record.metrics)
         (progress if slim else layers).append(record)
-    metrics = sort_labels(key for record in layers for key in record.metrics)
-    if len(layers) == 1:
-        metrics = [metric for metric in metrics if metric.key not in leading]
+    metrics = [
+        metric
+        for metric in sort_labels(key for record in layers for key in record.metrics)
+        if metric.key not in leading
+        or sum(find_key(record.metrics, metric.key) is not None for record in layers) > 1
+    ]
     groups = {
         title: [
             MetricRow(

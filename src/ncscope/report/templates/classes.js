@@ -6,8 +6,8 @@ const CAMERA = 32;
 const ROW = 19;
 const MARGIN = { l: 8, r: 10, t: CAMERA, b: 8 };
 
-function classRows(names) {
-  const short = (name) => (name.length > 14 ? `${name.slice(0, 13)}…` : name);
+function classRows(names, longest = 14) {
+  const short = (name) => (name.length > longest ? `${name.slice(0, longest - 1)}…` : name);
   return axis({
     tickvals: names.map((_, place) => place),
     ticktext: names.map((name) => escapeText(short(name))),

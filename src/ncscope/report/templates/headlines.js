@@ -21,7 +21,7 @@ function headlineCurves(run, key, width) {
   }];
 }
 
-function headlineDots(key) {
+function headlineDots(key, width) {
   const { log, values, ends } = page.dots.metrics[key];
   const all = [...values, ...ends.flat()];
   const place = (numbers) => (log ? onLogAxis(numbers, all) : numbers);
@@ -39,7 +39,7 @@ function headlineDots(key) {
     error_x: { type: "data", symmetric: false, array: reach(1), arrayminus: reach(0), color: token("accent"), thickness: 1.5, width: 4 },
     hovertemplate: "%{text}: %{customdata:.4g}<extra></extra>",
   };
-  const yaxis = { ...classRows(page.dots.names), tickfont: { size: 11 } };
+  const yaxis = { ...classRows(page.dots.names, Math.floor(width / 13)), tickfont: { size: 11 } };
   return [[trace], { xaxis: (log ? logAxis : linearAxis)(all, { ...BELOW, nticks: 4 }), yaxis }];
 }
 
@@ -64,6 +64,7 @@ function headlinesFigure(figure) {
   const run = page.runs[page.grid];
   const choice = document.getElementById("history-metric");
   const cells = [...figure.querySelectorAll(".cell")];
+  figure.classList.toggle("of-dots", !run);
   for (const cell of cells) {
     cell.querySelector("button")?.addEventListener("click", () => {
       choice.value = cell.dataset.key;
@@ -76,7 +77,7 @@ function headlinesFigure(figure) {
   register(figure, () => {
     for (const cell of cells) {
       const chart = cell.querySelector(".chart");
-      const [traces, layout] = run ? headlineCurves(run, cell.dataset.key, chart.clientWidth) : headlineDots(cell.dataset.key);
+      const [traces, layout] = run ? headlineCurves(run, cell.dataset.key, chart.clientWidth) : headlineDots(cell.dataset.key, chart.clientWidth);
       draw(chart, traces, { hovermode: "closest", margin: { l: 4, r: 10, t: 8, b: 20 }, minreducedheight: 20, ...layout });
     }
     if (run) headlineLegend(figure.querySelector(".legend"), run);
