@@ -1,9 +1,10 @@
 """Options of the suite, and the check of signatures.
 
 In continuous integration (``CI=1``), shapes and types in signatures are checked at every call,
-which takes a third of the time of the suite; the slow tests, which repeat the calls of the others,
-leave that out (``SIGNATURES=0``). The hook must be in place before anything imports ncscope; pytest
-imports this file first. The examples of hypothesis are the same every time.
+which takes a third of the time of the suite; the slow tests and those of the bare install, which
+repeat the calls of the others, leave that out (``SIGNATURES=0``). The hook must be in place before
+anything imports ncscope; pytest imports this file first. The examples of hypothesis are the same
+every time.
 """
 
 import atexit
@@ -25,13 +26,16 @@ if os.environ.get("CI") and os.environ.get("SIGNATURES") != "0":
         ["ncscope", "ncscope_lab"], f"{signatures.__name__}.{signatures.checked.__name__}"
     )
 
+# Ray's workers yield to every other process, and beside a busy test they would hardly begin.
+os.environ.setdefault("RAY_worker_niceness", "0")
+
 settings.register_profile("suite", derandomize=True, deadline=None, max_examples=25)
 settings.load_profile("suite")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bare", action="store_true", help="Tests that need no optional library.")
-    parser.addoption("--fuzz", default=2500, help="Examples of the fuzzer, of all its tests.")
+    parser.addoption("--fuzz", default=1000, help="Examples of the fuzzer, of all its tests.")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -42,11 +42,11 @@ NEEDING = (
 """Packages of this repository that need one of them."""
 
 
-SAME_EVERYWHERE = ("losses", "math", "metrics", "stats")
+SAME_EVERYWHERE = ("losses", "math", "measurement", "metrics", "report", "stats")
 """Packages of ncscope that import nothing but the bare package's dependencies, anywhere.
 
-Their tests would show in a bare environment what they show in the full one; `tests.test_bare` looks
-at the imports instead.
+Neither do the modules that they import. Their tests would show in a bare environment what they show
+in the full one; `tests.test_bare` looks at the imports instead.
 """
 
 

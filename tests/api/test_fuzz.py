@@ -1,6 +1,6 @@
 """Random arrays and arguments: a report whose values lie in their ranges, or one InputError.
 
-The slow suite runs 5,000 examples, and 2,000 calls of the whole interface with hostile arguments;
+The slow suite runs 1,000 examples, and 400 calls of the whole interface with hostile arguments;
 ``pytest -m slow tests/api/test_fuzz.py --fuzz 50000`` runs more. The examples are the same in every
 run of one number. `tests.fuzzing` names each of the calls, to repeat it.
 """

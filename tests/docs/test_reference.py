@@ -6,7 +6,6 @@ import logging
 import re
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from types import ModuleType
 
 import griffe
@@ -34,7 +33,7 @@ def hook(name: str) -> ModuleType:
     return module
 
 
-reference, formulas, errata = hook("metrics_reference"), hook("formulas"), hook("errata")
+reference, formulas = hook("metrics_reference"), hook("formulas")
 source = (ROOT / "docs" / "metrics.md").read_text()
 page = reference.written(source)
 entries = dict(re.findall(r"^### `(\w+)` .*?\n(.*?)(?=^##|\Z)", page, re.M | re.S))
@@ -112,10 +111,10 @@ CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.M | re.S)
 MATH = re.compile(r"\$\$(.+?)\$\$|\$(.+?)\$", re.S)
 
 
-def marked(text: str) -> Iterator[tuple[str, bool]]:
-    """The formulas of a text, and whether each has a line of its own."""
+def marked(text: str) -> Iterator[str]:
+    """The formulas of a text."""
     for block, inline in MATH.findall(CODE.sub("", text)):
-        yield (block or inline).strip(), bool(block)
+        yield (block or inline).strip()
 
 
 @pytest.fixture
@@ -130,21 +129,13 @@ def warned() -> Iterator[list[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_formulas_of_pages_can_be_set(path: Path, warned: list[str]):
-    text = page if path == ROOT / "docs" / "metrics.md" else path.read_text()
-    text = errata.written(text) if path.name == "errata.md" else text
-    for latex, display in marked(text):
-        assert formula(latex, display=display)
-    assert warned == []  # no glyph is missing
-
-
-@pytest.mark.slow
-def test_formulas_of_docstrings_use_commands_that_can_be_set(warned: list[str]):
+def test_formulas_use_commands_that_can_be_set(warned: list[str]):
+    """Of docstrings and of pages, all of whose formulas are set where the site is built."""
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
     trees = [ast.walk(ast.parse(path.read_text())) for path in SOURCES]
     texts = [ast.get_docstring(node) for tree in trees for node in tree if isinstance(node, kinds)]
-    written = sorted({latex for text in texts if text for latex, _ in marked(text)}, key=len)
+    texts += [page, *(path.read_text() for path in PAGES)]
+    written = sorted({latex for text in texts if text for latex in marked(text)}, key=len)
     seen: set[str] = set()
     for latex in written:
         commands = set(re.findall(r"\\[A-Za-z]+|[^\x00-\x7f]", latex))
