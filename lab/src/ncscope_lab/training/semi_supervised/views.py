@@ -85,10 +85,10 @@ class Views(Dataset[tuple[Tensor, ...]]):
         """Return the views of a batch of images, a tensor for each strength."""
         if self._kind == "warp":
             return self._warp(keys)
-        views = [self._augment(key) for key in keys]
+        views = [self._augment_one(key) for key in keys]
         return tuple(torch.stack(view) for view in zip(*views, strict=True))
 
-    def _augment(self, key: Draw) -> list[Tensor]:
+    def _augment_one(self, key: Draw) -> list[Tensor]:
         picture = self._images.picture(key.image)
         with seed_global_generator(*key):
             return [self._measured.normalise(augment(picture)) for augment in self._augment]
