@@ -2,7 +2,8 @@
 
 The paper trains the residual networks of its table I on MNIST, FashionMNIST, CIFAR-10, STL-10 and
 CIFAR-100: cross-entropy, SGD with momentum 0.9, weight decay 5e-4, batches of 128, 350 epochs,
-learning rate 0.005 (MNIST) or 0.01, divided by 10 at epochs 117 and 233.
+learning rate 0.005 (MNIST) or 0.01, divided by 10 at epochs 117 and 233. We have not run the
+paper's scale.
 
 The small scale has the same loss, momentum, decay and shape of the schedule. It trains table I's
 network for MNIST (width 1000, 10 blocks) on 4,000 digits of MNIST for the paper's 350 epochs, three
