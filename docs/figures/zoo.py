@@ -28,7 +28,7 @@ from ncscope_lab.experiments.transfer.tables import (
     ingredients_table,
     judge_by_condition,
     quality_table,
-    tuned_table,
+    table_of_tuning,
 )
 from ncscope_lab.report.drawing import render
 from ncscope_lab.transfer_zoo import Zoo
@@ -63,7 +63,7 @@ def sections(zoo: Zoo, costs: dict[str, float]) -> dict[str, str]:
         "verdicts": claims_text(verdicts),
         "all": markdown(quality_table(verdicts, ALL)),
         "few": markdown(quality_table(verdicts, A_FEW)),
-        "tuned": markdown(tuned_table(verdicts)),
+        "tuned": markdown(table_of_tuning(verdicts)),
         "conditions": markdown(conditions_table(verdicts)),
         "architectures": markdown(architectures_table(verdicts, ALL)),
         "architectures-few": markdown(architectures_table(verdicts, A_FEW)),

@@ -73,16 +73,16 @@ def test_collapsed_point_is_stationary_with_its_objective(
     factors: int, activation: str, dim: int, strength: float
 ):
     problem = model(factors, dim, activation, strength)
-    point = problem.collapsed_point()
+    point = problem.point_at_collapse()
     assert norm(problem.gradient(point)) < 1e-14
-    assert abs(float(problem.objective(point)) - problem.collapsed_objective()) < 1e-14
+    assert abs(float(problem.objective(point)) - problem.objective_at_collapse()) < 1e-14
     assert all((part >= 0).all() for part in point)
 
 
 @pytest.mark.parametrize("factors", DEPTHS)
 def test_factors_are_balanced(factors: int):
     problem = model(factors)
-    squares = [part.square().sum() for part in problem.collapsed_point()]
+    squares = [part.square().sum() for part in problem.point_at_collapse()]
     shares = [decay * square for decay, square in zip(problem.decays, squares, strict=True)]
     assert max(shares) - min(shares) < 1e-14
     assert min(shares) > 0.01
@@ -112,8 +112,8 @@ def test_nothing_is_found_below_the_minimum(factors: int, dim: int):
 @pytest.mark.parametrize("factors", [3])
 def test_200_restarts_and_200_perturbations_find_nothing_lower(factors: int, activation: str):
     problem = model(factors, activation=activation)
-    best, generator = problem.collapsed_objective(), seeded(7)
-    point = problem.collapsed_point()
+    best, generator = problem.objective_at_collapse(), seeded(7)
+    point = problem.point_at_collapse()
     for attempt in range(200):
         scale = 10.0 ** (attempt % 5 / 2)
         start = tuple(scale * part for part in problem.start(generator))
@@ -162,7 +162,7 @@ def test_compact_descent_is_the_descent():
         torch.testing.assert_close(compact.levels(fast)[level], features, rtol=0, atol=1e-12)
     assert torch.isclose(compact.objective(fast), problem.objective(slow), rtol=1e-12)
     assert norm(compact.gradient(fast)) == pytest.approx(norm(problem.gradient(slow)), rel=1e-9)
-    assert compact.collapsed_objective() == problem.collapsed_objective()
+    assert compact.objective_at_collapse() == problem.objective_at_collapse()
 
 
 def test_relu_is_not_compacted():
@@ -191,7 +191,7 @@ def test_start_has_the_deviations_given():
 
 
 def test_a_minimum_under_relu_is_not_claimed():
-    with pytest.raises(InputError, match="collapsed_point"):
+    with pytest.raises(InputError, match="point_at_collapse"):
         model(3, activation="relu").minimiser()
     plain = model(2, activation="relu").minimiser()
     assert plain.objective == model(2).minimiser().objective

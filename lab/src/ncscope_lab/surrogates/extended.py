@@ -83,7 +83,7 @@ class ExtendedUFM(Problem):
         """Compute the objective; autograd can differentiate it."""
         *weights, features = point
         for weight in weights[:0:-1]:
-            features = self._activated(weight @ features)
+            features = self._activate(weight @ features)
         loss = (weights[0] @ features - self._targets).square().sum() / (2 * len(self.labels))
         pairs = zip(self.decays, point, strict=True)
         return loss + sum(decay / 2 * part.square().sum() for decay, part in pairs)
@@ -109,7 +109,7 @@ class ExtendedUFM(Problem):
         outputs = {"H1": features}
         for layer, weight in enumerate(weights[:0:-1], start=1):
             before = weight @ features
-            features = self._activated(before)
+            features = self._activate(before)
             if self.activation == "relu":
                 outputs[f"W{layer} H{layer}"] = before
             outputs[f"H{layer + 1}"] = features
@@ -125,18 +125,18 @@ class ExtendedUFM(Problem):
         Source: XUFM theorem 4.1, which omits the constants; proof in docs/models/extended.md.
 
         Raises:
-            InputError: If the model has a ReLU. `collapsed_point` then has the same objective, but
-                need not be the minimum.
+            InputError: If the model has a ReLU. `point_at_collapse` then has the same objective,
+                but need not be the minimum.
         """
         if self.activation == "relu" and len(self.decays) > 2:
             raise InputError(
                 expected="a linear model, or a single layer of weights",
                 found=f"activation 'relu' between {len(self.decays) - 1} layers of weights",
-                fix="no closed form is known; compare with collapsed_point() instead",
+                fix="no closed form is known; compare with point_at_collapse() instead",
             )
-        return Minimiser(self.collapsed_point(), self.collapsed_objective())
+        return Minimiser(self.point_at_collapse(), self.objective_at_collapse())
 
-    def collapsed_point(self) -> Point:
+    def point_at_collapse(self) -> Point:
         r"""Return diagonal non-negative factors, with an orthogonal frame at every level.
 
         $$W_{m-1}=s_{m-1}\,I,\quad\dots,\quad H_1=s_H\,I\otimes\mathbf 1_n^\top,\quad
@@ -154,7 +154,7 @@ class ExtendedUFM(Problem):
         features = means.repeat_interleave(self.per_class, 1) / math.sqrt(self.per_class)
         return (*weights, features)
 
-    def collapsed_objective(self) -> float:
+    def objective_at_collapse(self) -> float:
         r"""$\frac1K\left[q\,g(p)+\frac{K-q}2\right]$ with $q=\min(d,K)$.
 
         $$g(p)=\tfrac12(1-p)^2+\tfrac m2p(1-p)$$
@@ -191,7 +191,7 @@ class ExtendedUFM(Problem):
     def _product(self) -> float:
         return best_product(len(self.decays), self.load)
 
-    def _activated(self, before: Float[Tensor, "_d n"]) -> Float[Tensor, "_d n"]:
+    def _activate(self, before: Float[Tensor, "_d n"]) -> Float[Tensor, "_d n"]:
         return before.clamp(min=0) if self.activation == "relu" else before
 
     def _linear_gradient(self, point: Point) -> Point:

@@ -71,7 +71,7 @@ class PlainUFM(Problem):
     def objective(self, point: Point) -> Float[Tensor, ""]:
         """Compute the objective; autograd can differentiate it."""
         weight, features = point
-        fit = (weight @ self._activated(features) - self._targets).square().sum()
+        fit = (weight @ self._activate(features) - self._targets).square().sum()
         decays = self.weight_decay * weight.square().sum()
         decays = decays + self.feature_decay * features.square().sum()
         return fit / (2 * self.num_classes * self.per_class) + decays / 2
@@ -79,7 +79,7 @@ class PlainUFM(Problem):
     def gradient(self, point: Point) -> Point:
         """Compute the gradient; the ReLU's slope at zero is zero."""
         weight, features = point
-        outputs, share = self._activated(features), self._share
+        outputs, share = self._activate(features), self._share
         error = self.add_product(self._targets, weight, outputs, beta=-share, alpha=share)
         back = weight.mT @ error
         if self.activation == "relu":
@@ -99,11 +99,11 @@ class PlainUFM(Problem):
 
     def levels(self, point: Point) -> dict[str, Float[Tensor, "_d n"]]:
         """Return the single level: the features that enter the classifier."""
-        return {"H": self._activated(point[1])}
+        return {"H": self._activate(point[1])}
 
     def head(self, point: Point) -> tuple[Float[Tensor, "k d"], None]:
         """Return W, and None for the bias."""
         return point[0], None
 
-    def _activated(self, features: Float[Tensor, "*s d n"]) -> Float[Tensor, "*s d n"]:
+    def _activate(self, features: Float[Tensor, "*s d n"]) -> Float[Tensor, "*s d n"]:
         return features.clamp(min=0) if self.activation == "relu" else features

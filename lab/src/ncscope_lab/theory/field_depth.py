@@ -80,7 +80,7 @@ def pairs_beat_the_simplex(generator: torch.Generator) -> Iterator[float]:
 
 def minimum_at_collapse(model: ExtendedUFM) -> float:
     """Return the least objective of a collapsed point of the model under squared error."""
-    return model.collapsed_objective()
+    return model.objective_at_collapse()
 
 
 def relu_chain(factors: int, k: int, core: int) -> tuple[Chain, int]:
@@ -175,12 +175,12 @@ def linear_squared_error(generator: torch.Generator) -> Iterator[float]:
         decays = _decays(factors, n, share * nonzero_limit(factors) / k, generator)
         whole, thin = (ExtendedUFM(k, dim, n, decays[:-1], decays[-1]) for dim in (d, min(rank, k)))
         least = minimum_at_collapse(whole)
-        yield max(least / thin.collapsed_objective() - 1, 0.0)
+        yield max(least / thin.objective_at_collapse() - 1, 0.0)
 
         def violation(instance: Instance, model: ExtendedUFM = thin, least: float = least) -> float:
             return 1 - float(model.objective(instance)) / least
 
-        for start in (thin.collapsed_point(), thin.start(generator)):
+        for start in (thin.point_at_collapse(), thin.start(generator)):
             yield from climb(violation, start, generator, _STEPS)
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope_lab.surrogates.dynamics.central_path import least_squares_gradient
-from ncscope_lab.surrogates.dynamics.laws import Law, projected_law, renormalised_law
+from ncscope_lab.surrogates.dynamics.laws import Law, law_of_projection, law_of_renormalisation
 from ncscope_lab.surrogates.dynamics.manifold import (
     centre_in_class,
     oblique_projection,
@@ -50,9 +50,10 @@ def singular_value_form(
 def flows(point: ManifoldPoint) -> tuple[tuple[Law, Tensor], tuple[Law, Tensor]]:
     """Return both laws, each with the motion of its flow."""
     slope = least_squares_gradient(point.features, point.k)
+    x, k, n = point.features, point.k, point.n
     return (
-        (projected_law(point.k, point.n), -orthogonal_projection(point.features, slope, point.k)),
-        (renormalised_law(point.k, point.n), -oblique_projection(point.features, slope, point.k)),
+        (law_of_projection(k, n), -orthogonal_projection(x, slope, k)),
+        (law_of_renormalisation(k, n), -oblique_projection(x, slope, k)),
     )
 
 
@@ -93,7 +94,7 @@ def rows_as_corrected(generator: torch.Generator) -> Iterator[float]:
 def rates_as_printed(generator: torch.Generator) -> Iterator[float]:
     """MSE lemma 5."""
     for point in points(generator):
-        law = projected_law(point.k, point.n)
+        law = law_of_projection(point.k, point.n)
         yield far(point.rates(_flow_as_printed(point)), law.rate(point.snr.values))
 
 
@@ -107,7 +108,7 @@ def rates_as_corrected(generator: torch.Generator) -> Iterator[float]:
 def form_as_printed(generator: torch.Generator) -> Iterator[float]:
     """MSE proposition 2: along the flow the left side of (9) has time derivative 1."""
     for point in points(generator):
-        law = projected_law(point.k, point.n)
+        law = law_of_projection(point.k, point.n)
         yield float((_clock(law, point, _flow_as_printed(point)) - 1).abs().max())
 
 
@@ -133,7 +134,7 @@ def _clock(law: Law, point: ManifoldPoint, flow: Tensor) -> Tensor:
 def growth_on_nine(generator: torch.Generator) -> Iterator[float]:
     """MSE corollary 1, for (9) at times so late that lower-order terms are below rounding."""
     for point in points(generator):
-        law = projected_law(point.k, point.n)
+        law = law_of_projection(point.k, point.n)
         times = torch.tensor([magnitude(28, 40, generator)], dtype=torch.float64)
         grown = law.singular_values(point.snr.values, times)[0]
         yield float((grown / (4 * times / point.n) ** 0.25 - 1).abs().max())
@@ -143,14 +144,14 @@ def growth_on_nine(generator: torch.Generator) -> Iterator[float]:
 def algorithm_as_printed(generator: torch.Generator) -> Iterator[float]:
     """MSE D.3: renormalised gradient steps tend to the flow with the rates (27)."""
     for point in points(generator):
-        law = projected_law(point.k, point.n)
+        law = law_of_projection(point.k, point.n)
         yield far(_algorithm(point), law.rate(point.snr.values))
 
 
 def algorithm_as_corrected(generator: torch.Generator) -> Iterator[float]:
     """Check that they tend to the renormalised law, with growth like a square root."""
     for point in points(generator):
-        law = renormalised_law(point.k, point.n)
+        law = law_of_renormalisation(point.k, point.n)
         yield far(_algorithm(point), law.rate(point.snr.values))
         times = torch.tensor([magnitude(28, 40, generator)], dtype=torch.float64)
         grown = law.singular_values(point.snr.values, times)[0]

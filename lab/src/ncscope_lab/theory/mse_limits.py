@@ -13,7 +13,7 @@ from torch import Tensor
 from ncscope.math.frames import simplex_etf
 from ncscope.measurement.samples import measure_samples
 from ncscope_lab.surrogates.dynamics.central_path import least_squares
-from ncscope_lab.surrogates.dynamics.laws import Law, projected_law, renormalised_law
+from ncscope_lab.surrogates.dynamics.laws import Law, law_of_projection, law_of_renormalisation
 from ncscope_lab.surrogates.dynamics.snr import split, spread_over_samples
 from ncscope_lab.theory.mse_central_path import flows
 from ncscope_lab.theory.mse_manifold import (
@@ -155,7 +155,7 @@ def _collapse_from(point: ManifoldPoint) -> Iterator[float]:
 
 def _late(point: ManifoldPoint, size: float) -> Iterator[tuple[Law, Tensor]]:
     """Yield each law with the singular values at the time at which they reach a given size."""
-    for law in (projected_law(point.k, point.n), renormalised_law(point.k, point.n)):
+    for law in (law_of_projection(point.k, point.n), law_of_renormalisation(point.k, point.n)):
         power = max(law.coefficients)
         times = torch.tensor([law.coefficients[power] * size**power / power], dtype=torch.float64)
         yield law, law.singular_values(point.snr.values, times)[0]

@@ -43,7 +43,7 @@ def test_the_flows_bear_out_every_claim() -> None:
 
 def changing(patch: pytest.MonkeyPatch, change: Change) -> None:
     """Let the flows and the discrete algorithm yield changed points at the same times."""
-    descent = central_path.renormalised_descent
+    descent = central_path.descend_and_renormalise
 
     def at_times(flow: Callable[..., Iterator[tuple[float, Any]]]) -> Callable[..., Any]:
         def changed(*given: Any) -> Iterator[tuple[float, Any]]:
@@ -52,9 +52,11 @@ def changing(patch: pytest.MonkeyPatch, change: Change) -> None:
 
         return changed
 
-    for name in ("flow", "unrestricted_flow"):
+    for name in ("flow", "flow_unrestricted"):
         patch.setattr(central_path, name, at_times(getattr(central_path, name)))
-    patch.setattr(central_path, "renormalised_descent", lambda *given: change([*descent(*given)]))
+    patch.setattr(
+        central_path, "descend_and_renormalise", lambda *given: change([*descent(*given)])
+    )
 
 
 def randomly_ordered() -> Change:

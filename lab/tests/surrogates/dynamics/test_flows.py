@@ -10,13 +10,13 @@ from torch import Tensor
 from ncscope_lab.surrogates.dynamics.central_path import least_squares_gradient
 from ncscope_lab.surrogates.dynamics.flows import (
     Velocity,
+    descend_and_renormalise,
     flow,
-    integrated,
-    projected_velocity,
-    renormalised_descent,
-    renormalised_velocity,
+    integrate_velocity,
+    velocity_by_projection,
+    velocity_by_renormalisation,
 )
-from ncscope_lab.surrogates.dynamics.laws import Law, projected_law, renormalised_law
+from ncscope_lab.surrogates.dynamics.laws import Law, law_of_projection, law_of_renormalisation
 from ncscope_lab.surrogates.dynamics.manifold import orthogonal_projection
 from ncscope_lab.surrogates.dynamics.snr import (
     align,
@@ -30,8 +30,8 @@ from ncscope_lab.surrogates.dynamics.snr import (
 K, D, N = 3, 4, 3
 UNIT = N * K**2
 BOTH: list[tuple[Callable[[int, int], Law], Velocity]] = [
-    (projected_law, projected_velocity),
-    (renormalised_law, renormalised_velocity),
+    (law_of_projection, velocity_by_projection),
+    (law_of_renormalisation, velocity_by_renormalisation),
 ]
 
 
@@ -71,7 +71,7 @@ def test_one_step_s_change_is_the_rate_of_the_law(law, velocity, separation) -> 
     here = random_features(K, D, N, separation, torch.Generator().manual_seed(1))
     slope = least_squares_gradient(here, K)
     step = 1e-4 * separation / float(slope.norm())
-    if velocity is projected_velocity:
+    if velocity is velocity_by_projection:
         slope = orthogonal_projection(here, slope, K)
     ahead, behind = renormalise(here - step * slope, K), renormalise(here + step * slope, K)
     measured = (values(ahead) - values(behind)) / (2 * step)
@@ -83,9 +83,9 @@ def test_small_renormalised_steps_follow_the_second_law_and_not_the_first(start)
     own, other = [], []
     at = torch.tensor([span], dtype=torch.float64)
     for steps in (25, 50, 100):
-        *_, last = renormalised_descent(start, K, span / steps, steps)
+        *_, last = descend_and_renormalise(start, K, span / steps, steps)
         found = values(last)
-        for law, gaps in ((renormalised_law, own), (projected_law, other)):
+        for law, gaps in ((law_of_renormalisation, own), (law_of_projection, other)):
             closed = law(K, N).singular_values(values(start), at)[0]
             gaps.append(float((found / closed - 1).abs().max()))
     assert own[0] / own[1] == pytest.approx(2, rel=0.1)
@@ -95,7 +95,7 @@ def test_small_renormalised_steps_follow_the_second_law_and_not_the_first(start)
 
 def test_the_solver_hands_over_what_was_asked_for() -> None:
     times = [0.0, 1.0, 5.0]
-    path = list(integrated(lambda x: -x, torch.ones(2).double(), times, 1.0, 1e-10))
+    path = list(integrate_velocity(lambda x: -x, torch.ones(2).double(), times, 1.0, 1e-10))
     assert [time for time, _ in path] == times
     for time, state in path:
         torch.testing.assert_close(state, torch.full((2,), math.exp(-time)).double())

@@ -7,9 +7,9 @@ import pytest
 import torch
 from scipy.special import wrightomega
 
-from ncscope_lab.surrogates.dynamics.laws import Law, projected_law, renormalised_law
+from ncscope_lab.surrogates.dynamics.laws import Law, law_of_projection, law_of_renormalisation
 
-LAWS = (projected_law(4, 50), renormalised_law(4, 50))
+LAWS = (law_of_projection(4, 50), law_of_renormalisation(4, 50))
 
 
 def reached(law: Law, start: float, time: float) -> float:
@@ -52,7 +52,7 @@ def test_many_at_once_are_as_one_by_one(law: Law) -> None:
 
 def test_the_second_law_by_wright_s_omega_function() -> None:
     k, n = 4, 50
-    law = renormalised_law(k, n)
+    law = law_of_renormalisation(k, n)
     start, times = 0.7, torch.logspace(-2, 9, 12, dtype=torch.float64)
     potential = n * (k**2 * math.log(start) + k / 2 * start**2)
     argument = 2 * (potential + times.numpy()) / (n * k**2) - math.log(k)

@@ -5,14 +5,14 @@ import torch
 from torch import Tensor
 
 from ncscope_lab.surrogates.dynamics.central_path import least_squares
-from ncscope_lab.surrogates.dynamics.flows import integrated
+from ncscope_lab.surrogates.dynamics.flows import integrate_velocity
 from ncscope_lab.surrogates.dynamics.snr import random_features
 from ncscope_lab.surrogates.dynamics.unrestricted import (
     State,
     descent_direction,
     distance,
+    flow_unrestricted,
     loss,
-    unrestricted_flow,
 )
 
 K, D, N = 3, 3, 3
@@ -46,11 +46,11 @@ def test_the_reduced_flow_is_the_whole_one(start: State) -> None:
     def packed(state: State) -> Tensor:
         return torch.cat([p.reshape(-1) for p in (state.weight, state.bias, state.features)])
 
-    whole = integrated(
+    whole = integrate_velocity(
         lambda flat: packed(descent_direction(unpacked(flat))), packed(start), times, 9.0, 1e-10
     )
     for (time, flat), (due, here) in zip(
-        whole, unrestricted_flow(start, times, 1e-10), strict=True
+        whole, flow_unrestricted(start, times, 1e-10), strict=True
     ):
         assert time == due
         torch.testing.assert_close(packed(here), flat, rtol=1e-6, atol=1e-7)
@@ -59,7 +59,7 @@ def test_the_reduced_flow_is_the_whole_one(start: State) -> None:
 def test_it_keeps_the_balance_of_the_layers_and_loses_loss(start: State) -> None:
     balance = start.weight.mT @ start.weight - start.features @ start.features.mT
     last = float(loss(start))
-    for _, here in unrestricted_flow(start, [1.0, 10.0, 100.0]):
+    for _, here in flow_unrestricted(start, [1.0, 10.0, 100.0]):
         now = here.weight.mT @ here.weight - here.features @ here.features.mT
         torch.testing.assert_close(now, balance, rtol=1e-6, atol=1e-5)
         assert float(loss(here)) < last

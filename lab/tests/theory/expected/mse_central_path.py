@@ -69,7 +69,7 @@ def stunted(law: Law) -> Law:
 oblique, orthogonal = manifold.oblique_projection, manifold.orthogonal_projection
 adjoint = manifold.oblique_adjoint
 vertices, simplex = limits.off_vertices, limits.simplex_etf
-projected, renormalised = motion.projected_law, motion.renormalised_law
+projected, renormalised = motion.law_of_projection, motion.law_of_renormalisation
 
 BREAKS: list[Break] = [
     Break(
@@ -89,23 +89,25 @@ BREAKS: list[Break] = [
     Break("mse/lemma-2", manifold, "oblique_projection", orthogonal),
     Break("mse/lemma-2", manifold, "oblique_projection", half_corrected),
     Break("mse/lemma-3", motion, "singular_value_form", scaled(motion.singular_value_form)),
-    Break("mse/lemma-4", motion, "projected_law", one_more_class(projected)),
-    Break("mse/lemma-4", motion, "renormalised_law", last_coefficient_off(renormalised)),
+    Break("mse/lemma-4", motion, "law_of_projection", one_more_class(projected)),
+    Break("mse/lemma-4", motion, "law_of_renormalisation", last_coefficient_off(renormalised)),
     Break("mse/lemma-4", motion, "motion_as_printed", scaled(motion.motion_as_printed)),
-    Break("mse/lemma-5", motion, "projected_law", last_coefficient_off(projected)),
-    Break("mse/lemma-5", motion, "renormalised_law", last_coefficient_off(renormalised)),
-    Break("mse/proposition-2", motion, "projected_law", last_coefficient_off(projected)),
-    Break("mse/proposition-2", motion, "renormalised_law", one_more_class(renormalised)),
-    Break("mse/corollary-1", motion, "projected_law", last_coefficient_off(projected)),
-    Break("mse/corollary-1", motion, "projected_law", renormalised),
-    Break("mse/algorithm", motion, "renormalised_law", last_coefficient_off(renormalised)),
+    Break("mse/lemma-5", motion, "law_of_projection", last_coefficient_off(projected)),
+    Break("mse/lemma-5", motion, "law_of_renormalisation", last_coefficient_off(renormalised)),
+    Break("mse/proposition-2", motion, "law_of_projection", last_coefficient_off(projected)),
+    Break("mse/proposition-2", motion, "law_of_renormalisation", one_more_class(renormalised)),
+    Break("mse/corollary-1", motion, "law_of_projection", last_coefficient_off(projected)),
+    Break("mse/corollary-1", motion, "law_of_projection", renormalised),
+    Break("mse/algorithm", motion, "law_of_renormalisation", last_coefficient_off(renormalised)),
     Break("mse/algorithm", motion, "least_squares_gradient", scaled(motion.least_squares_gradient)),
     Break("mse/lemma-6", motion, "least_squares_gradient", lambda x, k: x**3),
     Break("mse/lemma-7", limits, "off_vertices", lambda e: vertices(e[:, 1:])),
     Break("mse/lemma-7", limits, "off_vertices", lambda e: 0.0),
     Break("mse/lemma-7", limits, "simplex_etf", lambda k, d, g: 1e-6 + simplex(k, d, g)),
     Break("mse/trace", limits, "trace_bound", scaled(limits.trace_bound)),
-    Break("mse/corollary-2", limits, "projected_law", lambda k, n: stunted(projected(k, n))),
-    Break("mse/theorem-3", limits, "renormalised_law", lambda k, n: stunted(renormalised(k, n))),
+    Break("mse/corollary-2", limits, "law_of_projection", lambda k, n: stunted(projected(k, n))),
+    Break(
+        "mse/theorem-3", limits, "law_of_renormalisation", lambda k, n: stunted(renormalised(k, n))
+    ),
     Break("mse/theorem-3", motion, "least_squares_gradient", lambda x, k: x**3),
 ]

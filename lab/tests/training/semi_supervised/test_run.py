@@ -19,9 +19,9 @@ from ncscope_lab.runs.reproducible import reproducible
 from ncscope_lab.runs.resources import Resources
 from ncscope_lab.training.semi_supervised.run import (
     FewLabelsBench,
+    choose_images_to_measure,
     few_labels_bench_events,
     few_labels_events,
-    measured_images,
     prepare_few_labels,
 )
 from ncscope_lab.training.semi_supervised.settings import FewLabels
@@ -181,13 +181,13 @@ def test_pseudo_labels_are_measured_on_images_as_they_are_in_the_pool() -> None:
     places = torch.arange(len(run.unlabelled))
     pool = run.unlabelled.subset(places)
     pool.labels = torch.where(places % 21 == 0, pool.labels, UNKNOWN)
-    images = measured_images(replace(run, unlabelled=pool))
+    images = choose_images_to_measure(replace(run, unlabelled=pool))
     assert len(images) == 400
     assert int((images.labels != UNKNOWN).sum()) < 2 * 400 / 21
     everything = prepared(short())
-    assert measured_images(everything) is everything.unlabelled
+    assert choose_images_to_measure(everything) is everything.unlabelled
     with pytest.raises(InputError, match=r"a subset of 1 to 1437 samples"):
-        measured_images(prepared(short(measured=2_000)))
+        choose_images_to_measure(prepared(short(measured=2_000)))
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from ncscope.data.preprocessing import Augmentation
 from ncscope.metrics.information import collapse_mir
 from ncscope.report import panels
 from ncscope_lab.claims import Claim
-from ncscope_lab.experiment import Part
+from ncscope_lab.experiment import Part, Trainings
 from ncscope_lab.figures import collect_points, draw_band, draw_reference
 from ncscope_lab.observations import Event, Heartbeat, Observation
 from ncscope_lab.quantities import AnyQuantity, Quantity, Run, Runs, quantity, replace_fields
@@ -93,17 +93,17 @@ def name_runs(trainings: Iterable[Training], *fields: str) -> dict[str, Training
     return runs
 
 
-def train_with_classes(runs: Mapping[str, Training]) -> list[Part]:
+def train_with_classes(settings: Trainings) -> list[Part]:
     """Return a part for each training run, whose rows also hold the number of classes."""
+
+    def run(training: Training, resources: Resources) -> Iterator[Event]:
+        bench = prepare_bench(training, resources)
+        return add_classes(bench, bench_events(bench, resources))
+
     return [
-        Part(name, training.optimisation.epochs, partial(_train, training), trains=True)
-        for name, training in runs.items()
+        Part(name, training.optimisation.epochs, partial(run, training), trains=True)
+        for name, training in settings.runs.items()
     ]
-
-
-def _train(training: Training, resources: Resources) -> Iterator[Event]:
-    bench = prepare_bench(training, resources)
-    return add_classes(bench, bench_events(bench, resources))
 
 
 def add_classes(bench: Bench, events: Iterable[Event]) -> Iterator[Event]:

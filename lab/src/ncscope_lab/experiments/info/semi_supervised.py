@@ -5,8 +5,8 @@ The paper trains on CIFAR-10 with 10, 40 and 250 labels (WRN-28-2), CIFAR-100 wi
 times as many unlabelled ones. Settings that INFO does not state are those of FreeMatch (Wang et al.
 2023), see `ncscope_lab.training.semi_supervised.settings`, and of the other methods' TorchSSL, see
 `ncscope_lab.training.semi_supervised.methods`. Batches of 64 labelled images are our assumption:
-INFO prints this size for supervised training only. It prints no weight of an information loss;
-the weights are 0.1 here.
+INFO prints this size for supervised training only. It prints no weight of an information loss; the
+weights are 0.1 here. We have not run the paper's scale.
 
 VAT, MixMatch, ReMixMatch, Dash, MPL and OTMatch are not run; the table has their printed values.
 

@@ -44,12 +44,12 @@ from ncscope_lab.runs.settings import Config
 from ncscope_lab.surrogates.dynamics.central_path import least_squares
 from ncscope_lab.surrogates.dynamics.flows import (
     Velocity,
+    descend_and_renormalise,
     flow,
-    projected_velocity,
-    renormalised_descent,
-    renormalised_velocity,
+    velocity_by_projection,
+    velocity_by_renormalisation,
 )
-from ncscope_lab.surrogates.dynamics.laws import Law, projected_law, renormalised_law
+from ncscope_lab.surrogates.dynamics.laws import Law, law_of_projection, law_of_renormalisation
 from ncscope_lab.surrogates.dynamics.snr import (
     Alignment,
     align,
@@ -58,7 +58,7 @@ from ncscope_lab.surrogates.dynamics.snr import (
     split,
     spread_over_samples,
 )
-from ncscope_lab.surrogates.dynamics.unrestricted import State, distance, unrestricted_flow
+from ncscope_lab.surrogates.dynamics.unrestricted import State, distance, flow_unrestricted
 
 GROUPS = ("nc1", "nc2", "nc3", "nc4", "mse")
 COLLAPSE = ("nc1", "nc2_etf", "nc3_self_duality", "nc4_disagreement")
@@ -139,7 +139,7 @@ class CentralPath(Config):
     def laws(self) -> tuple[Law, Law]:
         """The laws of both flows."""
         sizes = self.num_classes, self.per_class
-        return projected_law(*sizes), renormalised_law(*sizes)
+        return law_of_projection(*sizes), law_of_renormalisation(*sizes)
 
     def start(self) -> Tensor:
         """Renormalised features."""
@@ -485,7 +485,7 @@ def list_descents(runs: Runs) -> list[Run]:
 
 def list_parts(settings: CentralPath) -> list[Part]:
     """Return both flows, the discrete algorithm at each step size, and two unrestricted flows."""
-    flows = zip(settings.laws, (projected_velocity, renormalised_velocity), strict=True)
+    flows = zip(settings.laws, (velocity_by_projection, velocity_by_renormalisation), strict=True)
     return [
         *(
             Part(law.name, settings.points, partial(flow_rows, settings, law, velocity))
@@ -543,7 +543,7 @@ def descent_rows(settings: CentralPath, steps: int, resources: Resources) -> Ite
     start, k = settings.start(), settings.num_classes
     before = align(snr_matrix(start, k)).values
     rate = settings.descent_time * settings.unit / steps
-    path = [start, *renormalised_descent(start, k, rate, steps)]
+    path = [start, *descend_and_renormalise(start, k, rate, steps)]
     for step in range(0, steps + 1, steps // PER_RUN):
         now = align(snr_matrix(path[step], k)).values
         measured = {"rate": rate} | number_values("omega", now)
@@ -567,7 +567,7 @@ def free_rows(settings: CentralPath, start: str, resources: Resources) -> Iterat
     last = math.log10(settings.unrestricted_time)
     spaced = torch.logspace(last - 4, last, settings.points - 1, dtype=torch.float64)
     times = [0.0, *(unit * spaced).tolist()]
-    for step, (time, here) in enumerate(unrestricted_flow(State(weight, bias, features), times)):
+    for step, (time, here) in enumerate(flow_unrestricted(State(weight, bias, features), times)):
         measured = measure_collapse(here.features, here.weight, here.bias)
         measured["classifier_distance"] = distance(here).classifier
         yield observe(step, time, measured)

@@ -87,7 +87,7 @@ class ExtendedConfig(Config):
 
 def list_claims(settings: ExtendedConfig) -> list[Claim]:
     """Return theorems 4.1 and 4.2 on the descents, and the paper's comparison of the two."""
-    zero = settings.model("linear").collapsed_objective() == 0.5
+    zero = settings.model("linear").objective_at_collapse() == 0.5
     deepest = f"H{len(settings.weight_decays)}"
     claims: list[Claim] = []
     for name in settings.activations:
@@ -269,7 +269,7 @@ def list_parts(settings: ExtendedConfig) -> list[Part]:
     """Return a descent for each activation from the same start, and the closed form."""
     record = choose_steps(settings.steps, settings.every)
     linear = settings.model("linear")
-    best = linear.collapsed_point()
+    best = linear.point_at_collapse()
     return [
         *(
             descend_levels(name, settings.model(name), settings.rate, record, settings.seed)
@@ -310,7 +310,7 @@ def measure_levels(problem: ExtendedUFM, point: Point, step: int) -> Measurement
     price = math.sqrt(problem.decays[-1] * problem.decays[-2])
     lengths = torch.linalg.vector_norm(after, dim=0)
     whole = {
-        "minimum": problem.collapsed_objective(),
+        "minimum": problem.objective_at_collapse(),
         "nuclear_ratio": norms[0] / norms[1] if norms[1] > 0 else math.nan,
         "nuclear_cost": price * (norms[0] - norms[1]),
         "samples": len(problem.labels),

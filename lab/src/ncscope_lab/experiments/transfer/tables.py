@@ -46,7 +46,7 @@ def make_tables(verdicts: Verdicts, costs: Mapping[str, float] | None = None) ->
         costs: Seconds of each score for a cell, by key; None if they were not measured.
     """
     tables = [quality_table(verdicts, images) for images in PHRASES]
-    tables += [tuned_table(verdicts), conditions_table(verdicts)]
+    tables += [table_of_tuning(verdicts), conditions_table(verdicts)]
     tables += [architectures_table(verdicts, images) for images in PHRASES]
     tables += [ingredients_table(verdicts)]
     return tables if costs is None else [*tables, cost_table(verdicts, costs)]
@@ -97,7 +97,7 @@ def _list_qualities(found: ByTarget) -> list[str]:
     ]
 
 
-def tuned_table(verdicts: Verdicts) -> Summary:
+def table_of_tuning(verdicts: Verdicts) -> Summary:
     """Return scores by quality where fine-tuning is the truth.
 
     Args:

@@ -4,7 +4,7 @@ The paper trains ResNet-50 on ImageNet under cross-entropy and under squared err
 decay, and under squared error with a cosine schedule, for 300 epochs. It prints no factors of the
 squared error; here it is plain, half the sum over classes. From DeiT's training the weight decay,
 label smoothing, stochastic depth, erasing, MixUp and CutMix are kept. DeiT also repeats every image
-three times per epoch, which is left out.
+three times per epoch, which is left out. We have not run the paper's scale.
 
 The small scale trains all networks on 40 generated classes, 4,000 images and 2,000 held out: a
 network of 384 features, so that most directions are off V_B, and a transformer of width 32, whose

@@ -5,7 +5,7 @@ mirroring, from three seeds, in three ways: with the step decay, with a cosine s
 cosine schedule without weight decay and warm-up. There are 300 epochs of Nesterov momentum 0.9,
 batches of 256, rate 0.1 times 0.975 an epoch, weight decay 8e-5 and a warm-up of 10 epochs. For
 section 6.2 we repeat the step decay on CIFAR-100. The paper draws figures 1 and 2 only for
-ResNet-50 on ImageNet; here they are drawn for every setting.
+ResNet-50 on ImageNet; here they are drawn for every setting. We have not run the paper's scale.
 
 The small scale trains a network of 384 features on twenty generated classes of 100 images each,
 with random crops, for 48 epochs: the same momentum and decay, batches of 64, rate 0.05, which falls

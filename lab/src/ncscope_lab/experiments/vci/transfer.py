@@ -9,7 +9,7 @@ odds of the pretraining accuracy.
 The paper trains ResNet-50 on ImageNet as in ``vci/imagenet``, with one seed, and measures four
 metrics on 50,000 training images; here it has three seeds. It computes the penalty on each of four
 devices with 256 images; here it is computed on 256 images at a time, so that its effect does not
-depend on the number of devices. Probes are on ten data sets.
+depend on the number of devices. Probes are on ten data sets. We have not run the paper's scale.
 
 The small scale trains a network of 384 features on ten generated classes, 2,000 images and 3,000
 held out, at three values of each setting. All are trained to the same training accuracy of .999 or

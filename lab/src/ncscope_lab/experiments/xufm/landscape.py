@@ -227,7 +227,7 @@ def descend_from_faint_starts(
         values = {
             "seed": seed,
             "objective": float(own.objective(end)),
-            "minimum": problem.collapsed_objective(),
+            "minimum": problem.objective_at_collapse(),
         }
         yield Observation(steps, steps, values=values)
 
@@ -256,7 +256,7 @@ def examine_point(model: ExtendedUFM, products: Sequence[float]) -> dict[str, fl
     decays = torch.tensor(model.decays, dtype=torch.float64).repeat_interleave(sizes)
     return {
         "objective": float(model.objective(point)),
-        "minimum": model.collapsed_objective(),
+        "minimum": model.objective_at_collapse(),
         "gradient_norm": float(slope.norm()),
         "least_curvature": float(torch.linalg.eigvalsh(curvature)[0]),
         "curvature_without_decays": float((curvature - torch.diag(decays)).abs().max()),

@@ -6,7 +6,7 @@ with the two-level features models of ``ncscope run extended``.
 The paper trains ResNet-18 on MNIST and CIFAR-10, measured after each of its four blocks, under MSE
 without a bias and under cross-entropy with a bias. The optimiser is SGD with learning rate 0.05,
 divided by 10 every 40 epochs, and weight decay 5e-4. The paper states neither momentum nor batch
-size nor number of epochs; here they are 0.9, 128 and 120.
+size nor number of epochs; here they are 0.9, 128 and 120. We have not run the paper's scale.
 
 The small scale trains a network of three blocks on scikit-learn's digits (1,437 images), in batches
 of 64, from seeds 6 to 13, without augmentation; the training set is measured every 20 epochs.

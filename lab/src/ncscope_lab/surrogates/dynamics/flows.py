@@ -20,7 +20,9 @@ Velocity = Callable[[Tensor, int], Tensor]
 """Function of renormalised features and the number of classes that returns dX/dt."""
 
 
-def projected_velocity(features: Float[Tensor, "d n"], num_classes: int) -> Float[Tensor, "d n"]:
+def velocity_by_projection(
+    features: Float[Tensor, "d n"], num_classes: int
+) -> Float[Tensor, "d n"]:
     r"""Riemannian gradient flow in the Frobenius metric: $-Π^\perp\nabla\mathcal L_{LS}(X)$.
 
     At renormalised features this is $\dot X=\sum_j\frac{\omega_j}{n(K+\omega_j^2)^2}u_jv_j^\top Y$:
@@ -30,7 +32,9 @@ def projected_velocity(features: Float[Tensor, "d n"], num_classes: int) -> Floa
     return -orthogonal_projection(features, slope, num_classes)
 
 
-def renormalised_velocity(features: Float[Tensor, "d n"], num_classes: int) -> Float[Tensor, "d n"]:
+def velocity_by_renormalisation(
+    features: Float[Tensor, "d n"], num_classes: int
+) -> Float[Tensor, "d n"]:
     r"""Limit of renormalised gradient steps for small step sizes: $-Π\nabla\mathcal L_{LS}(X)$.
 
     At renormalised features $\dot X=\sum_j\frac{\omega_j}{nK(K+\omega_j^2)}u_jv_j^\top Y$.
@@ -52,7 +56,7 @@ def flow(
     Cost: the solver stores (dN)^2 numbers.
 
     Args:
-        velocity: `projected_velocity` or `renormalised_velocity`.
+        velocity: `velocity_by_projection` or `velocity_by_renormalisation`.
         start: Renormalised features.
         num_classes: K.
         times: Times at which to yield, ascending and non-negative.
@@ -66,11 +70,11 @@ def flow(
         return velocity(flat.view(start.shape), num_classes).reshape(-1)
 
     unit = float(start.shape[1] * num_classes)
-    for time, flat in integrated(moved, start.reshape(-1), times, unit, tolerance):
+    for time, flat in integrate_velocity(moved, start.reshape(-1), times, unit, tolerance):
         yield time, flat.view(start.shape)
 
 
-def integrated(
+def integrate_velocity(
     derivative: Callable[[Tensor], Tensor],
     start: Float[Tensor, " m"],
     times: Sequence[float],
@@ -98,23 +102,23 @@ def integrated(
         RuntimeError: If the solver fails.
     """
 
-    def slowed(s: float, flat: np.ndarray) -> np.ndarray:
+    def slow(s: float, flat: np.ndarray) -> np.ndarray:
         return (derivative(torch.from_numpy(flat)) * (unit * np.exp(s))).numpy()
 
-    def slowed_jacobian(s: float, flat: np.ndarray) -> np.ndarray:
+    def slow_jacobian(s: float, flat: np.ndarray) -> np.ndarray:
         assert jacobian is not None
         return (jacobian(torch.from_numpy(flat)) * (unit * np.exp(s))).numpy()
 
     stops = np.log1p(np.asarray(times, dtype=float) / unit)
     done = solve_ivp(
-        slowed,
+        slow,
         (0.0, stops[-1]),
         start.numpy(),
         method="LSODA",
         t_eval=stops,
         rtol=tolerance,
         atol=tolerance * float(start.abs().max()),
-        jac=None if jacobian is None else slowed_jacobian,
+        jac=None if jacobian is None else slow_jacobian,
     )
     if not done.success:
         raise RuntimeError(done.message)
@@ -122,7 +126,7 @@ def integrated(
         yield float(time), torch.from_numpy(state.copy())
 
 
-def renormalised_descent(
+def descend_and_renormalise(
     start: Float[Tensor, "d n"], num_classes: int, rate: float, steps: int
 ) -> Iterator[Float[Tensor, "d n"]]:
     r"""Iterate $X\mapsto \Sigma_W^{-1/2}(X-\eta\nabla\mathcal L_{LS}(X))$.

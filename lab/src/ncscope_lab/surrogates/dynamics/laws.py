@@ -102,7 +102,7 @@ class Law:
         return time, slope
 
 
-def projected_law(num_classes: int, per_class: int) -> Law:
+def law_of_projection(num_classes: int, per_class: int) -> Law:
     r"""Return the orthogonally projected law: $\dot\omega=\frac{\omega}{n(K+\omega^2)^2}$.
 
     $n(K^2\log\omega+K\omega^2+\frac14\omega^4)=a+t$ and $\omega\approx (4t/n)^{1/4}$.
@@ -113,7 +113,7 @@ def projected_law(num_classes: int, per_class: int) -> Law:
         per_class: $n$.
 
     Example:
-        >>> law = projected_law(4, 50)
+        >>> law = law_of_projection(4, 50)
         >>> float(law.singular_values(torch.ones(1).double(), torch.tensor([2e9]).double()))
         112.43...
     """
@@ -121,7 +121,7 @@ def projected_law(num_classes: int, per_class: int) -> Law:
     return Law("projected", {0: n * k**2, 2: 2 * n * k, 4: n})
 
 
-def renormalised_law(num_classes: int, per_class: int) -> Law:
+def law_of_renormalisation(num_classes: int, per_class: int) -> Law:
     r"""Return the law of renormalised gradient steps: $\dot\omega=\frac{\omega}{nK(K+\omega^2)}$.
 
     $n(K^2\log\omega+\frac K2\omega^2)=a+t$ and $\omega\approx (2t/(nK))^{1/2}$.

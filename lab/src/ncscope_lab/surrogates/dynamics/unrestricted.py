@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope_lab.surrogates.dynamics.central_path import least_squares, least_squares_loss
-from ncscope_lab.surrogates.dynamics.flows import integrated
+from ncscope_lab.surrogates.dynamics.flows import integrate_velocity
 from ncscope_lab.surrogates.dynamics.snr import split
 
 _ROUNDING = 1e-15
@@ -75,7 +75,7 @@ def distance(state: State) -> Distance:
     return Distance(reached, least, float((state.weight - best).norm() / best.norm()))
 
 
-def unrestricted_flow(
+def flow_unrestricted(
     start: State, times: Sequence[float], tolerance: float = 1e-9
 ) -> Iterator[tuple[float, State]]:
     r"""$(\dot W,\dot b,\dot H)=-\nabla\mathcal L$, by LSODA.
@@ -117,7 +117,7 @@ def unrestricted_flow(
         )
         return torch.cat([column.flatten(1) for column in columns], 1).mT / n
 
-    steps = integrated(moved, _flat(short), times, float(n), tolerance, jacobian)
+    steps = integrate_velocity(moved, _flat(short), times, float(n), tolerance, jacobian)
     for time, flat in steps:
         here = _state(flat, short)
         yield time, State(here.weight, here.bias, here.features @ basis)

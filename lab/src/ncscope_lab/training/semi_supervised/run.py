@@ -101,14 +101,14 @@ def _measure(run: FewLabelsBench, end: EpochEnd) -> list[Recorded]:
     events: list[Recorded] = [measurement_at(end, record, "test", values)]
     if run.method is not None:
         values = {} if end.epoch == 0 else {"loss": end.loss}
-        values |= pseudo_label_values(bench, measured_images(run), run.method.thresholds)
+        values |= pseudo_label_values(bench, choose_images_to_measure(run), run.method.thresholds)
         events.append(
             Observation(end.step, end.epoch, "unlabelled", "pseudo-labels", values=values)
         )
     return events
 
 
-def measured_images(run: FewLabelsBench) -> Images:
+def choose_images_to_measure(run: FewLabelsBench) -> Images:
     """Return the unlabelled images whose pseudo-labels are measured.
 
     If the settings ask for only some of the images, they are drawn at random, regardless of

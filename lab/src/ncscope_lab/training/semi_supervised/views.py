@@ -84,16 +84,16 @@ class Views(Dataset[tuple[Tensor, ...]]):
     def __getitems__(self, keys: Sequence[Draw]) -> tuple[Tensor, ...]:
         """Return the views of a batch of images, a tensor for each strength."""
         if self._kind == "warp":
-            return self._warped(keys)
-        views = [self._augmented(key) for key in keys]
+            return self._warp(keys)
+        views = [self._augment_one(key) for key in keys]
         return tuple(torch.stack(view) for view in zip(*views, strict=True))
 
-    def _augmented(self, key: Draw) -> list[Tensor]:
+    def _augment_one(self, key: Draw) -> list[Tensor]:
         picture = self._images.picture(key.image)
         with seed_global_generator(*key):
             return [self._measured.normalise(augment(picture)) for augment in self._augment]
 
-    def _warped(self, keys: Sequence[Draw]) -> tuple[Batch, ...]:
+    def _warp(self, keys: Sequence[Draw]) -> tuple[Batch, ...]:
         pictures = [_tensor(self._images.picture(key.image)) for key in keys]
         pixels = torch.stack(pictures).float()
         numbers = uniforms(keys, len(self._strengths) * _NUMBERS).split(_NUMBERS, dim=1)
