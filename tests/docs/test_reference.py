@@ -144,3 +144,17 @@ def test_formulas_use_commands_that_can_be_set(warned: list[str]):
         seen |= commands
     assert len(seen) > 50
     assert warned == []
+
+
+def test_pages_that_are_written_at_the_build_say_so_in_the_repository() -> None:
+    """The note is hidden on the site by a rule of the style sheet."""
+    marks = re.compile(r"^:::|^<!-- (metrics|abstracts)|<!-- erratum", re.M)
+    written = [page for page in PAGES if marks.search(page.read_text())]
+    assert len(written) >= 12
+    for page in written:
+        address = page.relative_to(ROOT / "docs").with_suffix("").as_posix()
+        head = page.read_text().partition("</p>")[0]
+        assert '<p class="in-repository">' in head, page
+        assert f"https://ncscope.github.io/ncscope/{address}/" in head
+        assert "<code>make docs</code>" in head
+    assert ".in-repository { display: none; }" in (ROOT / "docs" / "style.css").read_text()
