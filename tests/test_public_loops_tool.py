@@ -65,7 +65,6 @@ def test_no_script_needs_many_lines() -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("", "| yes | yes | yes |"),
         ("    torch.rand(1)", "| yes | yes | no |"),
         ("    model.bias.data += 1", "| yes | no | yes |"),
         ("    raise ValueError", "| no | | | |"),
@@ -75,8 +74,7 @@ def test_what_a_line_changes_is_seen(line: str, said: str, tmp_path: Path, monke
     """The process of a script reads the table of scripts again: the lines stand in the script."""
     (tmp_path / "our" / "scripts").mkdir(parents=True)
     (tmp_path / "our" / "scripts" / "train.py").write_text(OURS)
-    edits = (*WATCH, Edit(line, before="return output")) if line else WATCH
-    script = Script("our/scripts", "train.py", edits)
+    script = Script("our/scripts", "train.py", (*WATCH, Edit(line, before="return output")))
     monkeypatch.setattr("tools.public_loops.SCRIPTS", (script,))
     (row,) = rows(tmp_path, "")
     assert said in row

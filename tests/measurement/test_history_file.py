@@ -166,7 +166,7 @@ def test_what_loads_can_be_shown(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Glyph")
-@pytest.mark.parametrize(("seed", "count", "suffixes"), [(6, 1000, QUICK), (7, 100, EVERY)])
+@pytest.mark.parametrize(("seed", "count", "suffixes"), [(6, 400, QUICK), (7, 40, EVERY)])
 def test_what_loads_after_many_changes_can_be_shown(
     seed: int, count: int, suffixes: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -143,18 +143,3 @@ def test_the_command_prints_the_counts_and_the_failures(
     assert (tmp_path / "report.html").as_uri() in out
     assert ran(*words, "--resume") == 1
     assert "vci/images has not ended: expected images" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_on_a_ray_cluster_the_verdicts_are_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("ray")
-    only = ("mse/central-path", "pfc/demo")  # the shortest training
-    monkeypatch.setattr(all_experiments, "REPRODUCTIONS", only)
-    here = run_all(out=tmp_path / "here", only=only)
-    there = run_all(out=tmp_path / "there", only=only, cluster="local")
-    assert here.failures == there.failures == {}
-    assert (tmp_path / "here" / "verdicts.json").read_bytes() == (
-        tmp_path / "there" / "verdicts.json"
-    ).read_bytes()

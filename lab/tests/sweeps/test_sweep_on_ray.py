@@ -1,4 +1,8 @@
-"""Sweeps on a real Ray cluster, started here: the same bytes as by themselves, killed or not."""
+"""Runs on a real Ray cluster, started here: the same bytes as by themselves, killed or not.
+
+A process that imports torch takes seconds: the runs are of a tiny experiment, few at a time, and
+tests that kill no worker share one cluster.
+"""
 
 import os
 import re
@@ -13,48 +17,41 @@ from pathlib import Path
 import pytest
 
 import ncscope
+from ncscope.cli import main
 from ncscope.errors import InputError
 from ncscope_lab import execution
 from ncscope_lab.runs.resources import Resources
-from ncscope_lab.sweeps.sweep import grid, sweep
+from ncscope_lab.sweeps.all_experiments import run_all
+from ncscope_lab.sweeps.sweep import sweep
 from tests.interrupting import heeds_control_c
-from tests.processes import descendants, of_ray
+from tests.processes import alive, descendants, of_ray
 
 pytest.importorskip("ray")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("reachable", "unchecked_signatures")]
 
-EXPERIMENT = "info/grokking"
-POINTS = grid({"training.learning_rate": [0.01, 0.02], "training.weight_decay": [0.5, 1.0]})
-NAMES = [
-    f"learning_rate={point['training.learning_rate']},weight_decay={point['training.weight_decay']}"
-    for point in POINTS
-]
-FIXED = {
-    "seeds": [0],
-    "training.modulus": 7,
-    "training.train_share": 0.5,
-    "training.width": 32,
-    "training.hidden": 64,
-    "training.steps": 400,
-    "training.measurements": 8,
-    "training.accuracy_measurements": 20,
-    "training.batch_size": 8,
-}
-TINY = {"settings": "first", "first_steps": 200, "starts": 2, "bias_decays": [0.05]}
-OFTEN = Resources(checkpoint_interval=0.0)  # the place is saved after every step
+ROOT = Path(__file__).parents[3]
+EXPERIMENT = str(ROOT / "lab" / "tests" / "tiny" / "waiting.py")
+FILES = ("config.yaml", "metrics.jsonl", "claims.json", "report.html")
 
 
-def alone(folder: Path) -> dict[str, bytes]:
-    """The rows of every run by itself."""
-    rows = {}
-    for name, point in zip(NAMES, POINTS, strict=True):
-        execution.run(EXPERIMENT, out=folder / name, settings=FIXED | point)
-        rows[name] = (folder / name / "metrics.jsonl").read_bytes()
-    return rows
+@pytest.fixture(scope="module")
+def reachable() -> Iterator[None]:
+    """Workers find the experiment, and every process the clusters."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+        patch.setenv("RAY_AUTH_MODE", "disabled")  # the clusters are for this machine alone
+        yield
 
 
-def rows_of(folder: Path) -> dict[str, bytes]:
-    return {name: (folder / name / "metrics.jsonl").read_bytes() for name in NAMES}
+def ran(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        main([str(argument) for argument in arguments])
+    return int(stopped.value.code or 0)
+
+
+def assert_same_files(there: Path, here: Path) -> None:
+    for file in FILES:
+        assert (there / file).read_bytes() == (here / file).read_bytes(), file
 
 
 def worker_of(name: str) -> int:
@@ -67,43 +64,46 @@ def worker_of(name: str) -> int:
     return found
 
 
-@pytest.mark.usefixtures("unchecked_signatures")
-def test_runs_on_a_cluster_are_the_same_one_by_one_also_where_workers_are_killed(tmp_path):
-    """Two of four runs lose their worker; and a sweep that was killed has left a file."""
-    out, states, killed, most = tmp_path / "out", [], {}, 0
+def test_a_run_that_lost_its_worker_goes_on_and_one_that_fails_stops_no_other(tmp_path):
+    """A sweep that was killed has left a file."""
+    first, second = ["fails=false,start=1.0", "fails=true,start=2.0"]
+    points = [{"fails": False, "start": 1.0}, {"fails": True, "start": 2.0}]
+    fixed = {"steps": 40, "wait": 0.1}
+    out, states, killed, repeated = tmp_path / "out", [], [], []
+    before, seen = of_ray(descendants(os.getpid())), set()
     out.mkdir()
     left = out / ".shared-of-another"
     left.touch()
     with pytest.raises(InputError, match=r"a Ray cluster at 127\.0\.0\.1:1"):
-        sweep(EXPERIMENT, POINTS, settings=FIXED, out=out, cluster="127.0.0.1:1")
+        sweep(EXPERIMENT, points, settings=fixed, out=out, cluster="127.0.0.1:1")
     assert left.exists()  # nothing has begun
 
     def strike(positions) -> None:
-        nonlocal most
         states.append([at.state for at in positions.values()])
-        most = max(most, len(of_ray(descendants(os.getpid()))))
-        for name, at in positions.items():
-            if at.state == "running" and at.done >= 1 and len(killed) < 2 and name not in killed:
-                killed[name] = at.done
-                os.kill(worker_of(name), signal.SIGKILL)
+        seen.update(of_ray(descendants(os.getpid())))
+        at = positions[first]
+        if killed and at.part == "upper":  # half of all, which had ended
+            repeated.append(at.done < at.total / 2)
+        if at.state == "running" and at.part == "lower" and not killed:
+            killed.append(worker_of(first))
+            os.kill(killed[0], signal.SIGKILL)
 
-    found = sweep(
-        EXPERIMENT,
-        POINTS,
-        settings=FIXED,
-        out=out,
-        cluster="local",
-        resources=OFTEN,
-        on_change=strike,
-    )
-    assert len(killed) == 2
-    assert found.failures == {}
-    assert rows_of(out) == alone(tmp_path / "alone")
-    assert most >= 2  # the cluster's processes are seen while it runs
-    assert states[-1] == ["ended"] * 4
-    assert any(state.count("running") == 2 for state in states) or os.cpu_count() == 1
+    found = sweep(EXPERIMENT, points, settings=fixed, out=out, cluster="local", on_change=strike)
+    assert len(killed) == 1
+    assert not any(repeated)
+    assert found.failures == {second: "ZeroDivisionError: by zero"}
+    execution.run(EXPERIMENT, out=tmp_path / "alone", settings=fixed | points[0])
+    assert_same_files(out / first, tmp_path / "alone")
+    assert len(seen - before) >= 2  # the cluster's processes are seen while it runs
+    assert states[-1] == ["ended", "failed"]
+    assert ["running", "running"] in states or os.cpu_count() == 1
     assert list(out.glob(".shared*")) == []
-    assert of_ray(descendants(os.getpid())) == set()
+    assert of_ray(descendants(os.getpid())) == before
+
+
+def test_the_program_that_drives_ray_does_not_wait_for_torch():
+    code = "import sys, ncscope_lab.sweeps.ray_driver; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @contextmanager
@@ -130,10 +130,9 @@ HEAD = ("--head", "--port=0", "--include-dashboard=false")
 ADDRESS = r"--address='([\d.:]+)'"
 
 
-@pytest.fixture
-def cluster(monkeypatch) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def cluster(reachable) -> Iterator[str]:
     """The address of a cluster of one machine with two cores, started by Ray's own command."""
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # it is for this machine alone
     with machine(*HEAD, "--num-cpus=2", until=ADDRESS) as said:
         yield said[1]
 
@@ -151,7 +150,6 @@ if Path({folder!r}, environ["MACHINE"]).exists():
 
 
 def test_every_machine_is_asked_what_it_has_also_where_two_go_by_one_name(tmp_path, monkeypatch):
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     front = tmp_path / "front" / "ncscope" / "__init__.py"
     front.parent.mkdir(parents=True)
     package = str(Path(ncscope.__file__).parent)
@@ -165,17 +163,14 @@ def test_every_machine_is_asked_what_it_has_also_where_two_go_by_one_name(tmp_pa
         for name in ("one", "two"):
             (tmp_path / name).touch()
             with pytest.raises(InputError, match=rf"every machine, found 0\.0 of {name} on "):
-                sweep(EXPERIMENT, POINTS, settings=FIXED, out=tmp_path / "out", cluster=said[1])
+                sweep(EXPERIMENT, [{"start": 1.0}], out=tmp_path / "out", cluster=said[1])
             (tmp_path / name).unlink()
 
 
-@pytest.mark.usefixtures("unchecked_signatures")
-def test_a_cluster_is_joined_interrupted_and_taken_up_again(cluster, tmp_path):
-    fixed = TINY
-    command = [Path(sys.executable).with_name("ncscope"), "sweep", "xufm/ufm"]
-    command += ["--over", "seed=0,1,2"]
-    command += [word for key, one in fixed.items() for word in ("--set", f"{key}={one}")]
-    command += ["--out", tmp_path / "sweep", "--cluster", cluster]
+def test_a_cluster_is_joined_interrupted_and_taken_up_again(cluster, tmp_path, capsys):
+    words = ["sweep", EXPERIMENT, "--over", "start=1,2,3", "--set", "wait=0.5"]
+    words += ["--out", tmp_path / "sweep", "--cluster", cluster]
+    command = [Path(sys.executable).with_name("ncscope"), *words]
     first = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heeds_control_c)
     while not list(tmp_path.glob("sweep/*/report.html")):
         assert first.poll() is None
@@ -184,51 +179,54 @@ def test_a_cluster_is_joined_interrupted_and_taken_up_again(cluster, tmp_path):
     _, said = first.communicate()
     assert first.returncode == 130
     assert said.strip().endswith(f"with --resume to go on with {tmp_path / 'sweep'}")
-    done = subprocess.run([*command, "--resume"], capture_output=True, text=True, check=True)
-    assert done.stderr == ""
-    assert "Report: file://" in done.stdout
-    for seed in range(3):
-        execution.run("xufm/ufm", out=tmp_path / f"{seed}", settings=fixed | {"seed": seed})
-        own = (tmp_path / f"{seed}" / "metrics.jsonl").read_bytes()
-        assert (tmp_path / "sweep" / f"seed={seed}" / "metrics.jsonl").read_bytes() == own
+    assert len(list(tmp_path.glob("sweep/*/report.html"))) < 3
+    assert ran(*words, "--resume") == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert "Report: file://" in said.out
+    for start in (1.0, 2.0, 3.0):
+        settings = {"start": start, "wait": 0.5}
+        execution.run(EXPERIMENT, out=tmp_path / f"{start}", settings=settings)
+        assert_same_files(tmp_path / "sweep" / f"start={start}", tmp_path / f"{start}")
     with pytest.raises(InputError, match=r"a machine with 4 cores and 0 GPUs.* found at most 2"):
         sweep(
-            "xufm/ufm",
-            [{"seed": 9}],
+            EXPERIMENT,
+            [{"start": 9.0}],
             out=tmp_path / "x",
             cluster=cluster,
             resources=Resources(workers=3),
         )
 
 
-def test_one_experiment_on_a_cluster_is_the_same_as_here(tmp_path):
-    words = [word for key, one in TINY.items() for word in ("--set", f"{key}={one}")]
-    command = [Path(sys.executable).with_name("ncscope"), "run", "xufm/ufm", *words]
-    command += ["--out", tmp_path / "there", "--cluster", "local"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stderr == ""
-    assert f"Report: {(tmp_path / 'there' / 'report.html').as_uri()}" in done.stdout
-    execution.run("xufm/ufm", out=tmp_path / "here", settings=TINY)
-    for file in ("config.yaml", "metrics.jsonl", "claims.json", "report.html"):
-        there = (tmp_path / "there" / file).read_bytes()
-        assert there == (tmp_path / "here" / file).read_bytes(), file
+def test_one_experiment_on_a_cluster_is_the_same_as_here(cluster, tmp_path, capsys):
+    words = ["run", EXPERIMENT, "--out", tmp_path / "there", "--cluster", cluster]
+    assert ran(*words) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert f"Report: {(tmp_path / 'there' / 'report.html').as_uri()}" in said.out
+    execution.run(EXPERIMENT, out=tmp_path / "here")
+    assert_same_files(tmp_path / "there", tmp_path / "here")
     assert list((tmp_path / "there").glob(".shared*")) == []
-    again = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (again.returncode, again.stdout) == (2, "")
-    assert "pass --resume" in again.stderr
+    assert ran(*words) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "pass --resume" in said.err
 
 
-def alive(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+def test_the_verdicts_of_all_experiments_are_the_same_as_here(cluster, tmp_path):
+    only = [EXPERIMENT]
+    here = run_all(out=tmp_path / "here", only=only)
+    there = run_all(out=tmp_path / "there", only=only, cluster=cluster)
+    assert here.failures == there.failures == {}
+    assert (tmp_path / "here" / "verdicts.json").read_bytes() == (
+        tmp_path / "there" / "verdicts.json"
+    ).read_bytes()
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_a_sweep_that_is_ended_leaves_no_process_and_no_file_of_its_own(how, tmp_path):
-    command = [Path(sys.executable).with_name("ncscope"), "sweep", "xufm/ufm"]
-    command += ["--over", "seed=0,1", "--set", "settings=first", "--set", "first_steps=100000"]
+    command = [Path(sys.executable).with_name("ncscope"), "sweep", EXPERIMENT]
+    command += ["--over", "start=1", "--set", "wait=1", "--set", "steps=1000"]
     command += ["--out", tmp_path / "sweep", "--cluster", "local"]
     started = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     while not list(tmp_path.glob("sweep/*/config.yaml")):
