@@ -67,7 +67,18 @@ def find_experiment(name: str) -> "Experiment[Any]":
             file has no experiment.
     """
     if name.endswith(".py"):
-        return _open_file(Path(name).resolve())
+        from ncscope_lab.experiment import Experiment
+
+        path = Path(name).resolve()
+        experiment = open_own(f"{path}:EXPERIMENT")
+        if not isinstance(experiment, Experiment):
+            expected = f"an ncscope_lab.Experiment as EXPERIMENT in {path}"
+            found = type(experiment).__name__
+            raise InputError(
+                expected=expected, found=found, fix="write EXPERIMENT = Experiment(...)"
+            )
+        # A run's folder and the machines of a cluster know an experiment by its id alone.
+        return replace(experiment, id=str(path))
     if name not in EXPERIMENTS:
         (nearest,) = get_close_matches(name.lower(), list(EXPERIMENTS), n=1, cutoff=0.0)
         expected = f"one of the experiments {', '.join(EXPERIMENTS)}, or a file of yours, NAME.py"
@@ -75,15 +86,3 @@ def find_experiment(name: str) -> "Experiment[Any]":
     place = name if "/" in name else f"models/{name}"
     module = place.replace("-", "_").replace("/", ".")
     return import_module(f"ncscope_lab.experiments.{module}").EXPERIMENT
-
-
-def _open_file(path: Path) -> "Experiment[Any]":
-    from ncscope_lab.experiment import Experiment
-
-    experiment = open_own(f"{path}:EXPERIMENT")
-    if not isinstance(experiment, Experiment):
-        expected = f"an ncscope_lab.Experiment as EXPERIMENT in {path}"
-        found = type(experiment).__name__
-        raise InputError(expected=expected, found=found, fix="write EXPERIMENT = Experiment(...)")
-    # A run's folder and the machines of a cluster know an experiment by its id alone.
-    return replace(experiment, id=str(path))

@@ -269,19 +269,6 @@ def draw_panel(settings: InfoGrokking, runs: Runs, key: str, axes: Axes) -> None
     axes.set_xlabel("step")
 
 
-def train_seeds(settings: InfoGrokking) -> list[Part]:
-    """Return a part for each seed."""
-    return [
-        Part(
-            f"seed {seed}",
-            settings.training.steps,
-            partial(grokking_events, settings.training, seed),
-            trains=True,
-        )
-        for seed in settings.seeds
-    ]
-
-
 EXPERIMENT = Experiment(
     id="info/grokking",
     title="Matrix information while a transformer groks addition modulo p",
@@ -292,7 +279,15 @@ EXPERIMENT = Experiment(
     source="INFO section 5.5, figure 7",
     scales={"paper": PAPER, "small": SMALL},
     cost={"paper": "72 minutes on one core", "small": "45 minutes on one core"},
-    parts=train_seeds,
+    parts=lambda settings: [
+        Part(
+            f"seed {seed}",
+            settings.training.steps,
+            partial(grokking_events, settings.training, seed),
+            trains=True,
+        )
+        for seed in settings.seeds
+    ],
     claims=list_claims,
     figures=draw_figures,
     unit="step",

@@ -615,14 +615,6 @@ def draw_gains(settings: SemiSupervised, data: str, runs: Runs, axes: Axes) -> N
     axes.minorticks_off()
 
 
-def train_methods(settings: SemiSupervised) -> list[Part]:
-    """Return a part for each run."""
-    return [
-        Part(name, run.optimisation.epochs, partial(few_labels_events, run), trains=True)
-        for name, run in settings.runs.items()
-    ]
-
-
 EXPERIMENT = Experiment(
     id="info/semi-supervised",
     title="Few labels: FreeMatch with the information losses",
@@ -634,7 +626,10 @@ EXPERIMENT = Experiment(
     source="INFO section 6, table 1",
     scales={"paper": PAPER, "small": SMALL},
     cost={"paper": "231 runs of a GPU-day or more", "small": "75 minutes on one core"},
-    parts=train_methods,
+    parts=lambda settings: [
+        Part(name, run.optimisation.epochs, partial(few_labels_events, run), trains=True)
+        for name, run in settings.runs.items()
+    ],
     claims=CLAIMS,
     figures=draw_figures,
     tables=make_tables,

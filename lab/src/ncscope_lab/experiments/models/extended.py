@@ -31,7 +31,7 @@ from ncscope_lab.experiments.models.descents import (
     list_positive,
 )
 from ncscope_lab.figures import draw_grid, logarithmic_values
-from ncscope_lab.quantities import Run, Runs, last
+from ncscope_lab.quantities import Quantity, Run, Runs, last, quantity
 from ncscope_lab.report.drawing import Drawing
 from ncscope_lab.runs.settings import Config
 from ncscope_lab.surrogates.descent import gradient_descent
@@ -142,48 +142,17 @@ NORMS_AGREE = Claim(
     quantity=last("nuclear_cost"),
     region=within(ARRIVED),
     rule="all",
-    tell=lambda runs: (
-        f"their ratio is 1 {last('nuclear_ratio')(runs[0]) - 1:+.1e}, which costs "
-        f"{last('nuclear_cost')(runs[0]):.1e}"
-    ),
 )
 
 
-def linear(run: Run) -> Run:
-    """Return the linear descent beside the ReLU's."""
-    return run.experiment.named("linear")
+def of_linear(number: Quantity) -> Quantity:
+    """Return the quantity of the linear descent beside the ReLU's."""
+    return Quantity(
+        f"{number.name} without ReLU", lambda run: number(run.experiment.named("linear"))
+    )
 
 
-RATES_SEPARATE = Claim(
-    text="The levels differ more in the rate of collapse with ReLU than without",
-    source="XUFM, section 6, figures 3 and 4",
-    where="relu",
-    quantity=lambda run: separate_levels(run) - separate_levels(linear(run)),
-    region=above(0),
-    rule="all",
-    tell=lambda runs: (
-        f"NC1 at H1 and at the last level differ by {separate_levels(runs[0]):.2f} "
-        f"decades with ReLU, {separate_levels(linear(runs[0])):.2f} without (medians over the "
-        "descent)"
-    ),
-)
-
-first_level = last("nc2_of", layer="H1")
-
-STRUCTURES_SEPARATE = Claim(
-    text="H1 becomes an orthogonal frame without ReLU, but not with ReLU",
-    source="XUFM, section 6, figures 3 and 4",
-    where="relu",
-    quantity=lambda run: first_level(run) if first_level(linear(run)) < VANISHED else 0.0,
-    region=above(KEPT),
-    rule="all",
-    tell=lambda runs: (
-        f"nc2_of of H1 ends at {first_level(runs[0]):.2g} with ReLU, "
-        f"{first_level(linear(runs[0])):.2g} without"
-    ),
-)
-
-
+@quantity("decades between NC1 of H1 and of the last level, median")
 def separate_levels(run: Run) -> float:
     """Return the median over the measured steps of the decades between first and last NC1."""
     levels = list_levels(run)
@@ -193,6 +162,31 @@ def separate_levels(run: Run) -> float:
     both = [(float(shallow["nc1"]), float(deep["nc1"])) for shallow, deep in pairs]
     apart = [abs(math.log10(a / b)) for a, b in both if min(a, b) > SEPARABLE]
     return sorted(apart)[len(apart) // 2] if apart else math.nan
+
+
+RATES_SEPARATE = Claim(
+    text="The levels differ more in the rate of collapse with ReLU than without",
+    source="XUFM, section 6, figures 3 and 4",
+    where="relu",
+    quantity=separate_levels - of_linear(separate_levels),
+    region=above(0),
+    rule="all",
+)
+
+first_level = last("nc2_of", layer="H1")
+
+STRUCTURES_SEPARATE = Claim(
+    text="H1 becomes an orthogonal frame without ReLU, but not with ReLU",
+    source="XUFM, section 6, figures 3 and 4",
+    where="relu",
+    quantity=Quantity(
+        "nc2_of of H1, or 0 if it is no frame without ReLU",
+        lambda run: first_level(run) if of_linear(first_level)(run) < VANISHED else 0.0,
+        parts=(first_level, of_linear(first_level)),
+    ),
+    region=above(KEPT),
+    rule="all",
+)
 
 
 def list_levels(run: Run) -> list[str]:

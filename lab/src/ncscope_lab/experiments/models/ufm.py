@@ -25,7 +25,7 @@ from ncscope_lab.experiments.models.descents import (
     list_descent_parts,
     state,
 )
-from ncscope_lab.quantities import Run, Runs, last
+from ncscope_lab.quantities import Quantity, Runs, last
 from ncscope_lab.report.drawing import Drawing
 from ncscope_lab.surrogates.ufm import UFM
 
@@ -55,7 +55,7 @@ BIASES = {"none": "no bias", "free": "free bias", "regularised": "regularised bi
 
 def list_claims(settings: UFMConfig) -> list[Claim]:
     """Return the predictions of the closed form."""
-    problem, source = settings.problem, SOURCES[settings.bias]
+    problem, source, share = settings.problem, SOURCES[settings.bias], last("mean_share")
     claims = [claim_arrival("descent", source=source), claim_solver("fast solver")]
     if problem.c < 1:
         claims += claim_vanishing("descent", predict_zeros(problem), source=source)
@@ -66,21 +66,16 @@ def list_claims(settings: UFMConfig) -> list[Claim]:
                     "form's",
                     source="ours",
                     where="descent",
-                    quantity=lambda run: last("mean_share")(run) - mean_share_in_closed_form(run),
+                    quantity=share
+                    - Quantity(
+                        "that in closed form",
+                        lambda run: share(run.experiment.named("closed form")),
+                    ),
                     region=within(VANISHED),
                     rule="all",
-                    tell=lambda runs: (
-                        f"{last('mean_share')(runs[0]):.6f} of the energy, "
-                        f"{mean_share_in_closed_form(runs[0]):.6f} in closed form"
-                    ),
                 )
             )
     return claims
-
-
-def mean_share_in_closed_form(run: Run) -> float:
-    """Return the closed form's share of the global mean."""
-    return last("mean_share")(run.experiment.named("closed form"))
 
 
 def predict_zeros(problem: UFM) -> dict[str, str]:

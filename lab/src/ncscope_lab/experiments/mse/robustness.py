@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from ncscope.errors import library_error
 from ncscope_lab.claims import Claim, above
-from ncscope_lab.experiment import Experiment, Part
+from ncscope_lab.experiment import Experiment
 from ncscope_lab.experiments.mse.learning_rates import (
     select_best_rates,
     tabulate_rates,
@@ -136,11 +136,6 @@ def draw_figures(settings: MSERobustness, runs: Runs) -> list[Drawing]:
     ]
 
 
-def train_and_attack(settings: MSERobustness) -> list[Part]:
-    """Return a part for each network and loss, attacked at every measurement."""
-    return train_sweep(settings, partial(measure_robustness, images=settings.images))
-
-
 def measure_robustness(bench: Bench, end: EpochEnd, images: int) -> list[Observation]:
     """Measure robustness at one epoch, on the same images every time.
 
@@ -226,7 +221,9 @@ EXPERIMENT = Experiment(
         "paper": "150 GPU-hours (estimated)",
         "small": "2.5 hours on one core; the run serves mse/loss-comparison too",
     },
-    parts=train_and_attack,
+    parts=lambda settings: train_sweep(
+        settings, partial(measure_robustness, images=settings.images)
+    ),
     select=select_best_rates,
     claims=CLAIMS,
     figures=draw_figures,

@@ -72,8 +72,7 @@ def quality_table(verdicts: Verdicts, images: str) -> Summary:
     """
     lines = {}
     for key in order_scores(verdicts, images):
-        found = verdicts.qualities[images, key]
-        lines[name_score(verdicts, key)] = _list_qualities(found)
+        lines[name_score(verdicts, key)] = _list_qualities(verdicts.qualities[images, key])
     targets = verdicts.qualities.get((images, INDEX), {})
     caption = (
         f"How well each score orders the networks, with {PHRASES[images]}: means over "
@@ -88,12 +87,17 @@ def quality_table(verdicts: Verdicts, images: str) -> Summary:
     return Summary(caption, ["weighted tau", "tau", "regret", "residual"], lines, title)
 
 
+def _write_quality(found: ByTarget, quality: str = "weighted_tau") -> str:
+    """Write the mean over targets of a quality, with its interval."""
+    return format_interval(quality_interval(found, quality), mean_quality(found, quality))
+
+
 def _list_qualities(found: ByTarget) -> list[str]:
     return [
-        format_interval(quality_interval(found), mean_quality(found)),
+        _write_quality(found),
         format_number(mean_quality(found, "tau")),
         format_number(100 * mean_quality(found, "regret"), 1),
-        format_interval(quality_interval(found, "residual"), mean_quality(found, "residual")),
+        _write_quality(found, "residual"),
     ]
 
 
@@ -156,10 +160,7 @@ def conditions_table(verdicts: Verdicts) -> Summary:
     """
     parts = judge_by_condition(verdicts)
     lines = {
-        name_score(verdicts, key): [
-            format_interval(quality_interval(found[key]), mean_quality(found[key]))
-            for found in parts.values()
-        ]
+        name_score(verdicts, key): [_write_quality(found[key]) for found in parts.values()]
         for key in order_scores(verdicts)
     }
     columns = []
@@ -304,8 +305,7 @@ def brief_table(verdicts: Verdicts) -> Summary:
     """
     lines = {
         name_score(verdicts, key): [
-            format_interval(quality_interval(found), mean_quality(found))
-            for found in (verdicts.qualities[images, key] for images in PHRASES)
+            _write_quality(verdicts.qualities[images, key]) for images in PHRASES
         ]
         for key in order_scores(verdicts)
     }
