@@ -72,9 +72,15 @@ class Null:
         ]
 
 
+def is_no_metric(row: Observation, key: str) -> bool:
+    """Settings and closed forms stay."""
+    return key.endswith("_decay") or key in ("transport", "stated_mean_share")
+
+
 def near(value: float, random: Random) -> float:
-    """Change a value by a few per cent."""
-    return value * exp(random.gauss(0, NOISE))
+    """Change a value by a few per cent; shares stay shares."""
+    changed = value * exp(random.gauss(0, NOISE))
+    return min(changed, 1.0) if 0 <= value <= 1 else changed
 
 
 def exchanged(null: Null, results: Results, random: Random) -> Results:
@@ -98,6 +104,14 @@ def untrained(null: Null, results: Results, random: Random) -> Results:
         start = null.before.get(key, start)
         rows[at] = rows[at].with_values({key: near(start, random)})
     return with_lines(rows, results, lambda curve: [near(curve[0], random) for _ in curve])
+
+
+def drawn(null: Null, results: Results, random: Random) -> Results:
+    """Every value as of a random point: of any size up to ten."""
+    rows = list(results)
+    for at, key in null.places(rows):
+        rows[at] = rows[at].with_values({key: 10 ** random.uniform(-2, 1)})
+    return Results(rows)
 
 
 def with_lines(
@@ -173,7 +187,9 @@ NULLS: Mapping[str, Null] = {
     },
     "pfc/training": Null(pfc.TRAINING, group=lambda row: row.part.split(",")[0]),
     "pfc/demo": Null(pfc.DEMO, kept=lambda row, key: False, changes=["exchanged"]),
-    "pfc/demo, last layer": Null(pfc.DEMO, about=("NC",), changes=["untrained"]),
+    "pfc/demo, last layer": Null(
+        pfc.DEMO, about=("NC1", "NC2", "NC3", "NC4"), changes=["untrained"]
+    ),
     "pfc/demo, layers": Null(
         pfc.DEMO, group=lambda row: row.epoch, about=("PFC",), changes=["exchanged"]
     ),
@@ -187,12 +203,12 @@ NULLS: Mapping[str, Null] = {
     ),
     "xufm/network": Null(xufm.NETWORK, group=lambda row: row.part.rsplit(",", 1)[0]),
     "xufm/extended": Null(xufm.EXTENDED),
-    "xufm/ufm": Null(models.XUFM),
-    "pfc/mufm": Null(models.MUFM),
-    "central-path": Null(models.CENTRAL_PATH),
+    "xufm/ufm": Null(models.XUFM, kept=is_no_metric, changes=["drawn"]),
+    "pfc/mufm": Null(models.MUFM, changes=["exchanged"]),
+    "pfc/mufm, drawn": Null(models.MUFM, kept=is_no_metric, changes=["drawn"]),
+    "central-path": Null(models.CENTRAL_PATH, changes=["drawn"]),
+    "landscape": Null(models.LANDSCAPE, changes=["drawn"]),
     "perturbed": Null(models.PERTURBED, group=lambda row: row["seed"]),
-    "extended": Null(models.EXTENDED),
-    "ufm": Null(models.UFM),
 }
 
 
@@ -205,7 +221,7 @@ def test_claims_seldom_hold_of_nothing(
     null = NULLS[name]
     for patch in null.story.patches:
         monkeypatch.setattr(*patch)
-    alter = {"exchanged": exchanged, "untrained": untrained}[change]
+    alter = {"exchanged": exchanged, "untrained": untrained, "drawn": drawn}[change]
     real, held = null.story.tell(), Counter()
     for draw in range(DRAWS):
         claims = null.story.judge(alter(null, real, Random(draw)))

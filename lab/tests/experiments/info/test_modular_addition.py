@@ -1,12 +1,10 @@
 """Modular addition: every pair once, the shortened transformer against the whole one, its runs."""
 
 import math
-from pathlib import Path
 
 import pytest
 import torch
 from lab.tests.observed import gathered
-from lab.tests.training.test_killed import assert_as_never_killed, killed
 from torch.nn import functional
 
 from ncscope.metrics.information import pair_entropies
@@ -179,10 +177,3 @@ def test_the_loss_of_what_is_known_well_does_not_round_to_nothing() -> None:
     assert math.isclose(float(loss.detach()), 2 * math.exp(-30), rel_tol=1e-2)
     loss.backward()
     assert float(logits.grad[0, 0]) < 0
-
-
-@pytest.mark.slow
-def test_a_run_killed_ten_times_resumes_to_the_same_bytes(tmp_path: Path) -> None:
-    said = killed(tmp_path, "grokking", kills=10)
-    assert said.count("status 9,") >= 6, said
-    assert_as_never_killed(tmp_path, ("seed 0", "seed 1"), said)

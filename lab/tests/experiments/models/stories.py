@@ -161,6 +161,7 @@ LANDSCAPE = Story(
     ),
     count=5,
     never=[SADDLES],
+    slow=True,
     turns=[
         turn(CRITICAL, "curvature_without_decays", 0.1, "Without decays zero"),
         turn(CRITICAL, "kind", "strict saddle", "With positive decays zero"),

@@ -37,6 +37,7 @@ def test_claims_about_minima_hold_and_short_descents_have_not_arrived(results: R
         assert not own[-1]
 
 
+@pytest.mark.slow
 def test_minima_are_stationary_and_ordered(results: Results):
     for scaling in ("plain", "printed"):
         minima = f"minima, {scaling}, seed 1"

@@ -4,6 +4,7 @@ import pytest
 from lab.tests.experiments.models.stories import CRITICAL, LANDSCAPE, SADDLES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "value", "verdict"),
     # Points that are not critical decide nothing.

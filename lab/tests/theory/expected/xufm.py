@@ -4,15 +4,6 @@ from lab.tests.theory.expected.broken import Break
 
 from ncscope_lab.theory import xufm
 
-VERDICTS: dict[str, str] = {
-    "xufm/theorem-3.1": "holds",
-    "xufm/theorem-3.2": "holds",
-    "xufm/remark-3.2": "holds",
-    "xufm/remark-3": "holds",
-    "xufm/lemma-a.1": "holds",
-    "xufm/lemma-b.1": "holds",
-}
-
 energy, ratio = xufm.energy, xufm.weight_ratio
 frame, simplex, regularised = xufm.frame_minimum, xufm.simplex_minimum, xufm.regularised_minimum
 value, curvature, lemma = xufm.mean_value, xufm.saddle_curvature, xufm.lemma_minimum
