@@ -1,4 +1,4 @@
-"""Null tests: of exchanged or untrained values a claim holds in at most 2 of 20 draws.
+"""Null tests: of exchanged or untrained values a claim holds in at most 4 of 40 draws.
 
 Each test begins with results of which all claims hold. What claims take for granted, such as a
 training error of zero, stays, because without it a claim is undecided whatever the other values.
@@ -25,7 +25,7 @@ from ncscope_lab.experiments.vci.variability_runs import name_setting
 from ncscope_lab.observations import Observation, Results
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unchecked_signatures")]
-DRAWS, MOST, NOISE = 20, 2, 0.03
+DRAWS, MOST, NOISE = 40, 4, 0.03
 AXES = {"omega", "sparsity", "num_classes", "size", "time", "minimum"}
 """Keys of what is no measured value."""
 Key = Callable[[Observation], object]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from operator import mul
+from types import MappingProxyType
 from typing import Any
 
 from lab.tests.experiments.mse.histories import ACCURACY, Columns, history_of, small
@@ -14,6 +15,7 @@ from ncscope_lab.experiments.mse.robustness import MSERobustness
 from ncscope_lab.observations import Results
 from ncscope_lab.quantities import Runs, replace_fields
 
+NONE: Columns = MappingProxyType({})
 KEYS = [*FALLS, "nc4_disagreement"]
 COLLAPSING = dict.fromkeys(KEYS, (4, 3, 2, 0.9)) | {"nc4_disagreement": (0.9, 0.1, 0.1, 0)}
 GAINING = (0.1, 0.8, 0.9, 0.95)
@@ -58,7 +60,7 @@ COLLAPSE = Story(
         *((little(key, *NETWORKS[:2]), [f"not held: {FALLS_TEXTS[key]}"]) for key in KEYS),
         # Without a terminal phase no fall is judged, but that of NC4, which is of the last epoch.
         (
-            {"changed": dict.fromkeys(NETWORKS, {"accuracy": (0, 0, 0, 1)})},
+            {"changed": {each: {"accuracy": (0, 0, 0, 1)} for each in NETWORKS}},
             [f"not held: {TEXTS[0]}"]
             + [f"undecided: {FALLS_TEXTS[key]}" for key in FALLS]
             + [f"undecided: {TEXTS[-1]}"],
@@ -98,7 +100,7 @@ NEARER = ON_PATH | {"mse_off_path": (0.3, 0.02, 3e-3, 2e-4)}
 EARLY = {"accuracy": (0.1, 1, 1, 1), "mse_off_path": (0.3, 0.6, 8e-3, 8e-4)}
 
 
-def decomposed(evaluation: Columns = {}, training: Columns = {}) -> Results:
+def decomposed(evaluation: Columns = NONE, training: Columns = NONE) -> Results:
     """Networks near the central path, three of four with other numbers by the mode."""
     found = []
     for name in DECOMPOSITION_SETTINGS.runs:
@@ -198,7 +200,7 @@ LOWER = {"robustness": (0.1, 0.1, 0.2, 0.3)} | FOOLED
 
 
 def attacked(
-    mse: Columns = {}, last: Columns = {}, accuracy: Sequence[float] = ACCURACY
+    mse: Columns = NONE, last: Columns = NONE, accuracy: Sequence[float] = ACCURACY
 ) -> Results:
     """Three networks under MSE, the last with other numbers, and under cross-entropy."""
     found = []

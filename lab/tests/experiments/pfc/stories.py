@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from math import nan
+from types import MappingProxyType
 from typing import Any
 
 from lab.tests.experiments.story import Story
@@ -157,6 +158,7 @@ TRAINING = Story(
 )
 
 Metrics = Mapping[str, float]
+NONE: Metrics = MappingProxyType({})
 DEEP: Mapping[str, Sequence[float]] = {
     "pfc1": (0.6, 0.3, 0.2, 0.1),
     "pfc2": (0.7, 0.5, 0.3, 0.2),
@@ -176,7 +178,7 @@ DEMO_STEPS = (5, 10, 15, 20, 35, 50)
 
 
 def collapsed(
-    last: Metrics = {},
+    last: Metrics = NONE,
     deep: Mapping[str, Sequence[float]] = {},
     between: Mapping[int, Metrics] = {},
 ) -> Results:
@@ -214,7 +216,10 @@ DEMO = Story(
     count=8,
     turns=[
         (
-            {"last": {"accuracy": 0.99}, "between": dict.fromkeys(DEMO_STEPS, {"accuracy": 0.9})},
+            {
+                "last": {"accuracy": 0.99},
+                "between": {epoch: {"accuracy": 0.9} for epoch in DEMO_STEPS},
+            },
             ["not held: Training", *(f"undecided: NC{number}" for number in (1, 2, 3, 4))],
         ),
         ({"last": {"accuracy": 0.99}}, ["Training"]),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from lab.tests.experiments.story import Story
@@ -25,13 +26,14 @@ PATHS: Paths = {
     "nc2_etf": ([1, 1, 1], [1, 0.9, 0.9], [1, 0.5, 0.3], [1, 0.3, 0.1]),
 }
 """By metric and level, values over the epochs."""
+NONE: Paths = MappingProxyType({})
 Models = Mapping[str, tuple[float, float]]
 MODELS: Models = {"linear": (2.0, 0.4), "relu": (0.8, 0.8)}
 ALIKE: Models = dict.fromkeys(MODELS, (1.0, 1.0))
 
 
 def made(
-    name: str = "", changed: Paths = {}, accuracy: float = 1.0, models: Models | None = None
+    name: str = "", changed: Paths = NONE, accuracy: float = 1.0, models: Models | None = None
 ) -> Results:
     """Results of all runs, those of one network as it is changed, and of the models."""
     found: list[dict[str, Any]] = []
@@ -176,8 +178,13 @@ def lost(samples: int) -> Last:
     return {"objective": 0.06 + 0.97 * samples / (2 * N), "lost_samples": samples, "nc2_of": 0.3}
 
 
+def of_all(**last: float) -> Mapping[int, Last]:
+    """Last numbers of every start."""
+    return dict.fromkeys(range(10), last)
+
+
 MOST = "K = 4, ReLU: gradient descent arrives"
-FAR_AWAY: Mapping[int, Last] = {seed: {"objective": 0.5} for seed in range(10)}
+FAR_AWAY: Mapping[int, Last] = of_all(objective=0.5)
 EXTENDED = Story(
     experiment=replace(extended.EXPERIMENT, claims=list_descent_claims(4)),
     settings=EXTENDED_SETTINGS,
@@ -193,9 +200,9 @@ EXTENDED = Story(
         # An excess that no lost sample explains.
         ({"relu": {0: lost(1) | {"lost_samples": 0}}}, ["not held: K = 4, ReLU: every start ends"]),
         # What arrives must collapse.
-        ({"relu": dict.fromkeys(range(10), {"nuclear_cost": 1e-4})}, ["ReLU"]),
-        ({"relu": dict.fromkeys(range(10), {"nc2_of": 0.05})}, ["ReLU", "ReLU"]),
-        ({"linear": dict.fromkeys(range(10), {"nc1": 1})}, ["K = 4", "K = 4"]),
+        ({"relu": of_all(nuclear_cost=1e-4)}, ["ReLU"]),
+        ({"relu": of_all(nc2_of=0.05)}, ["ReLU", "ReLU"]),
+        ({"linear": of_all(nc1=1)}, ["K = 4", "K = 4"]),
         ({"linear": FAR_AWAY, "relu": FAR_AWAY}, 14 * [""]),
     ],
 )
