@@ -24,7 +24,7 @@ class Story:
         turns: Changes, each with the claims that no longer hold, in order.
         never: Texts of the claims that this story does not bear out.
         patches: Module, name and value of what makes the experiment smaller.
-        slow: Whether the results take seconds.
+        slow: True if the results take seconds.
     """
 
     experiment: Experiment[Any]

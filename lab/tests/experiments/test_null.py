@@ -38,7 +38,7 @@ def is_of_training(row: Observation, key: str) -> bool:
 
 @dataclass(frozen=True)
 class Null:
-    """How values of a story are exchanged, and what may hold of them.
+    """Rules by which values of a story are exchanged, and what may hold of them.
 
     Attributes:
         story: The story.

@@ -1,4 +1,4 @@
-"""What the statements of the field must come to, and formulas that break them."""
+"""Formulas that break the statements of the field."""
 
 from lab.tests.theory.expected.broken import Break
 

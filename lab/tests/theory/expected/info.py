@@ -1,4 +1,4 @@
-"""What the INFO paper's statements must come to, and formulas that break them."""
+"""Formulas that break the statements of the INFO paper."""
 
 from dataclasses import replace
 

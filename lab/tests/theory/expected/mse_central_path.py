@@ -1,4 +1,4 @@
-"""What statements on the central path must come to, and formulas that break them."""
+"""Formulas that break the statements on the central path."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What the MSE paper's statements on its loss must come to, and formulas that break them."""
+"""Formulas that break the MSE paper's statements on its loss."""
 
 from collections.abc import Callable
 from dataclasses import replace

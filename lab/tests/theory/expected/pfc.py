@@ -1,4 +1,4 @@
-"""What the PFC paper's statements must come to, and formulas that break them."""
+"""Formulas that break the statements of the PFC paper."""
 
 from lab.tests.theory.expected.broken import Break
 from torch import Tensor

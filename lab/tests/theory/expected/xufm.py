@@ -1,4 +1,4 @@
-"""What the statements on the unconstrained features model must come to, and what breaks them."""
+"""Formulas that break the statements on the unconstrained features model."""
 
 from lab.tests.theory.expected.broken import Break
 

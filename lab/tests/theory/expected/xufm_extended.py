@@ -1,4 +1,4 @@
-"""What the statements on extended models must come to, and formulas that break them."""
+"""Formulas that break the statements on extended models."""
 
 from dataclasses import replace
 
