@@ -199,28 +199,11 @@ def test_a_run_that_has_not_ended_is_shown_without_claims(tmp_path):
     assert "<img" not in page
 
 
-def test_parts_are_finished_only_if_their_rows_are_there(tmp_path):
-    whole = execution.run("halving", out=tmp_path)
-    (tmp_path / "metrics.jsonl").unlink()
-    again = execution.run("halving", out=tmp_path, resume=True)
-    assert repr(list(again.rows)) == repr(list(whole.rows))
-
-
 def test_a_fresh_run_takes_nothing_from_what_lies_in_its_folder(tmp_path):
     execution.run("halving", out=tmp_path)
     (tmp_path / "config.yaml").unlink()
     run = execution.run("halving", out=tmp_path, settings={"start": 2.0})
     assert run.rows[0]["value"] == 2
-
-
-@pytest.mark.parametrize(
-    "name", others_slow(["config.yaml", "metrics.jsonl", "finished.json"], "metrics.jsonl")
-)
-def test_a_damaged_file_is_one_sentence(name, tmp_path):
-    execution.run("halving", out=tmp_path)
-    (tmp_path / name).write_text("{[")
-    with pytest.raises(InputError, match=f"that ncscope wrote, found .*{name}, damaged; restore"):
-        execution.run("halving", out=tmp_path, resume=True)
 
 
 def test_no_run_is_no_page(tmp_path):

@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
+from lab.tests.cli.commands import ran as run_command
 from lab.tests.tiny import halving
 from lab.tests.tiny.halving import list_alone
 
-from ncscope.cli import main
 from ncscope_lab.catalogue import find_experiment
 from ncscope_lab.runs.lock import lock_folder
 
@@ -28,12 +28,6 @@ COMMANDS = (
 def with_halving(monkeypatch):
     """The tests' own experiment stands in the catalogue under every name but the demo's."""
     list_alone(monkeypatch, halving.EXPERIMENT, find_experiment("pfc/demo"))
-
-
-def run_command(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as stopped:
-        main([str(argument) for argument in arguments])
-    return int(stopped.value.code or 0)
 
 
 @pytest.mark.parametrize("words", COMMANDS)

@@ -5,21 +5,15 @@ import re
 from pathlib import Path
 
 import pytest
+from lab.tests.cli.commands import ran
 from lab.tests.tiny import halving
 
-from ncscope.cli import main
 from ncscope.errors import InputError
 from ncscope_lab.catalogue import EXPERIMENTS, REPRODUCTIONS, find_experiment
 from ncscope_lab.execution import load_run
 from ncscope_lab.runs.resources import Resources
 
 MODELS = [name for name in EXPERIMENTS if "/" not in name]
-
-
-def ran(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as stopped:
-        main([str(argument) for argument in arguments])
-    return int(stopped.value.code or 0)
 
 
 @pytest.fixture
@@ -67,6 +61,24 @@ def test_json_is_one_object_and_nothing_else(with_halving, capsys, tmp_path, mon
         ("run all --json", "expected --json with one experiment, found 'all'; leave"),
         ("run all --only ufm", "found ufm; run it alone: ncscope run ufm"),
         ("run all --devices 2", "one device for each of several runs, found devices 2"),
+        ("sweep xufm/ufm", "a setting to go over, found none; for example seed=0,1,2"),
+        (
+            "sweep xufm/ufm --over seed",
+            "FIELD=VALUE after --over, found 'seed'; for example --over seed=",
+        ),
+        ("sweep xufm/ufm --over seed=", "expected values of seed, found none"),
+        ("sweep xufm/ufm --over seed=0,-1", "expected seed: "),
+        ("sweep xufm/ufm --over seed=1 --over seed=2", "expected seed after --over once"),
+        (
+            "sweep xufm/ufm --over seed=1 --set seed=2",
+            r"expected seed .* \(--over\), found both; leave",
+        ),
+        ("sweep xufm/ufm --over seed=[1", r"expected a value after =, found '\[\[1"),
+        (
+            "sweep xufm/ufm --list no.yaml",
+            "a list of settings in no.yaml, found nothing at no.yaml",
+        ),
+        ("sweep xufm/uffm --over seed=1", "the nearest is xufm/ufm"),
         ("report nowhere", "or the folder of a run, found nothing at nowhere"),
     ],
 )
@@ -183,17 +195,6 @@ def test_list_names_every_experiment_by_kind_with_its_cost(capsys):
         words = " ".join(text.split())
         for name in names:
             assert all(f"{scale}:" in words for scale in find_experiment(name).cost)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_list_tells_what_a_model_is_and_its_settings(name, capsys):
-    assert ran("list", name) == 0
-    words = " ".join(capsys.readouterr().out.split())
-    experiment = find_experiment(name)
-    assert experiment.question in words
-    for field, told in experiment.config.model_fields.items():
-        assert field in words
-        assert str(told.description).split(". ")[0][:30] in words
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

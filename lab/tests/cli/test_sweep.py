@@ -4,17 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
+from lab.tests.cli.commands import ran
 from lab.tests.tiny import halving
 
-from ncscope.cli import main
 from ncscope.errors import InputError
 from ncscope_lab.runs.resources import Resources
-
-
-def ran(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as stopped:
-        main([str(argument) for argument in arguments])
-    return int(stopped.value.code or 0)
 
 
 @pytest.fixture
@@ -54,34 +48,6 @@ def test_a_run_that_fails_exits_1_and_is_named(with_halving, capsys, tmp_path, m
     assert err == ""
     assert "start=2.0 failed: expected data, found none" in out
     assert "Report: " in out
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("xufm/ufm", "a setting to go over, found none; for example seed=0,1,2"),
-        (
-            "xufm/ufm --over seed",
-            "FIELD=VALUE after --over, found 'seed'; for example --over seed=",
-        ),
-        ("xufm/ufm --over seed=", "expected values of seed, found none"),
-        ("xufm/ufm --over seed=0,-1", "expected seed: "),
-        ("xufm/ufm --over seed=1 --over seed=2", "expected seed after --over once"),
-        ("xufm/ufm --over seed=1 --set seed=2", r"expected seed .* \(--over\), found both; leave"),
-        ("xufm/ufm --over seed=[1", r"expected a value after =, found '\[\[1"),
-        ("xufm/ufm --list no.yaml", "a list of settings in no.yaml, found nothing at no.yaml"),
-        ("xufm/uffm --over seed=1", "the nearest is xufm/ufm"),
-    ],
-)
-def test_bad_input_is_one_line_and_exit_code_2(words, said, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert ran("sweep", *words.split()) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("error: ")
-    assert err.count("\n") == 1
-    assert re.search(said, err)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_field_of_both_the_list_and_the_grid_is_refused(capsys, tmp_path):

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from lab.tests.surrogates.test_problems import norm, seeded
 
 from ncscope.errors import InputError
 from ncscope_lab.surrogates.descent import gradient_descent, quasi_newton
@@ -18,14 +19,6 @@ def model(factors: int, dim: int = 6, activation: str = "linear", strength: floa
     """K = 4, n = 3, decays all different."""
     decays = tuple(strength * 0.01 * (index + 1) for index in range(factors - 1))
     return ExtendedUFM(4, dim, 3, decays, strength * 0.02, activation)
-
-
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def norm(point: Point) -> float:
-    return float(torch.cat([part.flatten() for part in point]).norm())
 
 
 def plain_objective(problem: ExtendedUFM, point: Point) -> torch.Tensor:
@@ -50,26 +43,11 @@ def test_objective_is_the_papers(factors: int, activation: str):
     assert torch.isclose(problem.objective(point), expected, rtol=1e-14)
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("factors", DEPTHS)
-def test_gradient_is_autograds(factors: int, activation: str):
-    problem = model(factors, activation=activation)
-    point = tuple(10 * part for part in problem.start(seeded(factors)))
-    by_hand = problem.gradient(point)
-    leaves = [part.clone().requires_grad_() for part in point]
-    expected = torch.autograd.grad(problem.objective(tuple(leaves)), leaves)
-    for own, other in zip(by_hand, expected, strict=True):
-        torch.testing.assert_close(own, other, rtol=1e-11, atol=1e-12)
-    # The room that a gradient uses again is not what it hands over.
-    problem.gradient(tuple(2 * part for part in point))
-    torch.testing.assert_close(by_hand[-1], expected[-1], rtol=1e-11, atol=1e-12)
-
-
 @pytest.mark.parametrize("strength", [1.0, 4.0, 40.0])
 @pytest.mark.parametrize("dim", [2, 4, 7])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("factors", DEPTHS)
-def test_collapsed_point_is_stationary_with_its_objective(
+def test_point_at_collapse_is_stationary_with_its_objective(
     factors: int, activation: str, dim: int, strength: float
 ):
     problem = model(factors, dim, activation, strength)
@@ -151,26 +129,6 @@ def test_descent_arrives_at_the_minimum():
     assert abs(float(problem.objective(point)) - problem.minimiser().objective) < 1e-9
 
 
-def test_compact_descent_is_the_descent():
-    problem = ExtendedUFM(3, 5, 8, (0.02, 0.01), 0.01)
-    start = problem.start(seeded(2))
-    compact, begin = problem.compact(start)
-    assert begin[-1].shape == (5, 8)
-    *_, (_, slow) = gradient_descent(problem, start, 0.5, [300])
-    *_, (_, fast) = gradient_descent(compact, begin, 0.5, [300])
-    for level, features in problem.levels(slow).items():
-        torch.testing.assert_close(compact.levels(fast)[level], features, rtol=0, atol=1e-12)
-    assert torch.isclose(compact.objective(fast), problem.objective(slow), rtol=1e-12)
-    assert norm(compact.gradient(fast)) == pytest.approx(norm(problem.gradient(slow)), rel=1e-9)
-    assert compact.objective_at_collapse() == problem.objective_at_collapse()
-
-
-def test_relu_is_not_compacted():
-    problem = model(3, activation="relu")
-    start = problem.start(seeded(0))
-    assert problem.compact(start) == (problem, start)
-
-
 def test_levels_have_names_and_feed_the_head():
     linear, relu = model(4), model(4, activation="relu")
     point = linear.start(seeded(0))
@@ -195,23 +153,3 @@ def test_a_minimum_under_relu_is_not_claimed():
         model(3, activation="relu").minimiser()
     plain = model(2, activation="relu").minimiser()
     assert plain.objective == model(2).minimiser().objective
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"num_classes": 0},
-        {"dim": 0},
-        {"per_class": 0},
-        {"feature_decay": 0.0},
-        {"feature_decay": math.nan},
-        {"weight_decays": (0.1, -0.1)},
-        {"weight_decays": ()},
-        {"deviations": (0.1, 0.1)},
-        {"deviations": (0.1, 0.1, 0.0)},
-    ],
-)
-def test_bad_input_is_refused(given: dict[str, object]):
-    good = {"num_classes": 3, "dim": 4, "per_class": 2, "weight_decays": (0.1, 0.1)}
-    with pytest.raises(InputError):
-        ExtendedUFM(**{**good, "feature_decay": 0.1, **given})

@@ -2,8 +2,9 @@
 
 import pytest
 import torch
+from lab.tests.surrogates.test_problems import DATA, norm
+from lab.tests.surrogates.test_problems import seeded as generator
 
-from ncscope.errors import InputError
 from ncscope_lab.surrogates.descent import SolverResult, gradient_descent, quasi_newton
 from ncscope_lab.surrogates.mufm import (
     MUFM,
@@ -11,39 +12,11 @@ from ncscope_lab.surrogates.mufm import (
     LayeredMUFM,
     data_distance,
 )
-from ncscope_lab.surrogates.problem import Point, Problem, gaussian_classes
+from ncscope_lab.surrogates.problem import Point, gaussian_classes
 from ncscope_lab.surrogates.ufm import UFM
 
 K, N, D = 3, 4, 5
 LOSSES = ("mse", "cross-entropy")
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-DATA = gaussian_classes(K, N, D, generator(7))
-PROBLEMS: dict[str, Problem] = {
-    f"{kind}-{loss}-{normalised}": problem
-    for loss in LOSSES
-    for normalised in (True, False)
-    for kind, problem in {
-        "reduced": MUFM(DATA, K, 0.1, 0.2, loss, normalised),
-        "layered": LayeredMUFM(DATA, K, 3, 0.1, 0.2, loss, normalised),
-    }.items()
-} | {"classifier": ClassifierMUFM(MUFM(DATA, K, 0.1, 0.2))}
-
-
-def norm(point: Point) -> float:
-    return float(torch.stack([part.norm() for part in point]).norm())
-
-
-@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
-def test_gradient_is_the_derivative_of_the_objective(problem: Problem):
-    point = tuple(part.requires_grad_() for part in problem.start(generator()))
-    expected = torch.autograd.grad(problem.objective(point), point)
-    for found, wanted in zip(problem.gradient(point), expected, strict=True):
-        torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-14)
 
 
 def test_objective_is_the_printed_one():
@@ -120,25 +93,6 @@ def test_without_data_it_is_the_unconstrained_features_model():
     assert norm(model.gradient(best.point)) < 1e-12
 
 
-def test_descent_in_the_subspace_is_descent():
-    data = gaussian_classes(3, 20, 4, generator())
-    model = MUFM(data, 3, 0.005, 0.001, normalised=False)
-    start = model.start(generator(1))
-    compact, begin = model.compact(start)
-    assert begin[1].shape[1] == 3 + 2 * 4
-    *_, (_, expected) = gradient_descent(model, start, 0.1, [300])
-    *_, (_, found) = gradient_descent(compact, begin, 0.1, [300])
-    torch.testing.assert_close(compact.levels(found)["H"], expected[1])
-    torch.testing.assert_close(compact.levels(found)["X"], data)
-    torch.testing.assert_close(compact.objective(found), model.objective(expected))
-
-
-def test_too_few_samples_leave_the_problem_as_it_is():
-    model = MUFM(DATA, K, 0.1, 0.2)
-    start = model.start(generator())
-    assert model.compact(start) == (model, start)
-
-
 @pytest.mark.slow
 def test_a_high_price_makes_the_minimum_unique_and_descent_finds_it():
     model = MUFM(DATA, K, 0.5, 1.01 / 0.5)
@@ -190,25 +144,3 @@ def test_gaussian_classes_have_means_on_the_sphere():
     torch.testing.assert_close(means.norm(dim=0), torch.ones(3).double(), rtol=0, atol=0.02)
     covariance = torch.cov(data[:, :50_000])
     torch.testing.assert_close(covariance, torch.eye(4).double(), rtol=0, atol=0.03)
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"num_classes": 5}, "the same number of samples of each, found 5 classes, 12 samples"),
-        ({"num_classes": 1}, "at least 2 classes"),
-        ({"weight_decay": 0.0}, "weight_decay > 0"),
-        ({"transport": -1.0}, "found weight_decay=0.1, transport=-1.0"),
-    ],
-)
-def test_bad_settings_are_explained(changed: dict, message: str):
-    settings = {"num_classes": K, "weight_decay": 0.1, "transport": 0.2} | changed
-    with pytest.raises(InputError, match=message):
-        MUFM(DATA, **settings)
-
-
-def test_depth_and_loss_are_checked():
-    with pytest.raises(InputError, match="depth >= 1, found depth=0"):
-        LayeredMUFM(DATA, K, 0, 0.1, 0.2)
-    with pytest.raises(InputError, match="the squared loss"):
-        ClassifierMUFM(MUFM(DATA, K, 0.1, 0.2, "cross-entropy"))

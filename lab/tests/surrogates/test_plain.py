@@ -3,26 +3,9 @@
 import pytest
 import torch
 
-from ncscope.errors import InputError
 from ncscope_lab.surrogates.descent import gradient_descent
-from ncscope_lab.surrogates.extended import Activation
 from ncscope_lab.surrogates.plain import PlainUFM
 from ncscope_lab.surrogates.ufm import UFM
-
-ACTIVATIONS: tuple[Activation, ...] = ("linear", "relu")
-
-
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("decays", [(0.0, 0.0), (0.05, 0.02)])
-def test_gradient_is_that_of_the_objective(
-    activation: Activation, decays: tuple[float, float]
-) -> None:
-    problem = PlainUFM(3, 4, 2, *decays, activation)
-    start = problem.start(torch.Generator().manual_seed(1))
-    parts = tuple(part.requires_grad_() for part in start)
-    expected = torch.autograd.grad(problem.objective(parts), parts)
-    for slope, other in zip(problem.gradient(start), expected, strict=True):
-        assert torch.allclose(slope, other)
 
 
 def test_it_is_the_model_without_bias() -> None:
@@ -63,9 +46,3 @@ def test_without_decays_descent_fits_and_keeps_the_spread_of_a_class() -> None:
         problem, problem.start(torch.Generator().manual_seed(0)), 0.1, [4000]
     )
     assert float(problem.objective(point)) < 1e-6
-
-
-@pytest.mark.parametrize("wrong", [(0, 2, 2, 0.0, 0.0), (2, 2, 2, -0.1, 0.0)])
-def test_sizes_and_decays_are_checked(wrong: tuple[int, int, int, float, float]) -> None:
-    with pytest.raises(InputError, match="decays of at least 0"):
-        PlainUFM(*wrong)

@@ -13,17 +13,12 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from lab.tests.experiments.info import tiny_grokking
 from lab.tests.tiny import training
 
 from ncscope_lab import execution
 from ncscope_lab.runs.resources import Resources
 
-EXPERIMENTS = {
-    "random": training.EXPERIMENT,
-    "writing": training.HEAVY,
-    "grokking": tiny_grokking.TINY_EXPERIMENT,
-}
+EXPERIMENTS = {"random": training.EXPERIMENT, "writing": training.HEAVY}
 
 
 def attempt(folder: Path) -> None:

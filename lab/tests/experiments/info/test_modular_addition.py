@@ -1,15 +1,12 @@
 """Modular addition: every pair once, the shortened transformer against the whole one, its runs."""
 
 import math
-from pathlib import Path
 
 import pytest
 import torch
 from lab.tests.observed import gathered
-from lab.tests.training.test_killed import assert_as_never_killed, killed
 from torch.nn import functional
 
-from ncscope.errors import InputError
 from ncscope.metrics.information import pair_entropies
 from ncscope_lab.experiments.info.modular_addition import (
     Grokking,
@@ -20,9 +17,7 @@ from ncscope_lab.experiments.info.modular_addition import (
     prepare_run,
     split_pairs,
 )
-from ncscope_lab.observations import Heartbeat, Recorded
 from ncscope_lab.runs.resources import Resources
-from ncscope_lab.runs.settings import check_settings
 
 
 def test_the_parts_are_all_pairs_with_their_sums() -> None:
@@ -137,11 +132,6 @@ TINY = Grokking(
 )
 
 
-def recorded(resources: Resources, seed: int = 0) -> list[Recorded]:
-    events = grokking_events(TINY, seed, resources)
-    return [event for event in events if not isinstance(event, Heartbeat)]
-
-
 def test_information_at_some_of_the_steps_at_which_accuracy_is_measured() -> None:
     found = gathered(grokking_events(TINY, 0, Resources()))
     assert TINY.informed == [0, 1, 6, 40]
@@ -187,32 +177,3 @@ def test_the_loss_of_what_is_known_well_does_not_round_to_nothing() -> None:
     assert math.isclose(float(loss.detach()), 2 * math.exp(-30), rel_tol=1e-2)
     loss.backward()
     assert float(logits.grad[0, 0]) < 0
-
-
-@pytest.mark.slow
-def test_a_run_stopped_anywhere_goes_on_to_the_same_results(tmp_path: Path) -> None:
-    whole = recorded(Resources(), seed=2)
-    resources = Resources(checkpoints=tmp_path, checkpoint_interval=0.0)
-    for stop in (3, 30):  # among the measurements; in the middle of the steps
-        begun = grokking_events(TINY, 2, resources)
-        for _ in range(stop):
-            next(begun)
-        del begun
-    assert recorded(resources, seed=2) == whole
-    assert next(grokking_events(TINY, 3, Resources())) != whole[0]
-
-
-@pytest.mark.slow
-def test_a_run_killed_ten_times_resumes_to_the_same_bytes(tmp_path: Path) -> None:
-    said = killed(tmp_path, "grokking", kills=10)
-    assert said.count("status 9,") >= 6, said
-    assert_as_never_killed(tmp_path, ("seed 0", "seed 1"), said)
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [({"width": 30}, "a width that the heads share"), ({"modulus": 11}, "pairs for two batches")],
-)
-def test_sizes_that_do_not_fit_are_refused(given: dict[str, int], said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        check_settings(Grokking, given)

@@ -1,16 +1,12 @@
 """A network pruned and fine-tuned: a real one, a stopped one, and claims on made-up results."""
 
-from collections.abc import Mapping
-from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pytest
 import torch
-from lab.tests.experiments.info.brief import brief, made, recorded, stopped_in
-from lab.tests.experiments.info.test_connectivity import IMAGES, network
+from lab.tests.experiments.info import stories
+from lab.tests.experiments.info.test_connectivity import IMAGES, brief, network
 from lab.tests.observed import gathered, results_of
-from pydantic import ValidationError
 from torch import nn
 
 from ncscope.metrics.information import pair_entropies
@@ -26,7 +22,7 @@ from ncscope_lab.experiments.info.pruning import (
     prune_network,
     share_kept,
 )
-from ncscope_lab.observations import Observation, Recorded, Results
+from ncscope_lab.observations import Results
 from ncscope_lab.runs.resources import Resources
 from ncscope_lab.training.supervised import bench_events, prepare_bench
 
@@ -97,76 +93,8 @@ def test_the_batch_estimate_pairs_the_same_samples() -> None:
     assert found["dense_mir"] == pair_entropies(first, second).mir
 
 
-def is_tuned(event: Recorded) -> bool:
-    return isinstance(event, Observation) and event.get("stage") == TUNED
-
-
-@pytest.mark.slow
-def test_stopped_while_fine_tuning_it_goes_on_to_the_same_results(tmp_path: Path) -> None:
-    (part,) = EXPERIMENT.parts(short(groups=("nc4",)))
-    resources = Resources(checkpoints=tmp_path, checkpoint_interval=0.0)
-    stopped_in(part, resources, is_tuned)
-    assert {path.name for path in tmp_path.iterdir()} == {"dense", "sparsity 0"}
-    assert recorded(part.run(resources)) == recorded(part.run(Resources()))
-
-
-Changes = Mapping[str, Mapping[str, float]]
-"""Values at the highest sparsity by stage and key."""
-
-
-def made_up(changed: Changes = MappingProxyType({})) -> Results:
-    """Fine-tuned networks are nearly as the dense ones, untrained ones at chance.
-
-    Values change linearly with the sparsity to those at the highest.
-    """
-    dense = {"accuracy": 0.9, "dense_mir": 0.8, "dense_hdr": 0.0}
-    most: Changes = {
-        UNTRAINED: {"accuracy": 0.1, "dense_mir": 0.2, "dense_hdr": 0.9},
-        PRUNED: {"accuracy": 0.2, "dense_mir": 0.5, "dense_hdr": 0.6},
-        TUNED: {"accuracy": 0.88, "dense_mir": 0.78, "dense_hdr": 0.02},
-    }
-    found = []
-    for part, run in SMALL.runs.items():
-        for sparsity in SMALL.sparsities:
-            for stage in (UNTRAINED, PRUNED, TUNED):
-                end = {**most[stage], **changed.get(stage, {})}
-                share = 1 if stage == UNTRAINED else sparsity / SMALL.sparsities[-1]
-                values = {key: dense[key] + share * (end[key] - dense[key]) for key in dense}
-                values["accuracy"] += 0.002 * (run.seed % 3)
-                found.append(made(part, {"sparsity": sparsity, "stage": stage}, values))
-    return Results(found)
-
-
-KEEPS, RESTORES = "after", "fine-tuning"
-
-
-@pytest.mark.parametrize(
-    ("changed", "lost"),
-    [
-        ({}, []),
-        ({TUNED: {"dense_hdr": 0.2}}, [KEEPS]),
-        ({TUNED: {"dense_mir": 0.7}}, [KEEPS]),
-        ({TUNED: {"dense_mir": 0.6}}, [KEEPS, RESTORES]),
-        ({TUNED: {"accuracy": 0.7}}, [KEEPS]),
-        ({PRUNED: {"dense_mir": 0.78}}, [RESTORES]),
-        (
-            {TUNED: {"accuracy": 0.1, "dense_mir": 0.2, "dense_hdr": 0.9}},
-            [KEEPS] * 3 + [RESTORES] * 3,
-        ),
-    ],
-)
-def test_what_the_paper_sees_holds_and_each_part_of_it_can_fail(
-    changed: Changes, lost: list[str]
-) -> None:
-    claims = EXPERIMENT.judge(SMALL, made_up(changed))
-    assert len(claims) == 2 * 3
-    assert {claim.source for claim in claims} == {"INFO, figure 6"}
-    failed = [claim.text.split(": ")[1].split()[0] for claim in claims if not claim.held]
-    assert failed == lost
-
-
 def test_the_share_kept_is_1_at_the_dense_network_and_0_at_chance() -> None:
-    run = EXPERIMENT.collect(SMALL, made_up())[0]
+    run = EXPERIMENT.collect(SMALL, stories.pruned())[0]
     assert share_kept("dense_mir", PRUNED, 0.0)(run) == pytest.approx(1.0)
     assert share_kept("dense_mir", PRUNED, 0.9)(run) == pytest.approx(0.5)
     assert share_kept("dense_hdr", UNTRAINED, 0.9)(run) == pytest.approx(0.0)
@@ -174,9 +102,6 @@ def test_the_share_kept_is_1_at_the_dense_network_and_0_at_chance() -> None:
 
 
 def test_fine_tuning_averages_no_weights_and_sparsities_go_to_nine_tenths() -> None:
-    averaging = SMALL.tuning.model_copy(update={"average": 0.9})
-    with pytest.raises(ValidationError, match="tuning without an average"):
-        InfoPruning(runs=SMALL.runs, sparsities=SMALL.sparsities, tuning=averaging)
     assert PAPER.tuning.average == 0
     assert PAPER.sparsities == pytest.approx([tenth / 10 for tenth in range(10)])
     assert SMALL.sparsities[-1] == 0.9

@@ -1,107 +1,30 @@
 """The experiment of INFO table 1: its claims, tables and figures, and the paper's settings."""
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import pytest
-from lab.tests.observed import gathered, nudged, observed, those, with_each
-from lab.tests.training.semi_supervised.runs import short
+from lab.tests.experiments.info.stories import FEW_LABELS, few_labels
+from lab.tests.observed import gathered, those
 
 from ncscope.models.networks.catalogue import NAMES
 from ncscope_lab.experiments.info.semi_supervised import (
     COMPARED,
     EXPERIMENT,
     METHODS,
-    SemiSupervised,
-    error,
     list_settings,
 )
 from ncscope_lab.experiments.info.semi_supervised import ERRORS as PRINTED
-from ncscope_lab.observations import Results, together
+from ncscope_lab.observations import Results
 from ncscope_lab.runs.resources import Resources
 from ncscope_lab.training.semi_supervised.run import few_labels_events
 from tests.data.on_disk import WRITERS
 
 SMALL, PAPER = EXPERIMENT.scales["small"], EXPERIMENT.scales["paper"]
-CONFIG = SemiSupervised(runs={name: run for name, run in SMALL.runs.items() if run.seed < 105})
-"""The small scale with five seeds of the methods that claims are about."""
-ERRORS: Mapping[str, float] = {
-    **dict.fromkeys(METHODS, 0.3),
-    "FreeMatch": 0.2,
-    "FreeMatch + MI": 0.195,
-    "FreeMatch + ED": 0.196,
-}
-MANY: Mapping[str, float] = {"FreeMatch + MI": 0.199, "FreeMatch + ED": 0.198}
-"""Errors with 40 labels."""
-
-
-def made(changed: dict[str, float] | None = None, labels: int = 20) -> Results:
-    """Results of the runs, some methods' errors changed at one number of labels."""
-    rows: list[dict[str, Any]] = []
-    ratios = {"FreeMatch + MI": (0.6, 0.2), "FreeMatch + ED": (0.5, 0.1)}
-    for name, run in CONFIG.runs.items():
-        method = name.split(", ")[2]
-        own = ERRORS | (MANY if run.labels == 40 else {})
-        own |= changed or {} if run.labels == labels else {}
-        mir, hdr = ratios.get(method, (0.5, 0.2))
-        for epoch, factor in ((0, 2.0), (10, 1.0)):
-            wrong = factor * own[method] + 0.01 * (run.seed - 100)
-            where = {"part": name, "epoch": epoch, "split": "test", "layer": "last"}
-            rows.append(where | {"error": wrong, "mir": mir, "hdr": hdr})
-            if method != "supervised":
-                classes = {
-                    f"{key}_{k}": 0.1 for key in ("threshold", "histogram") for k in range(10)
-                }
-                shares = {"threshold": 0.5, "mask_rate": 0.9, "pseudo_label_accuracy": 0.8}
-                rows.append(where | {"split": "unlabelled", "layer": "all"} | shares | classes)
-    return with_each(observed(rows), nudged)
-
-
-def failing(results: Results) -> list[str]:
-    return [claim.text for claim in EXPERIMENT.judge(CONFIG, results) if not claim.held]
-
-
-def test_all_claims_hold_in_the_papers_order() -> None:
-    claims = EXPERIMENT.judge(CONFIG, made())
-    assert len(claims) == 3 * 6 + 2
-    assert failing(made()) == []
-    assert {claim.source for claim in claims} == {"ours", "INFO, section 6.2", "INFO, section 6.3"}
-
-
-@pytest.mark.parametrize(
-    ("changed", "labels", "lost"),
-    [
-        ({"FreeMatch + MI": 0.205}, 20, ["digits, 20 labels: maximising mutual information low"]),
-        ({"FreeMatch + ED": 0.2}, 20, ["digits, 20 labels: minimising the entropy difference low"]),
-        ({"FreeMatch + MI": 0.18}, 20, ["digits, 20 labels: maximising mutual information ch"]),
-        ({"FreeMatch + ED": 0.18}, 10, ["digits, 10 labels: minimising the entropy difference ch"]),
-        ({"FreeMatch + MI": 0.1995}, 10, ["digits: FreeMatch + MI gains more"]),
-        # A term that harms less with few labels gains nothing there.
-        (
-            {"FreeMatch + ED": 0.25},
-            40,
-            [f"digits, 40 labels: minimising the entropy difference {word}"
-             for word in ("lowers", "changes")],
-        ),
-        (
-            {"FreeMatch + ED": 0.201},
-            10,
-            ["digits, 10 labels: minimising the entropy difference low", "digits: FreeMatch + E"],
-        ),
-    ],
-)  # fmt: skip
-def test_each_claim_on_errors_can_fail(
-    changed: dict[str, float], labels: int, lost: list[str]
-) -> None:
-    texts = failing(made(changed, labels))
-    assert len(texts) == len(lost)
-    assert all(text.startswith(start) for text, start in zip(texts, lost, strict=True))
 
 
 def test_the_tables_are_in_per_cent_beside_the_printed_values() -> None:
     changed = {"FreeMatch + MI": 0.17, "FreeMatch + ED": 0.21}
-    errors, gains, weights = EXPERIMENT.summarise(CONFIG, made(changed))
+    errors, gains, weights = EXPERIMENT.summarise(FEW_LABELS, few_labels(changed))
     printed = [f"printed: cifar10, {labels} labels" for labels in (10, 40, 250)]
     assert errors.columns == [*(f"digits, {labels} labels" for labels in (10, 20, 40)), *printed]
     ours = ["31.00 ± 1.00 (3)"] * 3  # 0, 1 and 2 per cent more
@@ -119,8 +42,8 @@ def test_the_tables_are_in_per_cent_beside_the_printed_values() -> None:
     ]  # fmt: skip
     ends = [f"{value} ± 1.00 (3)" for value in ("20.50", "18.00", "20.90")]
     assert weights.lines["FreeMatch + MI, weight 1"] == ends
-    lacking = those(made(), lambda row: "seed 101" not in row.part)
-    lines = EXPERIMENT.summarise(CONFIG, lacking)[0].lines
+    lacking = those(few_labels(), lambda row: "seed 101" not in row.part)
+    lines = EXPERIMENT.summarise(FEW_LABELS, lacking)[0].lines
     assert {lines[method][0] for method in METHODS} == {"unknown (3)", "unknown (5)"}
 
 
@@ -143,20 +66,6 @@ def test_printed_errors_are_the_papers() -> None:
     assert PRINTED["UDA"]["stl10", 40] == (37.42, 8.44)
 
 
-def test_figures_have_a_curve_a_method() -> None:
-    figures = {drawing.name: drawing.figure for drawing in EXPERIMENT.draw(CONFIG, made())}
-    thresholds, trusted, right, classes = figures["pseudo-labels"].axes[:4]
-    assert [len(axes.get_lines()) for axes in (thresholds, trusted, right)] == [4 + 10, 4, 4]
-    (image,) = classes.get_images()
-    assert image.get_array().shape == (10, 2)
-    assert [len(axes.get_lines()) for axes in figures["information"].axes] == [5] * 6
-    assert len(figures["table-1"].axes[0].containers) == 3 * len(METHODS)
-    ours, theirs = figures["gain"].axes
-    (line, *_) = ours.containers[0]
-    assert line.get_xydata().ravel().tolist() == pytest.approx([10, 0.5, 20, 0.5, 40, 0.1])
-    assert theirs.get_lines()[0].get_ydata()[0] == pytest.approx(3.2)
-
-
 def test_claims_have_forty_seeds_and_tables_three() -> None:
     counts = dict.fromkeys(METHODS, 0)
     for name, run in SMALL.runs.items():
@@ -164,19 +73,6 @@ def test_claims_have_forty_seeds_and_tables_three() -> None:
             counts[name.split(", ")[2]] += 1
     assert counts == {name: 40 if name in COMPARED else 3 for name in METHODS}
     assert min(run.seed for run in SMALL.runs.values()) >= 10  # others have been looked at
-
-
-def test_a_short_run_has_the_numbers_that_figures_and_claims_read() -> None:
-    both = {"groups": ("nc4", "information")}
-    runs = {"a": short(mutual_information=0.1, **both), "b": short(**both)}
-    config = SemiSupervised(runs=runs)
-    events = list(few_labels_events(runs["a"], Resources()))
-    results = together([gathered(events, "a"), gathered(events, "b")])
-    assert 0 < error(EXPERIMENT.collect(config, results)[0]) < 100
-    found = EXPERIMENT.judge(config, results)
-    assert {claim.verdict for claim in found} == {"undecided"}  # of one seed
-    first = next(claim for claim in found if "maximising" in claim.text)
-    assert "no interval from fewer than two finite values: 0" in first.evidence
 
 
 @pytest.mark.slow

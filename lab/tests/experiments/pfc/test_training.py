@@ -1,18 +1,14 @@
 """PFC figures 2 and 3: a run, every claim seen held and seen not held, the order of layers."""
 
-from typing import Any
-
 import pytest
-from lab.tests.experiments.pfc.courses import SMALL, made
-from lab.tests.observed import measured, measurement, results_of
+from lab.tests.experiments.pfc.stories import SMALL, made
+from lab.tests.observed import measured, measurement
 
 from ncscope.measurement.records import Measurement
 from ncscope.models.layers import match_layers
 from ncscope.models.networks.catalogue import NAMES, build
-from ncscope_lab.experiments.pfc.paths import SAMPLE, WHOLE
 from ncscope_lab.experiments.pfc.training import (
     EXPERIMENT,
-    PFCTraining,
     count_breaks,
     layer_course,
     name_network,
@@ -21,37 +17,6 @@ from ncscope_lab.observations import Results
 from ncscope_lab.quantities import Runs
 from ncscope_lab.training.settings import Training
 from tests.pace import others_slow
-
-FIRST = "digits, seed 3"
-
-
-def brief() -> PFCTraining:
-    """The first run of the small scale, cut to two epochs."""
-    training = SMALL.runs[FIRST]
-    short = training.optimisation.model_copy(update={"epochs": 2})
-    update = {"optimisation": short, "measurements": 2, "balanced": 300}
-    return PFCTraining(runs={FIRST: training.model_copy(update=update)})
-
-
-@pytest.fixture(scope="module")
-def results() -> Results:
-    (part,) = EXPERIMENT.parts(brief())
-    return results_of(part)
-
-
-def test_a_short_run_yields_what_claims_and_figures_need(results: Results) -> None:
-    claims = EXPERIMENT.judge(brief(), results)
-    assert len(claims) == 16  # no control
-    assert all(claim.evidence for claim in claims)
-    at_end = [row for row in results if row.split == "train" and row.epoch == 2]
-    assert [row.layer for row in at_end] == ["stem", *(f"blocks.{i}" for i in range(8))]
-    assert [row["relative_position"] for row in at_end][:: len(at_end) - 1] == [0, 1]
-    line = EXPERIMENT.collect(brief(), results).named(FIRST).geodesic()
-    assert line is not None
-    assert [len(points) for points in (line.t, line.pfc1, line.pfc2, line.pfc3)] == [21] * 4
-    paths = [row for row in results if (row.split, row.epoch) == (SAMPLE, 2)]
-    assert [row.layer for row in paths] == [*(f"blocks.{i}" for i in range(8)), WHOLE]
-    assert 0 < at_end[-1]["straightness"] < 1
 
 
 def test_the_small_scale_has_eight_seeds_of_two_networks_and_controls_without_decay() -> None:
@@ -94,90 +59,6 @@ def test_decay_acts_as_long_as_at_the_paper_s_scale() -> None:
     assert acted(paper["cifar10, seed 0"], 50_000) == pytest.approx(2.5, abs=0.05)
     assert acted(paper["mnist, seed 0"], 60_000) == pytest.approx(1.5, abs=0.05)
     assert acted(paper["stl10, seed 0"], 5_000) == pytest.approx(0.25, abs=0.05)
-
-
-def failing(found: Results) -> list[str]:
-    return [claim.text for claim in EXPERIMENT.judge(SMALL, found) if not claim.held]
-
-
-def test_all_claims_hold_of_networks_as_the_paper_tells_them() -> None:
-    claims = EXPERIMENT.judge(SMALL, made())
-    assert len(claims) == 2 * 17 + 16  # one network has no controls
-    assert {claim.text.split(":")[0] for claim in claims} == {"digits", "patterns", "mnist-5k"}
-    assert failing(made()) == []
-
-
-CASES: list[tuple[dict[str, Any], list[str]]] = [
-    (
-        {"straightness": (0.6, 0.65, 0.7, 0.79)},
-        ["training makes paths straighter", "paths are straight"],
-    ),
-    ({"straightness": (0.6, 0.65, 0.7, 0.9)}, ["at the end paths are straight lines"]),
-    (
-        {"straightness": (0.6, 0.6, 0.61, 0.62)},
-        [
-            "training makes paths straighter",
-            "paths are straight lines",
-            "paths are straighter with",
-        ],
-    ),
-    ({"alignment_cosine": (0.4, -0.01, 0.6, 0.7)}, ["the premises of theorem 1"]),
-    ({"remaining_pfc1": (1.1, 0.5, 0.2, 0.11)}, ["the premises of theorem 1"]),
-    ({"energy_constant": (5.0, 2.0)}, ["at the end the ratio of a block's energy"]),
-    ({"pfc1": (4.0, 0.5, 3.0, 2.0, 0.3)}, ["at the end PFC1 falls from layer to layer"]),
-    ({"pfc2": (1.0, 0.4, 0.8, 0.6, 0.3)}, ["PFC2 falls from layer", "PFC2 falls along"]),
-    ({"pfc3": (0.3, 0.9, 0.5, 0.8, 1.0)}, ["PFC3 rises from layer", "PFC3 rises along"]),
-    # An order whose differences mean nothing.
-    (
-        {"pfc2": (0.309, 0.306, 0.304, 0.302, 0.3)},
-        ["PFC2 falls from layer", "PFC2 falls along", "predicts PFC2"],
-    ),
-    (
-        {"start": {"pfc1": (5.0, 4.0, 3.0, 2.0, 1.0)}},
-        ["past zero training error PFC1 falls from layer to layer more steadily"],
-    ),
-    (
-        {"start": {"pfc2": (1.0, 0.9, 0.8, 0.7, 0.6)}},
-        ["past zero training error PFC2 falls from layer to layer more steadily"],
-    ),
-    (
-        {"start": {"pfc3": (0.3, 0.5, 0.6, 0.7, 0.8)}},
-        ["past zero training error PFC3 rises from layer to layer more steadily"],
-    ),
-    ({"line": {"pfc2": (1.0, 0.4, 0.8, 0.6, 0.3)}}, ["PFC2 falls along", "predicts PFC2"]),
-    ({"line": {"pfc3": (0.3, 0.9, 0.5, 0.8, 1.0)}}, ["PFC3 rises along the straight line"]),
-    ({"line": {"pfc1": (4.0, 1.0, 0.5, 0.4, 0.3)}}, ["predicts PFC1"]),
-    ({"line": {"pfc2": (1.0, 0.5, 0.4, 0.35, 0.3)}}, ["predicts PFC2"]),
-    (
-        {"at zero error": {"pfc1": (4.0, 3.0, 2.0, 0.5, 0.31)}},
-        ["past zero training error PFC1 of the last layer falls"],
-    ),
-    (
-        {"at zero error": {"pfc2": (1.0, 0.8, 0.6, 0.5, 0.31)}},
-        ["past zero training error PFC2 of the last layer falls"],
-    ),
-]
-
-
-@pytest.mark.parametrize(("changed", "lost"), CASES)
-def test_each_claim_can_fail(changed: dict[str, Any], lost: list[str]) -> None:
-    failed = failing(made("digits", **changed))
-    assert len(failed) == len(lost)
-    for text, part in zip(failed, lost, strict=True):
-        assert text.startswith("digits: ")
-        assert part in text
-
-
-def test_behind_the_effective_depth_the_order_is_free() -> None:
-    early = {"pfc1": (4.0, 3.0, 2.0, 0.3, 0.31), "pfc3": (0.3, 0.5, 0.8, 1.0, 1.0)}
-    assert failing(made("digits", **early)) == []
-
-
-def test_without_zero_error_claims_about_what_follows_are_undecided() -> None:
-    claims = EXPERIMENT.judge(SMALL, made("digits", accuracy=0.99))
-    undecided = [claim.text for claim in claims if claim.verdict == "undecided"]
-    assert len(undecided) == 3 + 2
-    assert all("past zero training error" in text for text in undecided)
 
 
 def test_without_controls_nothing_is_said_of_decay() -> None:

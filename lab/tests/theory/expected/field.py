@@ -1,20 +1,9 @@
-"""What the statements of the field must come to, and formulas that break them."""
+"""Formulas that break the statements of the field."""
 
 from lab.tests.theory.expected.broken import Break
 
 from ncscope_lab.theory import field
 from ncscope_lab.theory import field_depth as depth
-
-VERDICTS: dict[str, str] = {
-    "field/simplex-rank": "holds",
-    "field/nc0-stationary": "holds",
-    "field/nc0-flow": "holds",
-    "field/nc0-duality": "holds",
-    "field/deep-cross-entropy": "holds",
-    "field/deep-mse-relu": "holds",
-    "field/deep-relu-any-loss": "holds",
-    "field/deep-mse-linear": "holds",
-}
 
 bound, duality, remaining, total = (
     field.rank_bound,

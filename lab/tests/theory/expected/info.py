@@ -1,4 +1,4 @@
-"""What the INFO paper's statements must come to, and formulas that break them."""
+"""Formulas that break the statements of the INFO paper."""
 
 from dataclasses import replace
 
@@ -8,18 +8,6 @@ from torch import Tensor
 from ncscope.metrics.information import Entropies
 from ncscope_lab.theory import info_entropies as grams
 from ncscope_lab.theory import info_regression as fits
-
-VERDICTS = {
-    "info/theorem-4.2": "holds",
-    "info/corollary-4.3": "holds",
-    "info/corollary-4.3-relu": "holds-as-corrected",
-    "info/remark-4.3": "holds",
-    "info/mir-limit": "holds-as-corrected",
-    "info/lemma-4.4": "holds",
-    "info/lemma-4.5": "holds",
-    "info/theorem-4.6": "holds",
-    "info/remark-4.6": "holds-as-corrected",
-}
 
 collapse, entropies = grams.collapse_mir, grams.pair_entropies
 transfer = fits.transfer_bound

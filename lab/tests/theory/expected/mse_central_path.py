@@ -1,4 +1,4 @@
-"""What statements on the central path must come to, and formulas that break them."""
+"""Formulas that break the statements on the central path."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,24 +12,6 @@ from ncscope_lab.surrogates.dynamics.manifold import centre_in_class
 from ncscope_lab.theory import mse_central_path as motion
 from ncscope_lab.theory import mse_limits as limits
 from ncscope_lab.theory import mse_manifold as manifold
-
-VERDICTS: dict[str, str] = {
-    "mse/proposition-3": "holds",
-    "mse/proposition-4": "holds",
-    "mse/proposition-4-adjoint": "holds-as-corrected",
-    "mse/lemma-2": "holds",
-    "mse/lemma-3": "holds",
-    "mse/lemma-4": "holds-as-corrected",
-    "mse/lemma-5": "holds-as-corrected",
-    "mse/proposition-2": "holds-as-corrected",
-    "mse/corollary-1": "holds",
-    "mse/algorithm": "holds-as-corrected",
-    "mse/lemma-6": "holds",
-    "mse/lemma-7": "holds",
-    "mse/trace": "holds-as-corrected",
-    "mse/corollary-2": "holds",
-    "mse/theorem-3": "holds-as-corrected",
-}
 
 
 def scaled(function: Callable[..., Any]) -> Callable[..., Any]:

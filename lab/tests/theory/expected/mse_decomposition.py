@@ -1,4 +1,4 @@
-"""What the MSE paper's statements on its loss must come to, and formulas that break them."""
+"""Formulas that break the MSE paper's statements on its loss."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,28 +13,6 @@ from ncscope_lab.theory import mse_coordinates as coordinates
 from ncscope_lab.theory import mse_decomposition as parts
 from ncscope_lab.theory import mse_spectrum as spectrum
 from ncscope_lab.theory.mse_instances import Classes
-
-VERDICTS: dict[str, str] = {
-    "mse/proposition-1": "holds",
-    "mse/theorem-1": "holds",
-    "mse/footnote-7": "holds",
-    "mse/theorem-2": "holds",
-    "mse/section-2-noise": "holds-as-corrected",
-    "mse/equation-18": "holds",
-    "mse/appendix-c.2-nc1": "holds-as-corrected",
-    "mse/appendix-c.2-nc23": "holds-as-corrected",
-    "mse/lemma-1": "holds",
-    "mse/equation-6": "holds",
-    "mse/equation-7": "holds-as-corrected",
-    "mse/invariance": "holds",
-    "mse/equation-8": "holds",
-    "mse/definition-2": "holds-as-corrected",
-    "mse/appendix-d.1": "holds-as-corrected",
-    "mse/definition-5": "holds-as-corrected",
-    "mse/observation-2": "holds",
-    "mse/observation-3": "holds",
-    "mse/appendix-d.6": "holds-as-corrected",
-}
 
 best = parts.best_classifier
 means_range, project, spectral = (

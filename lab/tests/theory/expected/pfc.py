@@ -1,4 +1,4 @@
-"""What the PFC paper's statements must come to, and formulas that break them."""
+"""Formulas that break the statements of the PFC paper."""
 
 from lab.tests.theory.expected.broken import Break
 from torch import Tensor
@@ -6,16 +6,6 @@ from torch import Tensor
 from ncscope.metrics.layerwise import Geodesic
 from ncscope_lab.surrogates.mufm import MUFM
 from ncscope_lab.theory import pfc
-
-VERDICTS: dict[str, str] = {
-    "pfc/theorem-1": "holds",
-    "pfc/theorem-2": "holds-as-corrected",
-    "pfc/theorem-3": "holds-as-corrected",
-    "pfc/theorem-4": "holds",
-    "pfc/theorem-4-classifier": "holds",
-    "pfc/lemma-1": "holds",
-    "pfc/weight-decay": "holds",
-}
 
 aligned, falls_from, strength = pfc.alignment, pfc.pfc2_falls_from, pfc.equivalent_transport
 classifier, spread, flow = pfc.classifier_of, pfc.least_spread, pfc.flow_direction

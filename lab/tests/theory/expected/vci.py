@@ -1,4 +1,4 @@
-"""What the VCI paper's statements must come to, and formulas that break them."""
+"""Formulas that break the statements of the VCI paper."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,34 +15,6 @@ from ncscope_lab.theory import vci_index as index
 from ncscope_lab.theory import vci_invariance as invariance
 from ncscope_lab.theory import vci_probing as probing
 from ncscope_lab.theory.vci_features import ClassFeatures, class_means
-
-VERDICTS: dict[str, str] = {
-    "vci/equation-7": "holds",
-    "vci/equation-7-imbalanced": "holds-as-corrected",
-    "vci/proposition-4.1": "holds",
-    "vci/figure-1": "holds",
-    "vci/remark-6.2": "holds",
-    "vci/remark-4.3": "holds",
-    "vci/observation-4.2": "holds",
-    "vci/observation-4.3": "holds",
-    "vci/observation-4.4": "holds-as-corrected",
-    "vci/observation-4.5": "holds-as-corrected",
-    "vci/theorem-5.1": "holds",
-    "vci/theorem-5.1-imbalanced": "holds-as-corrected",
-    "vci/theorem-5.1-minimiser": "holds",
-    "vci/theorem-5.1-proof": "holds-as-corrected",
-    "vci/remark-5.1": "holds",
-    "vci/theorem-5.2": "holds",
-    "vci/theorem-5.2-equality": "holds",
-    "vci/remark-5.2": "holds",
-    "vci/definition-5.3": "holds",
-    "vci/definition-5.3-rank": "holds-as-corrected",
-    "vci/corollary-5.4": "holds",
-    "vci/theorem-5.2-proof": "holds-as-corrected",
-    "vci/lemma-A.1": "holds",
-    "vci/lemma-A.2": "holds",
-}
-
 
 shifted, head = covariances.within_when_shifted, probing.optimal_head
 off_span = covariances.off_span

@@ -1,17 +1,8 @@
-"""What the statements on the unconstrained features model must come to, and what breaks them."""
+"""Formulas that break the statements on the unconstrained features model."""
 
 from lab.tests.theory.expected.broken import Break
 
 from ncscope_lab.theory import xufm
-
-VERDICTS: dict[str, str] = {
-    "xufm/theorem-3.1": "holds",
-    "xufm/theorem-3.2": "holds",
-    "xufm/remark-3.2": "holds",
-    "xufm/remark-3": "holds",
-    "xufm/lemma-a.1": "holds",
-    "xufm/lemma-b.1": "holds",
-}
 
 energy, ratio = xufm.energy, xufm.weight_ratio
 frame, simplex, regularised = xufm.frame_minimum, xufm.simplex_minimum, xufm.minimum_with_bias_decay

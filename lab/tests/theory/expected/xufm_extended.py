@@ -1,4 +1,4 @@
-"""What the statements on extended models must come to, and formulas that break them."""
+"""Formulas that break the statements on extended models."""
 
 from dataclasses import replace
 
@@ -12,16 +12,6 @@ from ncscope_lab.theory import xufm_conjecture as conjecture
 from ncscope_lab.theory import xufm_cross_entropy as cross
 from ncscope_lab.theory import xufm_extended as extended
 from ncscope_lab.theory import xufm_perturbed as perturbed
-
-VERDICTS: dict[str, str] = {
-    "xufm/theorem-4.1": "holds-as-corrected",
-    "xufm/theorem-4.2": "holds-as-corrected",
-    "xufm/conjecture-4.2": "holds-as-corrected",
-    "xufm/remark-4.1": "holds-as-corrected",
-    "xufm/theorem-5.1": "holds",
-    "xufm/remark-f.1": "holds",
-    "xufm/appendix-d": "holds-as-corrected",
-}
 
 product, least = extended.best_product, extended.minimum
 lengths, descend = conjecture.orthogonal_columns_norm, extended.quasi_newton

@@ -1,9 +1,6 @@
 """Runs with few labels: no label leaks, a stopped run goes on exactly, events hold what is said."""
 
 import math
-import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +25,6 @@ from ncscope_lab.training.semi_supervised.settings import FewLabels
 from ncscope_lab.training.semi_supervised.unlabelled import UNKNOWN
 from tests.pace import others_slow
 
-ROOT = Path(__file__).parents[4]
 INFORMED = short(mutual_information=0.5)
 FIXED = short("fixmatch", threshold=0.12)
 COUNTED = short("flexmatch", threshold=0.13)
@@ -204,29 +200,3 @@ def test_labels_are_equally_many_of_each_class() -> None:
     assert labels.bincount().tolist() == [3] * 10
     with pytest.raises(InputError, match="multiple of 10"):
         prepare_few_labels(short(labels=15), Resources())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["freematch", "flexmatch", "mean-teacher"])
-def test_a_run_killed_again_and_again_ends_as_one_never_killed(name: str, tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "lab.tests.training.semi_supervised.killed",
-        str(tmp_path),
-        "10",
-        name,
-    ]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    places = re.findall(r"status 9 after step ([1-9]\d*)", done.stdout)
-    assert len(set(places)) >= 3, done.stdout
-    events = [(tmp_path / run / "events.json").read_text() for run in ("whole", "killed")]
-    assert events[0] == events[1]
-    ends = [tmp_path / run / "checkpoint.pt" for run in ("whole", "killed")]
-    states = [torch.load(end, weights_only=True)["learner"] for end in ends]
-    for part in ("model", "average", "memory"):
-        for name, value in states[0][part].items():
-            assert torch.equal(value, states[1][part][name])

@@ -1,0 +1,171 @@
+"""Results of VCI's experiments, as the paper tells them."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from lab.tests.experiments.story import Story
+from lab.tests.experiments.vci.checkpoints import from_tables
+from lab.tests.experiments.vci.courses import FALLING, RISING, Courses, made
+from lab.tests.observed import nudged
+
+from ncscope_lab.experiments.vci import imagenet, training, transfer
+from ncscope_lab.experiments.vci.imagenet import SQUARED
+from ncscope_lab.experiments.vci.training import MANY, NARROW, STEP, TEN
+from ncscope_lab.experiments.vci.variability_runs import METRICS, name_setting
+from ncscope_lab.observations import Observation, Results
+
+RUNS = list(training.SMALL.runs)
+LARGE_RUNS = list(imagenet.PAPER.runs)
+Course = tuple[str, str, str, Sequence[float]]
+"""Setting, split, key and values."""
+
+
+def courses(runs: Sequence[str], changes: Sequence[Course]) -> Courses:
+    """The courses of all seeds of the settings."""
+    return {
+        (run, split, key): course
+        for setting, split, key, course in changes
+        for run in runs
+        if name_setting(run) == setting
+    }
+
+
+FURTHER = (9.0, 3.0, 2.0, 1.0, 0.5)
+LESS = (0.1, 0.2, 0.22, 0.25, 0.3)
+OF_MANY: list[Course] = [
+    (MANY, "train", "nc1_quotient", FURTHER),
+    (MANY, "train", "cosine_within", FURTHER),
+    (MANY, "train", "within_off_signal", LESS),
+]
+"""Squared distance falls further for 100 classes, and less variance is off V_B."""
+SHARE = "the share of the variance off V_B, over the untrained network's share"
+RISES = "there is a setting in which {} distance rises"
+
+
+def over_training(*changes: Course) -> Results:
+    return made(RUNS, courses(RUNS, [*OF_MANY, *changes]))
+
+
+TRAINING = Story(
+    experiment=training.EXPERIMENT,
+    settings=training.SMALL,
+    tell=lambda changes=(): over_training(*changes),
+    count=3 + 2 + 4 + 4 + 3,
+    never=[RISES.format("squared"), RISES.format("cosine")],
+    turns=[
+        ({"changes": [(setting, split, key, course)]}, lost)
+        for setting, split, key, course, lost in [
+            (
+                "cosine",
+                "train",
+                "fuzziness",
+                RISING,
+                ["fuzziness falls over training, in every se"],
+            ),
+            ("cosine", "train", "vci", RISING, ["VCI falls over training, in every setting"]),
+            ("cosine", "test", "vci", RISING, ["VCI falls on held-out images too, in every sett"]),
+            (STEP, "train", "within_in_signal", RISING, ["step decay: the variance within", SHARE]),
+            (
+                TEN,
+                "train",
+                "within_off_signal",
+                FALLING,
+                ["10 classes: the variance within classe"],
+            ),
+            (NARROW, "train", "vci", RISING, ["VCI falls over training, in every network for 100"]),
+            (MANY, "train", "within_off_signal", RISING, [SHARE]),
+            (MANY, "train", "nc1_quotient", FALLING, ["squared distance, over the untrained netw"]),
+        ]
+    ],
+)
+
+
+def large(settings: Sequence[str] = SQUARED, changes: Sequence[Course] = ()) -> Results:
+    """Networks on many classes, of which some settings end lower by every metric."""
+    lower = [
+        (setting, "train", key, (9.0, 2.5, 1.5, 1.0, 0.5))
+        for setting in settings
+        for key in METRICS
+    ]
+    return made(LARGE_RUNS, courses(LARGE_RUNS, [*lower, *changes]))
+
+
+LOWER = [f"squared error ends at a lower {title} than cross-entropy" for title in METRICS.values()]
+IMAGENET = Story(
+    experiment=imagenet.EXPERIMENT,
+    settings=imagenet.PAPER,
+    tell=large,
+    count=15,
+    turns=[
+        ({"settings": SQUARED[:1]}, LOWER),
+        ({"settings": ()}, LOWER),
+        *(
+            ({"changes": [(setting, split, key, RISING)]}, lost)
+            for setting, split, key, lost in [
+                (
+                    "MSE",
+                    "train",
+                    "fuzziness",
+                    ["fuzziness falls over training, in every resi", LOWER[0]],
+                ),
+                ("DeiT-T", "train", "nc1_quotient", ["squared distance falls over training, in e"]),
+                ("DeiT-S", "test", "vci", ["VCI falls on held-out images too, in every network"]),
+                (
+                    "CE",
+                    "train",
+                    "within_in_signal",
+                    ["CE: the variance within classes on V_B falls"],
+                ),
+            ]
+        ),
+    ],
+)
+
+Change = Callable[[Observation], Mapping[str, float]]
+
+
+def tabled(part: str = "none", change: Change = lambda row: {}) -> Results:
+    """The paper's tables, with other numbers of a part's training images."""
+
+    def own(row: Observation) -> Observation:
+        changes = row.split == "train" and row.part.startswith(part)
+        return row.with_values(change(row)) if changes else row
+
+    return from_tables(lambda row: own(nudged(row)))
+
+
+BOTH_GROUPS = [
+    "VCI's correlation with MLOG is above 0.7 in both groups",
+    "VCI falls with the cosine penalty: coefficient below -0.7",
+    "VCI rises with the mean log odds of the probes alone, in both groups",
+    "VCI rises with the mean log odds of the probes at equal pretraining accuracy, in both groups",
+]
+TRANSFER = Story(
+    experiment=transfer.EXPERIMENT,
+    settings=transfer.PAPER,
+    tell=tabled,
+    count=11,
+    turns=[
+        *(
+            ({"part": part, "change": lambda row, key=key, value=value: {key: value}}, lost)
+            for part, key, value, lost in [
+                ("temperature 0.1", "fuzziness", -99.0, ["fuzziness rises with MLOG over the"]),
+                ("cosine penalty 10", "nc1_quotient", -9.0, ["squared distance rises with MLOG"]),
+                (
+                    *("cosine penalty 2.5", "cosine_within", 9.0),
+                    ["cosine distance rises with MLOG", "The cosine distance rises with the cosi"],
+                ),
+                (
+                    "cosine penalty 7.5",
+                    "vci",
+                    0.75,
+                    [BOTH_GROUPS[0], "VCI falls with the cosine pen"],
+                ),
+            ]
+        ),
+        (
+            {"part": "cosine penalty", "change": lambda row: {"vci": 1 - float(row["vci"])}},
+            BOTH_GROUPS,
+        ),
+    ],
+)
+STORIES = [TRAINING, IMAGENET, TRANSFER]
