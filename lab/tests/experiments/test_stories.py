@@ -11,6 +11,7 @@ from lab.tests.experiments.xufm.stories import STORIES as XUFM
 
 from ncscope_lab.catalogue import REPRODUCTIONS
 
+pytestmark = pytest.mark.usefixtures("unchecked_signatures")  # most of the time, otherwise
 STORIES = {
     f"{story.experiment.id}-{number}": story
     for number, story in enumerate([*INFO, *MSE, *PFC, *VCI, *XUFM, *MODELS])

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Literal
 
+import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -133,10 +134,10 @@ def list_bias_claims() -> list[Claim]:
 
     def most(key: str, minus: str | None = None) -> Callable[[Run], float]:
         def quantity(run: Run) -> float:
-            return max(
-                abs(float(row[key]) - (0 if minus is None else float(row[minus])))
-                for row in run.rows
-            )
+            # Python's max loses a NaN, and with it that a value was not measured.
+            subtrahends = [0 if minus is None else float(row[minus]) for row in run.rows]
+            pairs = zip(values(run.rows, key), subtrahends, strict=True)
+            return float(np.max([abs(value - other) for value, other in pairs]))
 
         return quantity
 
@@ -162,7 +163,7 @@ def list_bias_claims() -> list[Claim]:
             text="Regularised bias: centred means are a simplex ETF, aligned with the classifier",
             source="XUFM, section 3, remark on the regularised bias",
             where=SWEEP,
-            quantity=lambda run: max(off_simplex(run), off_alignment(run)),
+            quantity=lambda run: float(np.maximum(off_simplex(run), off_alignment(run))),
             region=below(1e-6),
             rule="all",
             tell=lambda runs: (
@@ -183,7 +184,7 @@ def list_bias_claims() -> list[Claim]:
             text="Regularised bias: the solver's objective and mean equal those of the closed form",
             source="ours",
             where=SWEEP,
-            quantity=lambda run: max(off_minimum(run) / 1e-9, off_share(run) / 1e-6),
+            quantity=lambda run: float(np.maximum(off_minimum(run) / 1e-9, off_share(run) / 1e-6)),
             region=below(1),
             rule="all",
             tell=lambda runs: (
