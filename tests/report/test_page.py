@@ -732,6 +732,18 @@ def test_a_headline_says_first_and_last_and_judges_nothing_inside_the_noise() ->
         assert (accuracy.tag, accuracy.trend, loss.metric.key) == ("", "", "loss")
 
 
+def test_last_values_at_different_epochs_say_their_epochs() -> None:
+    def at(step: int, run: str) -> Measurement:
+        record = LayerRecord("last", {"nc1": 1.0 / (1 + step)}, (), 2, 40, 3)
+        return Measurement(ModelRecord((record,)), step, run=run)
+
+    short, long = [at(step, "a") for step in (0, 5)], [at(step, "b") for step in (0, 5, 10)]
+    (nc1,) = build_headlines([*short, *long], "epoch")
+    assert list(nc1.ends) == ["a, train, epoch 0 to 5", "b, train, epoch 0 to 10"]
+    (nc1,) = build_headlines([*short, *long[:2]], "epoch")
+    assert list(nc1.ends) == ["a, train", "b, train"]
+
+
 def test_a_curve_that_comes_back_is_said_to_be_nearer_than_at_its_worst() -> None:
     def at(step: int, value: float) -> Measurement:
         return Measurement(

@@ -50,7 +50,9 @@ class Headline:
         metric: Label of the metric.
         tag: ``"NC1"`` to ``"NC4"``; empty for other metrics.
         collapsed: Value at collapse, with an arrow; empty if unknown.
-        ends: First and last value of every run and split, by the name of the run and split.
+        ends: First and last value of every run and split, by the name of the run and split. The
+            name has the steps where runs or splits are measured at others. The last value is empty
+            where there is one measurement only.
         trend: Sentence on the way from the first values to the last.
     """
 
@@ -192,6 +194,9 @@ def build_headlines(measurements: Sequence[Measurement], unit: str) -> list[Head
         for run, of_run in runs.items()
         for split, of_split in group_by_split(of_run).items()
     }
+    if len({(at[0].step, at[-1].step) for at in lines.values()}) > 1:
+        # Without the steps, a run that was trained longer would seem to be ahead.
+        lines = {f"{name}, {_name_span(at, unit)}": at for name, at in lines.items()}
     last = measurements[-1].model_record.layers[-1]
     keys = {key for each in measurements for key in each.model_record.layers[-1].metrics}
     values = list(dict.fromkeys(key for each in measurements for key in each.values))
@@ -214,6 +219,13 @@ def build_headlines(measurements: Sequence[Measurement], unit: str) -> list[Head
             ends = {}
         headlines.append(replace(headline, ends=ends, trend=trend))
     return headlines
+
+
+def _name_span(measurements: Sequence[Measurement], unit: str) -> str:
+    """Name the first and the last step, for example ``epoch 0 to 1,200``."""
+    first, last = measurements[0], measurements[-1]
+    to = f" to {format_step(last.step)}" if last.step != first.step else ""
+    return f"{name_step(first, unit)}{to}"
 
 
 def _describe_change(
