@@ -95,18 +95,15 @@ class MetricRow:
         metric: Label of the metric.
         collapsed: Value at collapse; empty if unknown, or not the same for all columns.
         cells: One cell for each column.
-        difference: Second value minus first, where two measurements are compared.
+        difference: Second value minus first, where two measurements are compared and differ.
+        differs: True if the values differ in four digits, in the terminal as on a page.
     """
 
     metric: Label
     collapsed: str
     cells: Sequence[Cell]
     difference: str = ""
-
-    @property
-    def differs(self) -> bool:
-        """True if the texts of the values differ."""
-        return len({cell.value for cell in self.cells}) > 1
+    differs: bool = True
 
 
 @dataclass(frozen=True)
