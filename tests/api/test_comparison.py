@@ -1,12 +1,16 @@
 """`ncscope.compare`: which measurements stand side by side, and in which files."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 
 import ncscope
 from ncscope.errors import InputError
+from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
+from ncscope.report.comparison import _build_dots, build_columns
+from ncscope.report.overview import choose_headlines
 
 RNG = np.random.default_rng(0)
 LABELS = np.arange(120) % 3
@@ -16,6 +20,13 @@ CENTRES = 3 * RNG.normal(size=(3, 4))
 
 def measure(signal, **options):
     return ncscope.measure(NOISE + signal * CENTRES[LABELS], LABELS, baseline=False, **options)
+
+
+def make_point(**metrics):
+    """Return a history of one measurement with these metrics."""
+    history = ncscope.History()
+    history.append(Measurement(ModelRecord((LayerRecord("last", metrics, (), 3, 120, 4),)), 0))
+    return history
 
 
 def make_history(steps, speed=1.0, splits=("train",), **options):
@@ -65,6 +76,48 @@ def test_nothing_is_called_better_without_an_interval_beyond_the_other_s(tmp_pat
     alike = best(measure(1.0, uncertainty=True), measure(1.01, uncertainty=True))
     apart = best(measure(1.0, uncertainty=True), measure(9.0, uncertainty=True))
     assert without == alike == 0 < apart
+
+
+def test_how_to_get_marks_is_said_where_none_can_stand(tmp_path):
+    def save(*reports):
+        both = ncscope.compare(*reports, names=list("ab"))
+        return both.save(tmp_path / "x.html").read_text()
+
+    sure = measure(1.0, uncertainty=True)
+    rule, remedy = "collapse is bold where", "measure all with uncertainty=True"
+    for pair, said in (
+        ((sure, sure), (True, False)),
+        ((sure, measure(1.0)), (False, True)),
+        ((measure(1.0), ncscope.measure(NOISE, LABELS % 2)), (False, False)),
+        ((sure, ncscope.measure(NOISE[:40], LABELS[:40], uncertainty=True)), (False, False)),
+    ):
+        page = save(*pair)
+        assert (rule in page, remedy in page) == said
+
+
+@pytest.mark.parametrize(("other", "text"), [(0.5004, "+0.0004"), (0.50004, ""), (0.5, "")])
+def test_terminal_and_page_agree_on_what_differs(other, text, tmp_path):
+    one, two = (make_point(nc1=value) for value in (0.5, other))
+    both = ncscope.compare(one, two, names=list("ab"))
+    (line,) = [line.split() for line in repr(both).splitlines() if line.split()[:1] == ["nc1"]]
+    page = both.save(tmp_path / "x.html").read_text()
+    row = page.partition('title="nc1;')[2].partition("</tr>")[0]
+    *_, cell = re.findall(r'<td class="number">(.*?)</td>', row)
+    assert line[-1] == (text or "0.5")
+    assert cell == text
+
+
+def test_a_small_difference_does_not_fill_the_axis():
+    def around(key, *values):
+        both = ncscope.compare(*(make_point(**{key: value}) for value in values))
+        (column, *_) = columns = build_columns(both._sources())[0]
+        dots = _build_dots(columns, choose_headlines([key], column.last))
+        low, high = dots["metrics"][key]["around"]
+        return high - low
+
+    assert around("nc1", 0.2643, 0.2638) == pytest.approx(0.05 * 0.26405, rel=1e-4)
+    assert around("accuracy", 0.5, 0.505) == pytest.approx(0.05)
+    assert around("accuracy", 1.0, 1.0) == pytest.approx(0.025)  # nothing is beyond 1
 
 
 def test_every_file_is_of_its_kind(tmp_path):

@@ -721,27 +721,44 @@ def test_a_headline_says_first_and_last_and_judges_nothing_inside_the_noise() ->
         return Measurement(ModelRecord((replace(record, **errors),)), step, values={"loss": 1.0})
 
     for errors, trend in [
-        ((None, None), "↓ towards collapse"),
+        ((None, None), ""),
+        ((None, 0.001), ""),
         ((0.001, 0.001), "↓ towards collapse"),
         ((0.3, 0.3), "within the 95 % interval"),
-        ((None, 0.3), "within the 95 % interval"),
     ]:
         both = [at(0, 1.0, errors[0]), at(1, 0.9, errors[1])]
         nc1, accuracy, loss = build_headlines(both, "epoch")
         assert (nc1.tag, nc1.ends, nc1.trend) == ("NC1", {"train": ("1", "0.9")}, trend)
         assert (accuracy.tag, accuracy.trend, loss.metric.key) == ("", "", "loss")
+    page = render_history_page("None", [at(0, 1.0, None), at(1, 0.9, None)])
+    assert "towards collapse</p>" not in page
+    assert "No change is judged without 95 % intervals" in page
+
+
+def test_last_values_at_different_epochs_say_their_epochs() -> None:
+    def at(step: int, run: str) -> Measurement:
+        record = LayerRecord("last", {"nc1": 1.0 / (1 + step)}, (), 2, 40, 3)
+        return Measurement(ModelRecord((record,)), step, run=run)
+
+    short, long = [at(step, "a") for step in (0, 5)], [at(step, "b") for step in (0, 5, 10)]
+    (nc1,) = build_headlines([*short, *long], "epoch")
+    assert list(nc1.ends) == ["a, train, epoch 0 to 5", "b, train, epoch 0 to 10"]
+    (nc1,) = build_headlines([*short, *long[:2]], "epoch")
+    assert list(nc1.ends) == ["a, train", "b, train"]
 
 
 def test_a_curve_that_comes_back_is_said_to_be_nearer_than_at_its_worst() -> None:
     def at(step: int, value: float) -> Measurement:
-        return Measurement(
-            ModelRecord((LayerRecord("last", {"nc2_etf": value}, (), 3, 40, 4),)), step
-        )
+        record = LayerRecord("last", {"nc2_etf": value}, (), 3, 40, 4)
+        errors = {"standard_errors": {"nc2_etf": 0.01}, "bias_corrected": {"nc2_etf": value}}
+        return Measurement(ModelRecord((replace(record, **errors),)), step)
 
     (back,) = build_headlines([at(0, 0.8), at(1, 1.1), at(9, 0.9)], "epoch")
     assert back.trend == "↑ farther from collapse than at epoch 0, nearer than at epoch 1"
     (away,) = build_headlines([at(0, 0.8), at(1, 0.7), at(9, 0.9)], "epoch")
     assert away.trend == "↑ farther from collapse than at epoch 0"
+    page = render_history_page("Away", [at(0, 0.8), at(9, 0.9)])
+    assert "judged only where both have 95 % intervals" in page
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def layers(*values: tuple[float, float, float]) -> ModelRecord:
     keys = ("pfc1", "pfc2", "pfc3")
     return ModelRecord(
         tuple(
-            LayerRecord(f"l{index}", dict(zip(keys, own, strict=True)), (), 2, 4, 3)
+            LayerRecord(f"l{index}", dict(zip(keys, own, strict=True)), (), 2, 200, 3)
             for index, own in enumerate(values)
         )
     )
@@ -54,6 +54,19 @@ def test_breaks_of_the_order_are_named() -> None:
         "PFC1 breaks the order: it rises from l0 to l1 (by 2).",
         "PFC2 never rises from one layer to the next.",
         "PFC3 breaks the order: it falls from l0 to l1 (by 0.1).",
+    ]
+
+
+def test_nothing_breaks_the_order_within_the_resolution() -> None:
+    assert describe_layers(layers((1, 0.4, 0.96), (1.01, 0.404, 0.95)))[1:] == [
+        "PFC1 never rises by more than 1 % from one layer to the next.",
+        "PFC2 never rises by more than 1 % from one layer to the next.",
+        "PFC3 never falls by more than 2 of 200 samples from one layer to the next.",
+    ]
+    assert describe_layers(layers((1, 0.4, 0.96), (1.02, 0.41, 0.945)))[1:] == [
+        "PFC1 breaks the order: it rises from l0 to l1 (by 0.02).",
+        "PFC2 breaks the order: it rises from l0 to l1 (by 0.01).",
+        "PFC3 breaks the order: it falls from l0 to l1 (by 0.015).",
     ]
 
 

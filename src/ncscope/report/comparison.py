@@ -144,6 +144,7 @@ def render_comparison_page(
             "columns": [column.title for column in columns],
             "of_layers": any(len(column.model.layers) > 1 for column in columns),
             "sizes": _tell_sizes_apart(columns),
+            "marks": _explain_marks(columns),
             "headlines": headlines,
             "rows": [_build_row(each.metric, columns, typeset, 4) for each in headlines],
             "groups": {
@@ -298,7 +299,8 @@ def _build_row(
             distances.append(abs(value - target))
     finite = [distance for distance in distances if distance < math.inf]
     texts = ["" if value is None else write(value, digits) for value in values]
-    differ = len(set(texts)) > 1
+    # Of four digits wherever the row is shown, so that terminal and page agree.
+    differ = len({"" if value is None else typeset(value) for value in values}) > 1
     ranked = differ and len(finite) > 1 and _is_comparable(metric, columns)
     cells = []
     for column, text, distance in zip(columns, texts, distances, strict=True):
@@ -316,7 +318,8 @@ def _build_row(
         difference = f"{'+' if gap > 0 else ''}{write(gap, 3)}"
     # Columns of other numbers of classes collapse elsewhere: no value is everybody's.
     targets = {format_collapse_value(metric, column.last, write) for column in columns}
-    return MetricRow(metric, targets.pop() if len(targets) == 1 else "", cells, difference)
+    collapsed = targets.pop() if len(targets) == 1 else ""
+    return MetricRow(metric, collapsed, cells, difference, differ)
 
 
 def _is_comparable(metric: Label, columns: Sequence[ComparisonColumn]) -> bool:
@@ -339,6 +342,18 @@ def _is_comparable(metric: Label, columns: Sequence[ComparisonColumn]) -> bool:
     )
     apart = all(one[1] < other[0] for one, other in pairwise(ends))
     return apart and len(ends) == len(columns)
+
+
+def _explain_marks(columns: Sequence[ComparisonColumn]) -> str:
+    """Say what bold numbers are, or how to get some; nothing where sizes forbid it."""
+    if _are_unlike(columns) or len({column.last.k for column in columns}) > 1:
+        return ""
+    if not all(column.last.standard_errors for column in columns):
+        return (
+            "No value is marked as nearest to collapse without 95 % intervals: measure all with "
+            "uncertainty=True, or ncscope measure --uncertainty."
+        )
+    return "The value nearest to collapse is bold where the 95 % intervals do not overlap."
 
 
 def _are_unlike(columns: Iterable[ComparisonColumn]) -> bool:
@@ -415,10 +430,29 @@ def _build_dots(
         ]
         dots[metric.key] = {
             "log": metric.log_scale,
+            "around": _find_least_range(metric, values),
             "values": [round_for_json(value) for value in values],
             "ends": [[round_for_json(end) for end in pair] for pair in ends],
         }
     return {"names": [column.name for column in columns], "metrics": dots}
+
+
+_LEAST_RANGE = 0.05
+"""Least range of an axis: share of the metric's range, or of its value where it has no bound."""
+
+
+def _find_least_range(metric: Label, values: Sequence[float]) -> list[float | None]:
+    """Return the ends that an axis has at least, so that a small difference looks small."""
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
+        return []
+    row = METRICS.get(metric.key)
+    low, high = (-math.inf, math.inf) if row is None else (row.low, row.high)
+    middle = (min(finite) + max(finite)) / 2
+    natural = high - low
+    bounded = math.isfinite(natural) and not metric.log_scale
+    half = _LEAST_RANGE / 2 * (natural if bounded else abs(middle))
+    return [round_for_json(max(low, middle - half)), round_for_json(min(high, middle + half))]
 
 
 def _build_charts(sources: Sequence[ComparisonSource], dots: Mapping[str, Any]) -> HistoryView:

@@ -21,6 +21,9 @@ SPECTRUM_TITLES = {
     "snr_singular_values": "signal to noise",
 }
 
+_RESOLUTION = 0.01
+"""Share of PFC1 or PFC2 by which it may rise without breaking the order."""
+
 _MOST_BREAKS = 3
 _MOST_NAMES = 6
 
@@ -116,9 +119,17 @@ def _describe_order(model: ModelRecord, key: str) -> str:
         return ""
     falling = find_label(key).better != "high"
     name, wrong = key.upper(), "rises" if falling else "falls"
-    breaks = order_breaks(values, falling)
+    every = order_breaks(values, falling)
+    # Two samples decided otherwise, or a hundredth of a value, are within the resolution.
+    count = model.layers[-1].num_samples
+    breaks = [
+        (later, by)
+        for later, by in every
+        if by > (_RESOLUTION * abs(values[later - 1]) if falling else 2 / count) * (1 + 1e-9)
+    ]
     if not breaks:
-        return f"{name} never {wrong} from one layer to the next."
+        border = f" by more than {'1 %' if falling else f'2 of {count:,} samples'}" if every else ""
+        return f"{name} never {wrong}{border} from one layer to the next."
     worst = sorted(breaks, key=lambda step: -step[1])[:_MOST_BREAKS]
     phrases = []
     for later, by in worst:

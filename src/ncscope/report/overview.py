@@ -50,7 +50,9 @@ class Headline:
         metric: Label of the metric.
         tag: ``"NC1"`` to ``"NC4"``; empty for other metrics.
         collapsed: Value at collapse, with an arrow; empty if unknown.
-        ends: First and last value of every run and split, by the name of the run and split.
+        ends: First and last value of every run and split, by the name of the run and split. The
+            name has the steps where runs or splits are measured at others. The last value is empty
+            where there is one measurement only.
         trend: Sentence on the way from the first values to the last.
     """
 
@@ -93,18 +95,15 @@ class MetricRow:
         metric: Label of the metric.
         collapsed: Value at collapse; empty if unknown, or not the same for all columns.
         cells: One cell for each column.
-        difference: Second value minus first, where two measurements are compared.
+        difference: Second value minus first, where two measurements are compared and differ.
+        differs: True if the values differ in four digits, in the terminal as on a page.
     """
 
     metric: Label
     collapsed: str
     cells: Sequence[Cell]
     difference: str = ""
-
-    @property
-    def differs(self) -> bool:
-        """True if the texts of the values differ."""
-        return len({cell.value for cell in self.cells}) > 1
+    differs: bool = True
 
 
 @dataclass(frozen=True)
@@ -192,6 +191,9 @@ def build_headlines(measurements: Sequence[Measurement], unit: str) -> list[Head
         for run, of_run in runs.items()
         for split, of_split in group_by_split(of_run).items()
     }
+    if len({(at[0].step, at[-1].step) for at in lines.values()}) > 1:
+        # Without the steps, a run that was trained longer would seem to be ahead.
+        lines = {f"{name}, {_name_span(at, unit)}": at for name, at in lines.items()}
     last = measurements[-1].model_record.layers[-1]
     keys = {key for each in measurements for key in each.model_record.layers[-1].metrics}
     values = list(dict.fromkeys(key for each in measurements for key in each.values))
@@ -216,22 +218,33 @@ def build_headlines(measurements: Sequence[Measurement], unit: str) -> list[Head
     return headlines
 
 
+def _name_span(measurements: Sequence[Measurement], unit: str) -> str:
+    """Name the first and the last step, for example ``epoch 0 to 1,200``."""
+    first, last = measurements[0], measurements[-1]
+    to = f" to {format_step(last.step)}" if last.step != first.step else ""
+    return f"{name_step(first, unit)}{to}"
+
+
 def _describe_change(
     metric: Label, measurements: Sequence[Measurement], unit: str
 ) -> Change | None:
-    """Compare the first and the last value of a metric, and the last with the farthest between."""
+    """Compare the first and the last value of a metric, and the last with the farthest between.
+
+    Nothing is judged without 95 % intervals: a change alone does not tell how much of it is noise.
+    """
     values = [find_value(merge_values(each), metric.key) for each in measurements]
     start, end = values[0], values[-1]
     if start is None or end is None:
         return None
     first, last = measurements[0], measurements[-1]
     trend, texts = "", (typeset(start), typeset(end))
+    apart = _are_apart(metric, first, last)
     # A comparison with NaN is False both ways, so an undefined end has no trend.
-    if metric.better and (start < end or end < start) and texts[0] != texts[1]:
+    if apart is not None and metric.better and (start < end or end < start):
         rose = end > start
         trend = "↑" if rose else "↓"
-        if _overlap(metric, (first, start), (last, end)):
-            trend = "within the 95 % interval"
+        if not apart:
+            trend = "within the 95 % interval" if texts[0] != texts[1] else ""
         elif not metric.two_sided:
             nearer = rose == (metric.better == "high")
             trend += " towards collapse"
@@ -242,29 +255,25 @@ def _describe_change(
                 choose = min if metric.better == "high" else max
                 pairs = zip(values, measurements, strict=True)
                 known = [(v, at) for v, at in pairs if v is not None and not math.isnan(v)]
-                worst, at = choose(known, key=lambda pair: pair[0])
-                if typeset(worst, 3) != typeset(end, 3) and not _overlap(
-                    metric, (at, worst), (last, end)
-                ):
-                    trend += f", nearer than at {name_step(at, unit)}"
+                _, worst = choose(known, key=lambda pair: pair[0])
+                if _are_apart(metric, worst, last):
+                    trend += f", nearer than at {name_step(worst, unit)}"
     return *texts, trend
 
 
-def _overlap(
-    metric: Label, one: tuple[Measurement, float], other: tuple[Measurement, float]
-) -> bool:
-    """Return whether the 95 % intervals of a metric at two measurements overlap."""
-    (_, end), (start, _) = sorted(
-        _find_range(each.model_record.layers[-1], metric.key, value) for each, value in (one, other)
-    )
-    return end >= start
-
-
-def _find_range(record: LayerRecord, key: str, value: float) -> tuple[float, float]:
-    """Return the 95 % interval of a metric, widened to its value; where unknown, the value."""
-    name = find_key(record.metrics, key)
-    low, high = (None if name is None else find_interval(record, name)) or (value, value)
-    return min(low, value), max(high, value)
+def _are_apart(metric: Label, one: Measurement, other: Measurement) -> bool | None:
+    """Return whether a metric's 95 % intervals at two measurements leave a gap; None without."""
+    ranges = []
+    for record in (each.model_record.layers[-1] for each in (one, other)):
+        key = find_key(record.metrics, metric.key)
+        ends = None if key is None else find_interval(record, key)
+        if key is None or ends is None:
+            return None
+        # An interval is corrected for bias, and may leave its value out.
+        value = record.metrics[key]
+        ranges.append((min(*ends, value), max(*ends, value)))
+    (_, end), (start, _) = sorted(ranges)
+    return end < start
 
 
 _PROGRESS = {find_label(key).key for key in PFC_METRICS}

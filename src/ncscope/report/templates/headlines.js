@@ -22,8 +22,8 @@ function headlineCurves(run, key, width) {
 }
 
 function headlineDots(key, width) {
-  const { log, values, ends } = page.dots.metrics[key];
-  const all = [...values, ...ends.flat()];
+  const { log, values, ends, around } = page.dots.metrics[key];
+  const all = [...values, ...ends.flat(), ...around];
   const place = (numbers) => (log ? onLogAxis(numbers, all) : numbers);
   const at = place(values);
   const reach = (side) => place(ends.map((pair) => pair[side]))
