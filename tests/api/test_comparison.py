@@ -2,11 +2,13 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import ncscope
+from ncscope.api.tables import csv_text
 from ncscope.errors import InputError
 from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
 from ncscope.report.comparison import _build_dots, build_columns
@@ -53,7 +55,7 @@ SHORT, LONG = make_history([0, 2, 4]), make_history(range(9), 0.5, ("train", "te
 def test_runs_are_compared_at_the_last_step_that_all_have(steps, compared, sentence, tmp_path):
     one, two = (make_history(each) for each in steps)
     both = ncscope.compare(one, two, names=["one", "two"])
-    assert [row["step"] for row in both.rows()] == [f"epoch {step}" for step in compared]
+    assert [row["step"] for row in both.rows()] == list(compared)
     for row, step in zip(both.rows(), compared, strict=True):
         assert row["nc1"] == measure(0.1 + step)["nc1"]
     page = both.save(tmp_path / "both.html").read_text()
@@ -63,8 +65,22 @@ def test_runs_are_compared_at_the_last_step_that_all_have(steps, compared, sente
 
 
 def test_splits_are_columns_of_their_own():
-    names = [row["name"] for row in ncscope.compare(SHORT, LONG, names=["s", "l"]).rows()]
-    assert names == ["s", "l, train", "l, test"]
+    runs = ncscope.History()
+    runs.append(replace(LONG.measurements[0], run="first"))
+    both = ncscope.compare(SHORT, LONG, runs, measure(1.0), names=["s", "l", "r", "one"])
+    assert [[row[key] for key in ("name", "run", "split", "step")] for row in both.rows()] == [
+        ["s", "", "train", 0],
+        ["l", "", "train", 0],
+        ["l", "", "test", 0],
+        ["r", "first", "train", 0],
+        ["one", "", "", None],
+    ]
+    lines = csv_text(both.rows()).splitlines()
+    assert [line.split(",")[:4] for line in (lines[0], lines[4], lines[5])] == [
+        ["name", "run", "split", "step"],
+        ["r", "first", "train", "0"],
+        ["one", "", "", ""],
+    ]
 
 
 def test_nothing_is_called_better_without_an_interval_beyond_the_other_s(tmp_path):
@@ -122,7 +138,7 @@ def test_a_small_difference_does_not_fill_the_axis():
 
 def test_every_file_is_of_its_kind(tmp_path):
     both = ncscope.compare(SHORT, LONG, names=["short", "long"])
-    begins = {"csv": b"name,step,", "tex": b"% \\use", "svg": b"<?xml", "png": b"\x89PNG"}
+    begins = {"csv": b"name,run,split,step,", "tex": b"% \\use", "svg": b"<?xml", "png": b"\x89PNG"}
     begins |= {"pdf": b"%PDF", "html": b"<!doctype html>"}
     for suffix, begin in begins.items():
         content = both.save(tmp_path / f"x.{suffix}").read_bytes()
@@ -135,6 +151,7 @@ def test_a_data_frame_has_the_rows():
     pytest.importorskip("pandas")  # a library that the bare package does without
     frame = ncscope.compare(measure(1.0), measure(2.0)).to_dataframe()
     assert list(frame["name"]) == ["source 1", "source 2"]
+    assert list(ncscope.compare(SHORT, LONG).to_dataframe()["step"]) == [4, 4, 4]
     assert list(frame["nc1"]) == [measure(1.0)["nc1"], measure(2.0)["nc1"]]
 
 
@@ -142,12 +159,7 @@ def test_files_are_sources_too(tmp_path):
     report = measure(1.0).save(tmp_path / "mine.json")
     history = SHORT.save(tmp_path / "theirs.json")
     both = ncscope.compare(report, history, LONG)
-    assert [row["name"] for row in both.rows()] == [
-        "mine",
-        "theirs",
-        "LONG, train",
-        "LONG, test",
-    ]
+    assert [row["name"] for row in both.rows()] == ["mine", "theirs", "LONG", "LONG"]
 
 
 def test_a_figure_has_a_line_for_each_run_and_split():
@@ -159,7 +171,7 @@ def test_a_table_has_the_metrics_chosen_and_is_shown(tmp_path):
     both = ncscope.compare(SHORT, LONG, names=["short", "long"])
     chosen = ["nc1", "cdnv"]
     header, *rows = both.save(tmp_path / "t.csv", metrics=chosen).read_text().splitlines()
-    assert header == "name,step,nc1,cdnv"
+    assert header == "name,run,split,step,nc1,cdnv"
     assert [row.rpartition(",")[2] for row in rows] == [f"{row['cdnv']}" for row in both.rows()]
     tex = both.save(tmp_path / "t.tex", metrics=chosen).read_text()
     assert [tex.count(f"\n{name}, epoch 4 &") for name in ("short", "long, train")] == [1, 1]
@@ -236,7 +248,7 @@ def test_intervals_and_sizes_are_in_every_table(tmp_path):
     low, high = measure(1.0, uncertainty=True).interval("vci")
     assert (first["vci_low"], first["vci_high"]) == (low, high)
     header = both.save(tmp_path / "t.csv", metrics=["vci"]).read_text().splitlines()[0]
-    assert header == "name,step,vci,vci_low,vci_high"
+    assert header == "name,run,split,step,vci,vci_low,vci_high"
     assert f"$[{low:.3g}, {high:.3g}]$" in both.save(tmp_path / "t.tex").read_text()
     assert r"{\footnotesize $[\;]$: 95 \% interval}" in (tmp_path / "t.tex").read_text()
     assert f"{low:.3g} to {high:.3g}" in repr(both)

@@ -798,6 +798,32 @@ def test_short_runs_have_linear_epochs(show: Open, measurements: list[Measuremen
     assert drawn(page, "history-chart")[0]["x"] != [0, 1, 3, 10]
 
 
+def test_three_splits_are_told_apart(show: Open, single_layer: ModelRecord) -> None:
+    names = ["train", "test", "val"]
+    three = [Measurement(single_layer, step, name) for step in (0, 1) for name in names]
+    page = show(render_history_page("Three", three))
+    for chart in ("history-chart", "headline-accuracy"):
+        traces = drawn(page, chart)
+        assert len({(trace["line"]["dash"], trace["marker"]["symbol"]) for trace in traces}) == 3
+    for figure in ("history", "headlines"):
+        keys = page.locator(f"#{figure} .legend .key .swatch:not(.none)")
+        assert len(set(keys.evaluate_all("all => all.map((each) => each.className)"))) == 3
+    ticks = page.locator("#headline-accuracy .xtick text").all_text_contents()
+    assert set(ticks) == {"0", "1"}
+
+
+def test_one_measurement_has_one_value_and_a_whole_step(
+    show: Open, single_layer: ModelRecord
+) -> None:
+    page = show(render_history_page("One", [Measurement(single_layer, 3)]))
+    assert page.locator("#headlines-heading").inner_text() == "Collapse at epoch 3"
+    assert "→" not in page.locator("#headlines").inner_text()
+    for chart in ("history-chart", "headline-accuracy"):
+        ticks = page.locator(f"#{chart} .xtick text").all_text_contents()
+        assert "3" in ticks
+        assert all(tick.lstrip("−").isdigit() for tick in ticks)
+
+
 def test_a_headline_is_enlarged_by_the_keyboard(run: Page) -> None:
     run.keyboard.press("Tab")
     run.locator(".cell[data-key=nc4_disagreement] button").focus()

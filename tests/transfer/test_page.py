@@ -71,6 +71,18 @@ def test_the_first_screen_holds_the_ranking_and_its_chart(browser: "Browser", pa
     page.close()
 
 
+def test_the_menu_leads_to_every_section(browser: "Browser", path: Path):
+    page = open_page(browser, path, 1280, 900)
+    links = page.locator("nav[aria-label=Sections] a")
+    assert links.all_inner_texts() == ["Ranking", "Scores", "Figure"]
+    assert page.locator("section").count() == 3
+    for number in range(3):
+        links.nth(number).click()
+        target = page.locator(str(links.nth(number).get_attribute("href")))
+        assert target.evaluate("each => each.closest('section') !== null")
+    page.close()
+
+
 def test_tables_of_scores_are_folded_below_and_the_panels_come_last(browser: "Browser", path: Path):
     page = open_page(browser, path, 1280, 900)
     titles = page.locator(".folds details:not(.notes) > summary").all_inner_texts()

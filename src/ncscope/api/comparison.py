@@ -34,6 +34,10 @@ adds nothing to them; if all folders are such, the result is empty.
 """
 
 
+_COLUMNS = ("name", "run", "split", "step")
+"""Columns of a table before sizes and metrics; the last three are those of a history's."""
+
+
 @check_arguments
 class Comparison:
     """Reports and histories side by side: see `compare`.
@@ -52,8 +56,9 @@ class Comparison:
         self.contents, self.sections = dict(contents), dict(sections or {})
 
     def rows(self) -> list[dict[str, object]]:
-        """Return a flat row for each report, run and split: name, step, sizes, then every metric.
+        """Return a flat row for each report, run and split: name, run, split, step, sizes, metrics.
 
+        ``name`` is the source's; a report has no run and no split, and its step is None.
         The metrics are those of the last layer; where there are standard errors, ``nc1_low`` and
         ``nc1_high`` are the ends of the 95 % interval of ``nc1``. Runs of histories are compared at
         the last step that all of them have.
@@ -64,7 +69,7 @@ class Comparison:
         rows = []
         for column in build_columns(self._sources())[0]:
             last = column.last
-            row: dict[str, object] = {"name": column.name, "step": column.step}
+            row: dict[str, object] = dict(zip(_COLUMNS, column.place, strict=True))
             row |= {"samples": last.num_samples, "classes": last.k, "dimension": last.dim}
             for key, value in last.metrics.items():
                 row[key] = value
@@ -182,7 +187,7 @@ class Comparison:
             rows = self.rows()
             if chosen is not None:
                 ends = [f"{key}{end}" for key in chosen for end in ("", "_low", "_high")]
-                names = ("name", "step", *ends)
+                names = (*_COLUMNS, *ends)
                 rows = [{name: row[name] for name in names if name in row} for row in rows]
             return write_text(path, csv_text(rows))
         if path.suffix == ".tex":

@@ -87,6 +87,7 @@ class ComparisonColumn:
         step: Step of the measurement as text, such as ``"epoch 40"``; empty for a report.
         run: Name of the source and of the run, of which the columns are splits.
         split: Split of a history; empty for a report.
+        place: Source, run, split and step as values; the step is None for a report.
     """
 
     name: str
@@ -95,6 +96,7 @@ class ComparisonColumn:
     step: str
     run: str
     split: str
+    place: tuple[str, str, str, float | None]
 
     @property
     def last(self) -> LayerRecord:
@@ -281,7 +283,8 @@ def build_columns(
         if source.unit:
             facts |= {"measured at": step, "split": split}
         own = split if source.unit else ""
-        columns.append(ComparisonColumn(name, model, facts, step, whole, own))
+        place = (source.name, run, own, measurement.step if source.unit else None)
+        columns.append(ComparisonColumn(name, model, facts, step, whole, own, place))
     return columns, " ".join(sentences)
 
 

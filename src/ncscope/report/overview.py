@@ -237,6 +237,8 @@ def _describe_change(
     if start is None or end is None:
         return None
     first, last = measurements[0], measurements[-1]
+    if first is last:
+        return typeset(start), "", ""
     trend, texts = "", (typeset(start), typeset(end))
     apart = _are_apart(metric, first, last)
     # A comparison with NaN is False both ways, so an undefined end has no trend.

@@ -39,6 +39,7 @@ from ncscope.report.wording import (
     join_words,
     make_all_printable,
     make_printable,
+    name_step,
     quote_number,
 )
 
@@ -149,6 +150,12 @@ class HistoryView:
     def headlines(self) -> list[Headline]:
         """Metrics of the grid, with their first and last values; none without steps."""
         return build_headlines(self.measurements, self.unit) if self.measurements else []
+
+    @property
+    def only_step(self) -> str:
+        """Name of the step, if all measurements are of one; else empty."""
+        steps = {name_step(each, self.unit) for each in self.measurements}
+        return steps.pop() if len(steps) == 1 else ""
 
     @property
     def over_time(self) -> bool:

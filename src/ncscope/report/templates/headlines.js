@@ -15,7 +15,7 @@ function headlineCurves(run, key, width) {
   const values = [...traces.flatMap((trace) => trace.text), metric.collapse];
   if (metric.log) traces.forEach((trace) => Object.assign(trace, { y: onLogAxis(trace.text, values) }));
   return [traces, {
-    xaxis: { ...timeAxis(run, times, logarithmic, width), ...BELOW, nticks: 5 },
+    xaxis: { nticks: 5, ...timeAxis(run, times, logarithmic, width), ...BELOW },
     yaxis: (metric.log ? logAxis : linearAxis)(values, { ...SMALL, nticks: 4 }),
     ...collapseLine(metric, false),
   }];
@@ -48,11 +48,7 @@ function quoteNumber(name) {
 }
 
 function headlineLegend(list, run) {
-  const [first, ...others] = Object.keys(run.series);
-  const keys = others.length ? [
-    legendKey("", token("soft"), first),
-    legendKey("dashed", token("soft"), others.join(", ")),
-  ] : [];
+  const keys = splitKeys(run);
   const count = run.layers.length;
   const shown = count > 6 ? [0, count - 1] : run.layers.map((_, place) => place);
   if (count > 1) keys.push(...shown.map((place) => legendKey("", layerColour(place, count), quoteNumber(run.layers[place]))));

@@ -49,7 +49,9 @@ function timeTicks(times, logarithmic, width) {
 function timeAxis(run, times, logarithmic, width) {
   const unit = escapeText(run.unit);
   const title = logarithmic ? `${unit} t, spaced as log(1 + t)` : unit;
-  if (!logarithmic) return axis({ title: { text: title } });
+  // Few whole steps would have fractions between them.
+  const whole = times.every(Number.isInteger) && Math.max(...times) - Math.min(...times) < 5;
+  if (!logarithmic) return axis({ title: { text: title }, ...(whole && { tick0: 0, dtick: 1 }) });
   return axis({ title: { text: title }, ...timeTicks(times, true, width) });
 }
 
@@ -65,6 +67,23 @@ function aboutMetric(node, metric) {
   node.replaceChildren(...parts);
 }
 
+// Splits are told apart by dash and dot, as the colours are those of the layers.
+const SPLIT_MARKS = [
+  { kind: "", dash: "solid", symbol: "circle" },
+  { kind: "dashed", dash: "dash", symbol: "circle-open" },
+  { kind: "dots", dash: "dot", symbol: "square" },
+  { kind: "dashdot", dash: "dashdot", symbol: "diamond-open" },
+];
+
+function splitMark(run, split) {
+  return SPLIT_MARKS[Object.keys(run.series).indexOf(split) % SPLIT_MARKS.length];
+}
+
+function splitKeys(run) {
+  const splits = Object.keys(run.series);
+  return splits.length < 2 ? [] : splits.map((split) => legendKey(splitMark(run, split).kind, token("soft"), split));
+}
+
 function historyTraces(run, metric, splits, hidden, logarithmic, small = false) {
   const traces = [];
   const layers = run.layers;
@@ -72,6 +91,7 @@ function historyTraces(run, metric, splits, hidden, logarithmic, small = false) 
   const emphasis = (place) => layers.length > 1 && !(page.together && run === page.runs[page.together]) && place === layers.length - 1;
   splits.forEach((split) => {
     const { times, values } = run.series[split];
+    const { dash, symbol } = splitMark(run, split);
     layers.forEach((layer, place) => {
       const own = values[metric.key][place];
       if (hidden.has(layer) || own.every((value) => value === null)) return;
@@ -88,9 +108,9 @@ function historyTraces(run, metric, splits, hidden, logarithmic, small = false) 
         line: {
           color: layerColour(place, layers.length),
           width: (last ? 3 : 1.75) - (small ? 0.5 : 0),
-          dash: split === Object.keys(run.series)[0] ? "solid" : "dash",
+          dash,
         },
-        marker: { size: (last ? 6 : 4) - (small ? 1 : 0) },
+        marker: { symbol, size: (last ? 6 : 4) - (small ? 1 : 0) },
         hovertemplate: `${escapeText(layer)}, ${escapeText(split)}<br>${escapeText(run.unit)} %{customdata}: %{text:.4g}<extra></extra>`,
       });
     });
@@ -134,11 +154,6 @@ function collapseLine(metric, named = true) {
 }
 
 function historyLegend(list, hidden, redraw) {
-  const splits = Object.keys(data.series);
-  const keys = splits.length < 2 ? [] : [
-    legendKey("", token("soft"), splits[0]),
-    legendKey("dashed", token("soft"), splits.slice(1).join(", ")),
-  ];
   const layers = data.layers.map((layer, place) => {
     const button = element("button", { type: "button" }, [
       swatch("", layerColour(place, data.layers.length)),
@@ -152,7 +167,7 @@ function historyLegend(list, hidden, redraw) {
     });
     return element("li", {}, [button]);
   });
-  list.replaceChildren(...keys, ...layers);
+  list.replaceChildren(...splitKeys(data), ...layers);
 }
 
 // The metric and the axis that the reader chose, which another run keeps where it has them.
