@@ -742,7 +742,9 @@ def test_last_values_at_different_epochs_say_their_epochs() -> None:
 
     short, long = [at(step, "a") for step in (0, 5)], [at(step, "b") for step in (0, 5, 10)]
     (nc1,) = build_headlines([*short, *long], "epoch")
-    assert list(nc1.ends) == ["a, train, epoch 0 to 5", "b, train, epoch 0 to 10"]
+    assert list(nc1.ends) == ["a, train, to epoch 5", "b, train, to epoch 10"]
+    (nc1,) = build_headlines([*short, *long[1:]], "epoch")
+    assert list(nc1.ends) == ["a, train, epoch 0 to 5", "b, train, epoch 5 to 10"]
     (nc1,) = build_headlines([*short, *long[:2]], "epoch")
     assert list(nc1.ends) == ["a, train", "b, train"]
 
@@ -818,6 +820,7 @@ def test_one_measurement_has_one_value_and_a_whole_step(
     page = show(render_history_page("One", [Measurement(single_layer, 3)]))
     assert page.locator("#headlines-heading").inner_text() == "Collapse at epoch 3"
     assert "→" not in page.locator("#headlines").inner_text()
+    assert "judged" not in page.locator("#headlines").inner_text()
     for chart in ("history-chart", "headline-accuracy"):
         ticks = page.locator(f"#{chart} .xtick text").all_text_contents()
         assert "3" in ticks
