@@ -65,8 +65,12 @@ def test_files_have_the_metrics_chosen(capsys: pytest.CaptureFixture[str]) -> No
     assert Path("x.csv").read_text() == Path("y.csv").read_text()
     assert run("long.json", "-o", "x.svg", "--metrics", "nc1") == 0
     capsys.readouterr()
-    assert run("before.json", "-o", "x.csv", "-o", "z.html", "--metrics", "nc1") == 2
+    assert run("before.json", "-o", "z.html", "--metrics", "nc1") == 2
     assert "all metrics in a .html, found a choice; leave metrics" in capsys.readouterr().err
+    # A page beside a table has all of them.
+    assert run("before.json", "-o", "x.csv", "-o", "z.html", "--metrics", "nc1") == 0
+    assert run("before.json", "-o", "x.csv", "--metrics", "nc,cdnv") == 2
+    assert "found 'nc' beside other metrics; pass 'nc' alone" in capsys.readouterr().err
     assert run("before.json", "-o", "x.csv", "--metrics", "ncx") == 2
     assert "'ncx'" in capsys.readouterr().err
 

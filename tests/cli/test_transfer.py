@@ -1,6 +1,8 @@
 """The command `ncscope transfer`: checkpoints and images in the files that people have."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -400,3 +402,13 @@ def test_an_option_is_repeated_before_each_of_its_values():
     words = ["--models", "a", "b", "--json", "--models=c", "d", "-h", "e"]
     once = ["--models", "a", "--models", "b", "--json", "--models=c", "--models", "d", "-h", "e"]
     assert repeat_option(words, "--models") == once
+
+
+@pytest.mark.parametrize("words", ["measure", "transfer --models", "report"])
+def test_a_missing_file_is_found_before_torch_is_loaded(words: str) -> None:
+    code = "import sys; from ncscope.cli import main\ntry: main()\nfinally: "
+    code += "assert 'torch' not in sys.modules"
+    command = [sys.executable, "-c", code, *words.split(), "nofile.npz"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "found nothing at nofile.npz" in done.stderr

@@ -30,6 +30,19 @@ def test_noise_in_many_dimensions_is_warned_about_first() -> None:
     )
 
 
+@pytest.mark.parametrize("groups", [None, ["nc4"]])
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_means_that_all_coincide_have_no_nearest(groups: Any, value: float) -> None:
+    features, labels = torch.full((60, 5), value), torch.arange(60) % 3
+    report = ncscope.measure(features, labels, torch.randn(3, 5), groups=groups)
+    (said,) = [one for one in report.warnings if "nc4_disagreement" in one]
+    assert said == (
+        "all class means coincide, and the first of them counts as the nearest to every sample, "
+        "which says nothing: ncc_accuracy, nc4_disagreement"
+    )
+    assert not [one for one in report.warnings if "spread of the class means" in one]
+
+
 def apart(n: int, d: int, k: int, **options: Any) -> ncscope.Report:
     """Classes far from each other, whose means no noise moves."""
     generator = torch.Generator().manual_seed(0)

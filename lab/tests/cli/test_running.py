@@ -249,6 +249,10 @@ def test_usage_errors_name_the_command(capsys) -> None:
     assert run("measure", "--no-such") == 2
     err = capsys.readouterr().err
     assert err == "error: No such option: --no-such. See ncscope measure --help.\n"
+    for option, meant in (("--out", "--save"), ("--metrics", "--groups")):
+        assert run("measure", "x.npz", option, "y") == 2
+        expected = f"error: No such option: {option}; {meant} is it here. See ncscope measure"
+        assert capsys.readouterr().err.startswith(expected)
     assert run("run", "mse/collapse", "--scale", "large") == 2
     err = capsys.readouterr().err
     assert err.startswith("error: Invalid value for '--scale': 'large' is not one of 'paper', ")

@@ -358,7 +358,7 @@ def check_metrics(metrics: Iterable[str], known: Collection[str]) -> None:
     Raises:
         InputError: If one was not measured.
     """
-    from ncscope.report.labels import find_label
+    from ncscope.report.labels import NC_METRICS, find_label
 
     for key in metrics:
         label = find_label(key)
@@ -373,6 +373,9 @@ def check_metrics(metrics: Iterable[str], known: Collection[str]) -> None:
                     found += " of which none was measured"
                     near = sorted(known)
             fix = f"choose from {', '.join(near)}"
+            if key == "nc":
+                found += " beside other metrics"
+                fix = f"pass 'nc' alone, or keys such as {', '.join(NC_METRICS.values())}"
             raise InputError(expected="a metric that was measured", found=found, fix=fix)
 
 

@@ -44,8 +44,8 @@ def report(
         str | None,
         typer.Option(
             help="Keys of metrics, comma-separated, or nc for NC1 to NC4: the columns of a .csv or "
-            ".tex, which then has layers or measurements as rows, or the panels of a figure. "
-            "Default all."
+            ".tex, which then has layers or measurements as rows, or the panels of a figure; "
+            "a page has all. Default all."
         ),
     ] = None,
 ) -> None:
@@ -68,9 +68,10 @@ def report(
     targets = save or [Path("comparison.html")]
     # A name alone may be "nc", which stands for four metrics.
     chosen = metrics.split(",") if metrics and "," in metrics else metrics
+    chosen_in = {file: chosen for file in targets if file.suffix != ".html"}
     for file in targets:
         check_file(file, COMPARISONS)
-        refuse_choice(file, chosen)
+        refuse_choice(file, chosen_in.get(file) if chosen_in else chosen)
     check_reports(sources)
     console = Terminal()
     table: RenderableType | None
@@ -86,7 +87,7 @@ def report(
         from ncscope.api.comparison import read_sources
 
         contents = read_sources(sources, sections_of_runs)
-        paths = [contents.save(file, title, metrics=chosen) for file in targets]
+        paths = [contents.save(file, title, metrics=chosen_in.get(file)) for file in targets]
         table = contents.table()
     if table is not None:
         console.print(table)

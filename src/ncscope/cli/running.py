@@ -63,6 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(_run([word for word in words if word != "--debug"], debug))
 
 
+_OTHER_WORDS = {"--out": "--save", "--output": "--save", "--metrics": "--groups"}
+"""Options of other commands, and those that have their sense where they do not exist."""
+
+
 def _run(words: list[str], debug: bool) -> int:
     try:
         code = app(args=words or ["--help"], prog_name="ncscope", standalone_mode=False)
@@ -75,6 +79,10 @@ def _run(words: list[str], debug: bool) -> int:
             message = (
                 f"No such option: {option}; measure a model by ncscope measure-model MODEL DATA"
             )
+        elif option in _OTHER_WORDS and error.ctx is not None:
+            meant, known = _OTHER_WORDS[option], error.ctx.command.params
+            if any(meant in each.opts for each in known):  # the nearest in letters is another
+                message = f"No such option: {option}; {meant} is it here"
         return _fail(f"{message}. See {command} --help.", 2, debug)
     except (typer.Abort, Interruption, KeyboardInterrupt) as error:
         return _fail(f"interrupted; {error}".rstrip("; "), 130, debug)

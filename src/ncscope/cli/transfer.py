@@ -179,7 +179,7 @@ def transfer(
     with row_bar(lines=True) as on_step:
         common["on_step"] = on_step
         if data is None:
-            from ncscope.api.transfer import rank_files
+            from ncscope.api.readable import check_files
 
             others = [name for name in models if not _is_file_of_features(name)]
             if others:
@@ -187,6 +187,9 @@ def transfer(
                     "name a data set or a folder of images; or pass files with features and labels"
                 )
                 raise InputError(expected=f"--data with {others[0]}", found="none", fix=fix)
+            check_files(models)  # before torch is loaded, which takes seconds
+            from ncscope.api.transfer import rank_files
+
             common["measure"] = common["measure"] or "top-1"
             report = rank_files(models, ignore_index=ignore_index, **common)
         else:

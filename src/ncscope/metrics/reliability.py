@@ -132,8 +132,16 @@ def _warn_of_bounded_ranks(stats: ClassStatistics, values: Collection[str]) -> I
         )
 
 
-def _warn_of_noisy_means(stats: ClassStatistics, values: Collection[str]) -> Iterator[str]:
+def _warn_of_noisy_means(stats: ClassStatistics, values: Mapping[str, float]) -> Iterator[str]:
     """Warn if the class means are mostly noise, in classes too small to hide it in large values."""
+    # NC2 is undefined where all class means coincide, to rounding.
+    if not float(stats.between_trace) > 0 or math.isnan(values.get("nc2_etf", 0.0)):
+        if decided := [key for key in ("ncc_accuracy", "nc4_disagreement") if key in values]:
+            yield (
+                "all class means coincide, and the first of them counts as the nearest to every "
+                f"sample, which says nothing: {', '.join(decided)}"
+            )
+        return
     share, effects = noise_share(stats), []
     if lowered := [key for key in _LOWERED if key in values]:
         effects.append(f"too low by about as much: {', '.join(lowered)}")

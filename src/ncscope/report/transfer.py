@@ -541,5 +541,6 @@ def _format_interval(coefficient: Correlation) -> str:
     if math.isnan(coefficient.value):
         return "undefined"
     value, low, high = coefficient
-    ends = f" [{low:.2f}, {high:.2f}]" if math.isfinite(low) else ""
+    # Resamples that all agree, as those of three checkpoints in the right order, show no spread.
+    ends = f" [{low:.2f}, {high:.2f}]" if low < high else ""
     return f"{value:.2f}{ends}".replace("-", "−")

@@ -109,7 +109,7 @@ def normalise_together(model: nn.Module, device: torch.device, processes: int) -
 
     Example:
         >>> for device in map(torch.device, ("cuda", "cpu")):
-        ...     type(normalising_together(nn.BatchNorm1d(3), device, processes=2)).__name__
+        ...     type(normalise_together(nn.BatchNorm1d(3), device, processes=2)).__name__
         'SyncBatchNorm'
         'BatchNorm1d'
     """

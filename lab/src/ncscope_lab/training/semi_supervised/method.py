@@ -141,7 +141,7 @@ def anneal_threshold(annealing: Annealing, progress: float, num_classes: int) ->
         num_classes: $C$.
 
     Example:
-        >>> annealed_threshold("linear", 0.5, num_classes=4)
+        >>> anneal_threshold("linear", 0.5, num_classes=4)
         0.625
     """
     least = 1 / num_classes
