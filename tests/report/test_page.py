@@ -263,7 +263,8 @@ def test_claims_come_first_with_their_evidence(run: Page) -> None:
     assert first.locator(".claims .verdict").all_inner_texts() == ["✓ held", "✕ not held"]
     assert "5 of 5 <pairs> fall" in first.inner_text()
     assert second.locator(".cell").count() == len(HEADLINES)
-    assert "towards collapse" in second.inner_text()
+    # The run was measured without intervals.
+    assert "No change is judged" in second.inner_text()
 
 
 def test_metric_and_split_change_the_history(run: Page) -> None:
@@ -742,7 +743,9 @@ def test_last_values_at_different_epochs_say_their_epochs() -> None:
 
     short, long = [at(step, "a") for step in (0, 5)], [at(step, "b") for step in (0, 5, 10)]
     (nc1,) = build_headlines([*short, *long], "epoch")
-    assert list(nc1.ends) == ["a, train, epoch 0 to 5", "b, train, epoch 0 to 10"]
+    assert list(nc1.ends) == ["a, train, to epoch 5", "b, train, to epoch 10"]
+    (nc1,) = build_headlines([*short, *long[1:]], "epoch")
+    assert list(nc1.ends) == ["a, train, epoch 0 to 5", "b, train, epoch 5 to 10"]
     (nc1,) = build_headlines([*short, *long[:2]], "epoch")
     assert list(nc1.ends) == ["a, train", "b, train"]
 
@@ -818,6 +821,8 @@ def test_one_measurement_has_one_value_and_a_whole_step(
     page = show(render_history_page("One", [Measurement(single_layer, 3)]))
     assert page.locator("#headlines-heading").inner_text() == "Collapse at epoch 3"
     assert "→" not in page.locator("#headlines").inner_text()
+    text = page.locator("main").inner_text()
+    assert [words in text for words in ("judged", "Move through", "keep moving")] == [False] * 3
     for chart in ("history-chart", "headline-accuracy"):
         ticks = page.locator(f"#{chart} .xtick text").all_text_contents()
         assert "3" in ticks

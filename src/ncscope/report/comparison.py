@@ -441,7 +441,7 @@ def _build_dots(
 
 
 _LEAST_RANGE = 0.05
-"""Least range of an axis: share of the metric's range, or of its value where it has no bound."""
+"""Least range of an axis: as a number of a share such as accuracy, as a part of other values."""
 
 
 def _find_least_range(metric: Label, values: Sequence[float]) -> list[float | None]:
@@ -452,9 +452,8 @@ def _find_least_range(metric: Label, values: Sequence[float]) -> list[float | No
     row = METRICS.get(metric.key)
     low, high = (-math.inf, math.inf) if row is None else (row.low, row.high)
     middle = (min(finite) + max(finite)) / 2
-    natural = high - low
-    bounded = math.isfinite(natural) and not metric.log_scale
-    half = _LEAST_RANGE / 2 * (natural if bounded else abs(middle))
+    is_share = high - low == 1 and not metric.log_scale
+    half = _LEAST_RANGE / 2 * (1 if is_share else abs(middle))
     return [round_for_json(max(low, middle - half)), round_for_json(min(high, middle + half))]
 
 

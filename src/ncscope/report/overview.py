@@ -63,6 +63,11 @@ class Headline:
     trend: str = ""
 
     @property
+    def changes(self) -> bool:
+        """True if there is a last value beside a first."""
+        return any(last for _, last in self.ends.values())
+
+    @property
     def name(self) -> str:
         """Title of the metric without the tag."""
         return capitalise(self.metric.title.removeprefix(f"{self.tag}: "))
@@ -193,7 +198,8 @@ def build_headlines(measurements: Sequence[Measurement], unit: str) -> list[Head
     }
     if len({(at[0].step, at[-1].step) for at in lines.values()}) > 1:
         # Without the steps, a run that was trained longer would seem to be ahead.
-        lines = {f"{name}, {_name_span(at, unit)}": at for name, at in lines.items()}
+        together = len({at[0].step for at in lines.values()}) == 1
+        lines = {f"{name}, {_name_span(at, unit, together)}": at for name, at in lines.items()}
     last = measurements[-1].model_record.layers[-1]
     keys = {key for each in measurements for key in each.model_record.layers[-1].metrics}
     values = list(dict.fromkeys(key for each in measurements for key in each.values))
@@ -218,9 +224,11 @@ def build_headlines(measurements: Sequence[Measurement], unit: str) -> list[Head
     return headlines
 
 
-def _name_span(measurements: Sequence[Measurement], unit: str) -> str:
-    """Name the first and the last step, for example ``epoch 0 to 1,200``."""
+def _name_span(measurements: Sequence[Measurement], unit: str, together: bool) -> str:
+    """Name the first and the last step, or, if all start together, the last one alone."""
     first, last = measurements[0], measurements[-1]
+    if together:
+        return f"to {name_step(last, unit)}" if last.step != first.step else name_step(last, unit)
     to = f" to {format_step(last.step)}" if last.step != first.step else ""
     return f"{name_step(first, unit)}{to}"
 
