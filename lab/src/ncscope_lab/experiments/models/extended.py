@@ -231,7 +231,7 @@ def draw_objective(run: Run, label: str, axes: Axes) -> None:
     axes.plot(*list_positive(path, "objective"), "o-", color=panels.SERIES[3], markersize=2.8)
     minimum = last("minimum")(run)
     axes.axhline(minimum, color=panels.SECOND, linestyle=panels.DASHED, label="closed form")
-    axes.set_yscale("log")
+    logarithmic_values(axes)
     axes.set_title("Objective")
     axes.set_ylabel(label, fontweight="bold", fontsize=10)
     axes.set_xlabel("thousand steps")
