@@ -56,8 +56,8 @@ SMALL = Training(
     data="digits",
     network="small-wrn",
     augmentation="crop",
-    # A network of 64 features and a thousandth of the paper's steps: the rate is higher and falls
-    # to zero along a cosine, and no weights are averaged.
+    # A network of 64 features and less than a hundredth of the paper's steps: the rate is higher
+    # and falls to zero along a cosine, and no weights are averaged.
     optimisation=Optimisation(
         batch_size=64,
         optimiser="nesterov",
