@@ -1,6 +1,7 @@
 """The abstracts, sentence by sentence: what carries each exists, and verdicts follow from it."""
 
 import re
+from collections import Counter
 
 import pytest
 from mkdocs.exceptions import PluginError
@@ -8,7 +9,7 @@ from mkdocs.exceptions import PluginError
 from ncscope_lab.catalogue import EXPERIMENTS
 from ncscope_lab.findings import Finding
 from ncscope_lab.theory.table import STATEMENTS
-from tests.docs.pages import load_hook
+from tests.docs.pages import ROOT, load_hook
 
 abstracts, evidence, results = map(load_hook, ("abstracts", "evidence", "results"))
 Sentence = abstracts.Sentence
@@ -69,6 +70,20 @@ def test_every_sentence_has_its_verdict_on_the_page():
         assert sum(int(count.strip() or 0) for count in counts) == verdicts.count(
             verdict.replace(" ", "-")
         )
+
+
+def test_the_readme_counts_the_verdicts():
+    page = abstracts.write_abstracts(SENTENCES, THEORY, RUNS)
+    verdicts = Counter(re.findall(r'<span class="verdict ([\w-]+)">', page))
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    numbers = re.search(
+        r"Of (\d+) sentences of their abstracts, (\d+) are shown there, (\d+) in part, (\d+) not, "
+        r"and (\d+) is refuted",
+        readme,
+    )
+    assert numbers is not None
+    shown = [verdicts[each.replace(" ", "-")] for each in abstracts.VERDICTS]
+    assert [int(each) for each in numbers.groups()] == [len(SENTENCES), *shown]
 
 
 @pytest.mark.parametrize(
