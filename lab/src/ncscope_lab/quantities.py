@@ -230,11 +230,14 @@ class Quantity:
         return Quantity(f"{self.name} with {words}", compute)
 
 
-def quantity(name: str) -> Callable[[Callable[[Run], float]], Quantity]:
+def quantity(
+    name: str, parts: Sequence[Quantity] = ()
+) -> Callable[[Callable[[Run], float]], Quantity]:
     """Turn a function of a run into a quantity with a name.
 
     Args:
         name: Name of the number, for the evidence.
+        parts: Quantities that the number is made of.
 
     Example:
         >>> @quantity("measurements")
@@ -243,7 +246,7 @@ def quantity(name: str) -> Callable[[Callable[[Run], float]], Quantity]:
         >>> count_rows.name
         'measurements'
     """
-    return lambda compute: Quantity(name, compute)
+    return lambda compute: Quantity(name, compute, parts)
 
 
 def read_field(settings: Any, name: str) -> Any:

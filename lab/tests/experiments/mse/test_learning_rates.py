@@ -6,12 +6,12 @@ import pytest
 from lab.tests.experiments.mse.histories import history_of, small
 
 from ncscope_lab.experiments.mse.collapse import EXPERIMENT
-from ncscope_lab.experiments.mse.learning_rates import (
+from ncscope_lab.experiments.mse.networks import (
+    PAPER,
     list_rates,
     sweep_runs,
     tabulate_rates,
 )
-from ncscope_lab.experiments.mse.networks import PAPER
 from ncscope_lab.observations import Observation, Results
 from ncscope_lab.quantities import last, replace_fields
 

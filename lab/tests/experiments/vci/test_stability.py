@@ -11,15 +11,15 @@ from ncscope.metrics.variability import fuzziness, vci
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.statistics import ClassStatistics, finish
-from ncscope_lab.experiments.vci.stability import (
+from ncscope_lab.experiments.vci.training import (
     RANGES,
     SIZES,
+    SMALL,
     departure,
     sweep_cuts,
     sweep_noise,
     tabulate_stability,
 )
-from ncscope_lab.experiments.vci.training import SMALL
 from ncscope_lab.quantities import Runs
 from ncscope_lab.runs.resources import Resources
 from ncscope_lab.training.supervised import measure_images, prepare_bench

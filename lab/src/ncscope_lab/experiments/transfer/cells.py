@@ -228,21 +228,9 @@ def _extract_features(bench: Bench, data: ImageData) -> dict[str, Tensor]:
     tensors = {"train": features, "train_labels": labels}
     tensors |= {"test": test[0], "test_labels": test[1]}
     if probabilities is not None:
-        temperature = bench.settings.temperature
-        tensors["probabilities"] = apply_temperature(probabilities, temperature)
+        # From a softmax at temperature 1 to one at the temperature of the training.
+        tensors["probabilities"] = (probabilities.log() / bench.settings.temperature).softmax(1)
     return tensors
-
-
-def apply_temperature(
-    probabilities: Float[Tensor, "n z"], temperature: float
-) -> Float[Tensor, "n z"]:
-    """Return the softmax at the temperature that a network was trained at.
-
-    Args:
-        probabilities: Softmax of the network's outputs at temperature 1.
-        temperature: Temperature of the training.
-    """
-    return (probabilities.log() / temperature).softmax(1)
 
 
 def _fine_tune(model: nn.Module, data: ImageData, tuning: Tuning, seed: int) -> float:
