@@ -20,7 +20,7 @@ from ncscope_lab.training.settings import Training
 from ncscope_lab.training.supervised import Extra, training_events
 
 Settings = TypeVar("Settings", bound=BaseModel)
-Run = TypeVar("Run", bound=Training)
+AnyTraining = TypeVar("AnyTraining", bound=Training)
 Scale = Literal["paper", "small"]
 
 
@@ -72,7 +72,9 @@ def train_runs(settings: Any, extra: Extra | None = None) -> list[Part]:
 
 
 def train_each(
-    runs: Mapping[str, Run], events: Callable[[Run, Resources], Iterator[Event]], more: int = 0
+    runs: Mapping[str, AnyTraining],
+    events: Callable[[AnyTraining, Resources], Iterator[Event]],
+    more: int = 0,
 ) -> list[Part]:
     """Return a part for each training run, whose events a function yields.
 

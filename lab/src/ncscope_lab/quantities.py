@@ -123,7 +123,7 @@ class Runs(Sequence[Run]):
         """The first run with each settings, which are found by their hash among hundreds."""
         return {run.settings: run for run in reversed(self._runs)}
 
-    def named(self, name: str) -> Run:
+    def find(self, name: str) -> Run:
         """Return the run with this name, without rows if it was not run."""
         missing = Run(name, None, [], [], self)
         return next((run for run in self if run.name == name), missing)

@@ -52,10 +52,12 @@ class SweepRow:
         If several layers have equally many of the columns, the last such layer is taken.
         """
 
-        def known(row: Observation) -> int:
+        def count_known(row: Observation) -> int:
             return sum(key in row for key in columns)
 
-        return {part: max(rows[::-1], key=known) for part, rows in last_rows(self.rows).items()}
+        return {
+            part: max(rows[::-1], key=count_known) for part, rows in last_rows(self.rows).items()
+        }
 
 
 @dataclass(frozen=True)

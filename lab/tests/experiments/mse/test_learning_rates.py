@@ -71,7 +71,7 @@ def test_without_a_sweep_rows_and_runs_are_left_alone() -> None:
     config = small("mse")
     found = Results(history_of(FIRST, {"nc1": (4, 3, 2, 1)}))
     runs = EXPERIMENT.collect(config, found)
-    assert runs.named(FIRST).rows == list(found)
+    assert runs.find(FIRST).rows == list(found)
     assert sweep_runs(config) == config.runs
     assert tabulate_rates(config, runs) == []
 

@@ -76,7 +76,7 @@ def test_only_the_stated_range_counts() -> None:
     for sweep in RANGES:
         assert departure(runs[0], sweep, "fuzziness") == pytest.approx(2.0)
         assert departure(runs[0], sweep, "vci") == pytest.approx(0.05)
-    assert math.isnan(departure(runs.named("b"), "cut", "vci"))
+    assert math.isnan(departure(runs.find("b"), "cut", "vci"))
 
 
 def test_the_table_has_the_largest_changes_of_each_setting() -> None:

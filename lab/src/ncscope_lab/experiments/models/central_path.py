@@ -361,7 +361,7 @@ def draw_figures(settings: CentralPath, runs: Runs) -> list[Drawing]:
 
 def draw_growth(runs: Runs, law: Law, axes: Axes) -> None:
     """Draw the singular values along a flow, with a guide of the slope of the law."""
-    path = runs.named(law.name).rows[1:]
+    path = runs.find(law.name).rows[1:]
     times = values(path, "time")
     indices = [key.removeprefix("closed_") for key in path[0].values if key.startswith("closed_")]
     for index, name in enumerate(indices):
@@ -382,7 +382,7 @@ def draw_growth(runs: Runs, law: Law, axes: Axes) -> None:
 def draw_flows(axes: Axes, runs: Runs, key: str, unit: float = 1.0, less: float = 0.0) -> None:
     """Draw a number along both flows, less a constant."""
     for name, colour in FLOWS:
-        path = runs.named(name).rows[1:]
+        path = runs.find(name).rows[1:]
         times = [time / unit for time in values(path, "time")]
         numbers = [number - less for number in values(path, key)]
         axes.plot(times, numbers, "o-", color=colour, markersize=2.6, label=name)
@@ -441,7 +441,7 @@ def draw_deviation(runs: Runs, settings: CentralPath, axes: Axes) -> None:
 
 def draw_unrestricted(runs: Runs, settings: CentralPath, start: str, axes: Axes) -> None:
     """Draw the parts of the loss along the unrestricted flow."""
-    path = runs.named(f"unrestricted, {start}").rows[1:]
+    path = runs.find(f"unrestricted, {start}").rows[1:]
     unit = settings.num_classes * settings.per_class
     times = [time / unit for time in values(path, "time")]
     for key, colour, style, label in (

@@ -293,7 +293,7 @@ def measure_rates(settings: MSETrainings, seeds: Runs) -> dict[float, float]:
     """Return the mean held-out accuracy at the last epoch, for every rate with all seeds."""
     accuracy = last("accuracy", "test")
     means = {
-        rate: average([accuracy(run.experiment.named(name_run(run.name, rate))) for run in seeds])
+        rate: average([accuracy(run.experiment.find(name_run(run.name, rate))) for run in seeds])
         for rate in list_rates(settings.rates)
     }
     return {rate: mean for rate, mean in means.items() if math.isfinite(mean)}

@@ -26,7 +26,6 @@ from ncscope.data.draws import Purpose, stream_seed
 from ncscope.data.images import ImageData, Images
 from ncscope.data.loaders import make_measurement_loader
 from ncscope.files import write_bytes
-from ncscope.measurement.records import Measurement
 from ncscope.metrics.information import dataset_entropies
 from ncscope.models.forward import classifier
 from ncscope.models.taps import HEAD_INPUT
@@ -44,7 +43,7 @@ from ncscope.transfer.records import (
 from ncscope.transfer.samples import check_downstream
 from ncscope_lab.experiments.transfer.design import TARGET_SEED, TransferZoo, list_networks
 from ncscope_lab.experiments.transfer.scores import NCTI, Sample, score_sample
-from ncscope_lab.observations import Event, Heartbeat, Observation, Value, observations_of
+from ncscope_lab.observations import Event, Heartbeat, Observation, Value, flatten
 from ncscope_lab.runs.resources import Resources
 from ncscope_lab.training.settings import Training
 from ncscope_lab.training.supervised import Bench, bench_events, prepare_bench
@@ -114,7 +113,7 @@ def cell_events(
         if isinstance(event, Heartbeat):
             yield event
         else:
-            rows = observations_of(event) if isinstance(event, Measurement) else [event]
+            rows = flatten([event])
             yield from (row for row in rows if row.epoch == training.optimisation.epochs)
     learner = bench.learner
     model = learner.evaluated

@@ -306,7 +306,7 @@ class Verdicts:
         return {images: judge_scores(self._select(images), self.scores) for images in PHRASES}
 
     @cached_property
-    def tuned(self) -> Mapping[str, ByTarget]:
+    def fine_tuning(self) -> Mapping[str, ByTarget]:
         """Qualities of every score by target, where fine-tuning is the truth."""
         return judge_scores(self._select(ALL), self.scores, TUNED_ACCURACY)
 
@@ -408,7 +408,7 @@ def judge_claims(verdicts: Verdicts) -> list[Finding]:
     best = verdicts.best_published(whole)
     return [
         *(judge_gain(f"With {PHRASES[images]}", own, images) for images, own in by_images.items()),
-        judge_gain("Where fine-tuning is the truth", verdicts.tuned, None),
+        judge_gain("Where fine-tuning is the truth", verdicts.fine_tuning, None),
         *(
             judge_mean(
                 f"With {PHRASES[images]}, explained entropy tells more than size, source accuracy "

@@ -114,7 +114,7 @@ def table_of_tuning(verdicts: Verdicts) -> Summary:
         "targets are still those of the probe."
     )
     title = "All scores, fine-tuning as truth"
-    return _table_of_qualities(verdicts, verdicts.tuned, caption, title)
+    return _table_of_qualities(verdicts, verdicts.fine_tuning, caption, title)
 
 
 def group_by_condition(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
@@ -145,8 +145,8 @@ def judge_by_condition(verdicts: Verdicts) -> dict[str, Mapping[str, ByTarget]]:
         for name, cells in group_by_condition(verdicts.cells).items()
         if group_cells(cells)
     }
-    if any(verdicts.tuned.values()):
-        found[TUNED] = verdicts.tuned
+    if any(verdicts.fine_tuning.values()):
+        found[TUNED] = verdicts.fine_tuning
     return found
 
 

@@ -354,7 +354,7 @@ def share_of_decades(key: str, pair: Run) -> float:
 
 def shares_of_models(key: str, runs: Runs) -> dict[Activation, float]:
     """Return the share of decades of both two-level models; NaN if not measured."""
-    models = {name: runs.named(part) for name, part in SURROGATES.items()}
+    models = {name: runs.find(part) for name, part in SURROGATES.items()}
     return {
         name: share_of_decades(key, run) if run.rows else math.nan for name, run in models.items()
     }
@@ -391,7 +391,7 @@ def draw_figures(settings: XUFMNetwork, runs: Runs) -> list[Drawing]:
         "The extended unconstrained features model of XUFM figures 3 and 4, linear above ReLU, for "
         "comparison with figures 5 and 10."
     )
-    models = {activation: runs.named(part) for activation, part in SURROGATES.items()}
+    models = {activation: runs.find(part) for activation, part in SURROGATES.items()}
     return [*drawings, Drawing("models", caption, draw_two_levels(models))]
 
 
