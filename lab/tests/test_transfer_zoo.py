@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from functools import partial
 from html import unescape
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -448,8 +449,9 @@ def test_cells_in_a_file_are_judged_as_the_run_is(zoo, tmp_path):
             assert cell.value(key) == pytest.approx(known.value(key), rel=1e-11, nan_ok=True)
     assert judge_claims(read.verdicts()) == judge_claims(zoo.verdicts())
     # Not the tables: an accuracy of 12 digits can round a regret of 3.75 the other way.
-    for key, found in zoo.verdicts().qualities.items():
-        other = read.verdicts().qualities[key]
+    verdicts, others = zoo.verdicts(), read.verdicts()
+    for images, key in product((ALL, A_FEW), verdicts.scores):
+        found, other = (each.qualities[images][key] for each in (verdicts, others))
         assert set(other) == set(found)
         assert all(other[target] == pytest.approx(found[target]) for target in found)
     again = read.save_cells(tmp_path / "again.json.gz")

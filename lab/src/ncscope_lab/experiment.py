@@ -20,6 +20,7 @@ from ncscope_lab.training.settings import Training
 from ncscope_lab.training.supervised import Extra, training_events
 
 Settings = TypeVar("Settings", bound=BaseModel)
+AnyTraining = TypeVar("AnyTraining", bound=Training)
 Scale = Literal["paper", "small"]
 
 
@@ -66,10 +67,25 @@ def train_runs(settings: Any, extra: Extra | None = None) -> list[Part]:
         settings: Settings with ``runs``.
         extra: Function that measures more at the epochs that are due.
     """
-    train = training_events if extra is None else partial(training_events, extra=extra)
+    events = training_events if extra is None else partial(training_events, extra=extra)
+    return train_each(settings.runs, events)
+
+
+def train_each(
+    runs: Mapping[str, AnyTraining],
+    events: Callable[[AnyTraining, Resources], Iterator[Event]],
+    more: int = 0,
+) -> list[Part]:
+    """Return a part for each training run, whose events a function yields.
+
+    Args:
+        runs: Settings of the runs, by name.
+        events: Function of a run's settings and of the resources.
+        more: Heartbeats of a run beside those of its epochs.
+    """
     return [
-        Part(name, training.optimisation.epochs, partial(train, training), trains=True)
-        for name, training in settings.runs.items()
+        Part(name, run.optimisation.epochs + more, partial(events, run), trains=True)
+        for name, run in runs.items()
     ]
 
 

@@ -125,8 +125,7 @@ class Results(Sequence[Observation]):
         if isinstance(event, Measurement):
             event = replace(event, run=part)
             self.measurements.append(event)
-        rows = observations_of(event) if isinstance(event, Measurement) else [event]
-        self._observations += [_as_read(replace(row, part=part)) for row in rows]
+        self._observations += [_as_read(replace(row, part=part)) for row in flatten([event])]
 
     def __len__(self) -> int:
         return len(self._observations)

@@ -123,7 +123,7 @@ class Runs(Sequence[Run]):
         """The first run with each settings, which are found by their hash among hundreds."""
         return {run.settings: run for run in reversed(self._runs)}
 
-    def named(self, name: str) -> Run:
+    def find(self, name: str) -> Run:
         """Return the run with this name, without rows if it was not run."""
         missing = Run(name, None, [], [], self)
         return next((run for run in self if run.name == name), missing)
@@ -230,11 +230,14 @@ class Quantity:
         return Quantity(f"{self.name} with {words}", compute)
 
 
-def quantity(name: str) -> Callable[[Callable[[Run], float]], Quantity]:
+def quantity(
+    name: str, parts: Sequence[Quantity] = ()
+) -> Callable[[Callable[[Run], float]], Quantity]:
     """Turn a function of a run into a quantity with a name.
 
     Args:
         name: Name of the number, for the evidence.
+        parts: Quantities that the number is made of.
 
     Example:
         >>> @quantity("measurements")
@@ -243,7 +246,7 @@ def quantity(name: str) -> Callable[[Callable[[Run], float]], Quantity]:
         >>> count_rows.name
         'measurements'
     """
-    return lambda compute: Quantity(name, compute)
+    return lambda compute: Quantity(name, compute, parts)
 
 
 def read_field(settings: Any, name: str) -> Any:

@@ -48,13 +48,13 @@ def test_the_classifier_alone_has_the_objective_of_the_best_features():
     model = MUFM(DATA, K, 0.1, 0.2)
     reduced = ClassifierMUFM(model)
     point = reduced.start(generator())
-    torch.testing.assert_close(reduced.objective(point), model.objective(reduced.completed(point)))
+    torch.testing.assert_close(reduced.objective(point), model.objective(reduced.complete(point)))
 
 
 def solved(model: MUFM, start: torch.Generator) -> tuple[Point, SolverResult]:
     reduced = ClassifierMUFM(model)
     found = quasi_newton(reduced, reduced.start(start))
-    return reduced.completed(found.point), found
+    return reduced.complete(found.point), found
 
 
 @pytest.mark.slow
@@ -79,9 +79,9 @@ def test_the_layered_minimum_is_the_reduced_one_with_lambda_over_depth(loss: str
 
 def test_reduced_and_layered_agree_on_the_straight_path():
     layered = LayeredMUFM(DATA, K, 4, 0.1, 0.2)
-    point = layered.reduced().start(generator())
+    point = layered.reduce().start(generator())
     torch.testing.assert_close(
-        layered.objective(layered.straight(point)), layered.reduced().objective(point)
+        layered.objective(layered.straight(point)), layered.reduce().objective(point)
     )
 
 

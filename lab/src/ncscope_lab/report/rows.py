@@ -6,11 +6,11 @@ from itertools import chain
 from typing import Any
 
 from pydantic import BaseModel
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from ncscope.errors import printable
+from ncscope.report.tables import make_table
 from ncscope.report.wording import format_plain
 from ncscope_lab.findings import Finding, Verdict
 from ncscope_lab.observations import Observation
@@ -44,13 +44,8 @@ def rows_table(rows: Sequence[Observation], columns: Sequence[str]) -> Table:
     Returns:
         A table that an 80-column terminal can show.
     """
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-        title="Last measurement",
-        title_justify="left",
-    )
+    table = make_table()
+    table.title = "Last measurement"
     table.add_column("", min_width=10, overflow="fold")
     for key in columns:
         table.add_column(key.replace("_", "\n"), justify="right", no_wrap=True, vertical="bottom")
@@ -72,13 +67,8 @@ def costs_table(experiments: Sequence[tuple[str, str, Mapping[Any, str]]], title
         experiments: Name, description and cost by scale of each.
         title: Title of the table.
     """
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 1, 0),
-        title=title,
-        title_justify="left",
-    )
+    table = make_table()
+    table.title, table.padding = title, (0, 1, 1, 0)
     table.add_column("experiment", no_wrap=True)
     table.add_column("shows, and what it takes")
     for name, shows, cost in experiments:
@@ -93,7 +83,8 @@ def settings_table(scales: Mapping[Any, BaseModel]) -> Table:
     Args:
         scales: Settings of each scale.
     """
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 1, 0))
+    table = make_table()
+    table.padding = (0, 1, 1, 0)
     table.add_column("setting", no_wrap=True)
     table.add_column("meaning, and value at each scale")
     for name, meaning, values in _list_fields({key: [one] for key, one in scales.items()}):
@@ -157,7 +148,8 @@ def claims_table(claims: Sequence[Finding]) -> Table:
     Args:
         claims: Claims, in order.
     """
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="Claims", title_justify="left")
+    table = make_table()
+    table.title, table.padding = "Claims", (0, 1)
     table.add_column("")
     table.add_column("claim and evidence")
     for claim in claims:

@@ -85,42 +85,19 @@ def run_sections(runs: Sequence[RunView]) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class ClaimRow:
-    """A claim with its verdict in each run, None where a run does not test it."""
-
-    text: str
-    cells: Sequence[Finding | None]
-
-    @property
-    def held(self) -> str:
-        """Number of runs in which the claim held, out of those that test it."""
-        return str(tally(cell for cell in self.cells if cell is not None))
-
-
-@dataclass(frozen=True)
-class ClaimMatrix:
-    """Claims by run.
-
-    Attributes:
-        runs: Names of the runs.
-        rows: Claims, in order of first appearance.
-        unfinished: Names of the runs that have not ended.
-    """
-
-    runs: Sequence[str]
-    rows: Sequence[ClaimRow]
-    unfinished: Sequence[str]
-
-
-def _claim_matrix(runs: Sequence[RunView]) -> ClaimMatrix:
+def _claim_matrix(runs: Sequence[RunView]) -> dict[str, Any]:
+    """Return claims by run for the template, None where a run does not test a claim."""
     tested = [{claim.text: claim for claim in run.claims} for run in runs]
     texts = dict.fromkeys(text for claims in tested for text in claims)
-    return ClaimMatrix(
-        runs=[run.name for run in runs],
-        rows=[ClaimRow(text, [claims.get(text) for claims in tested]) for text in texts],
-        unfinished=[run.name for run in runs if not run.ended],
-    )
+    cells = {text: [claims.get(text) for claims in tested] for text in texts}
+    return {
+        "runs": [run.name for run in runs],
+        "rows": [
+            {"text": text, "cells": row, "held": str(tally(filter(None, row)))}
+            for text, row in cells.items()
+        ],
+        "unfinished": [run.name for run in runs if not run.ended],
+    }
 
 
 def _describe_run(run: RunView, config: Mapping[str, str]) -> dict[str, Any]:

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from statistics import fmean, stdev
 from typing import Any
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from ncscope.errors import printable
-from ncscope.report.tables import Summary
+from ncscope.report.tables import Summary, make_table
 from ncscope.report.wording import format_plain
 from ncscope_lab.findings import Finding, tally
 from ncscope_lab.observations import Observation
@@ -53,10 +52,12 @@ class SweepRow:
         If several layers have equally many of the columns, the last such layer is taken.
         """
 
-        def known(row: Observation) -> int:
+        def count_known(row: Observation) -> int:
             return sum(key in row for key in columns)
 
-        return {part: max(rows[::-1], key=known) for part, rows in last_rows(self.rows).items()}
+        return {
+            part: max(rows[::-1], key=count_known) for part, rows in last_rows(self.rows).items()
+        }
 
 
 @dataclass(frozen=True)
@@ -158,13 +159,8 @@ def build_sweep_table(sweep: SweepTable) -> Table:
     Args:
         sweep: Table to print.
     """
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-        caption=sweep.caption,
-        caption_justify="left",
-    )
+    table = make_table()
+    table.caption = sweep.caption
     table.add_column("", min_width=10, overflow="fold")
     for column in sweep.columns:
         table.add_column(

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from ncscope.report.tables import make_table
 from ncscope_lab.theory.statement import Grade, Result, Verdict, tally
 
 _STYLES: dict[Verdict, str] = {"holds": "green", "holds-as-corrected": "yellow", "fails": "red"}
@@ -48,15 +48,10 @@ def theory_table(results: Sequence[Result], seed: int) -> Table:
     """
     values = sorted(result.tolerance for result in results)
     ends = dict.fromkeys(f"{value:.0e}" for value in (values[0], values[-1]))
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 1, 0),
-        title=f"The theory on random instances, seed {seed}",
-        title_justify="left",
-        caption=_CAPTION.format(tolerance=f"at most {' to '.join(ends)}"),
-        caption_justify="left",
-    )
+    table = make_table()
+    table.padding = (0, 1, 1, 0)
+    table.title = f"The theory on random instances, seed {seed}"
+    table.caption = _CAPTION.format(tolerance=f"at most {' to '.join(ends)}")
     table.add_column("statement, source", overflow="fold", ratio=1)
     table.add_column("instances", justify="right", no_wrap=True)
     table.add_column("deviation", justify="right", no_wrap=True)

@@ -243,13 +243,13 @@ class ClassifierMUFM(Problem):
 
     def levels(self, point: Point) -> dict[str, Float[Tensor, "_d n"]]:
         """Return the data and the best features."""
-        return self.model.levels(self.completed(point))
+        return self.model.levels(self.complete(point))
 
     def head(self, point: Point) -> tuple[Float[Tensor, "k d"], None]:
         """Return the classifier."""
         return point[0], None
 
-    def completed(self, point: Point) -> Point:
+    def complete(self, point: Point) -> Point:
         """Return the model's point with this classifier and its best features."""
         return point[0], self.model.best_features(point[0])
 
@@ -294,7 +294,7 @@ class LayeredMUFM(Problem):
         self.num_classes, self.per_class = num_classes, self._last.per_class
         self.names = ("W", *(f"H{layer}" for layer in range(1, depth + 1)))
 
-    def reduced(self) -> MUFM:
+    def reduce(self) -> MUFM:
         r"""Return the equivalent model of the last features only; its $\lambda$ is $\lambda/L$.
 
         Among all paths of L steps from X to H, the straight path with equal steps has the least

@@ -54,14 +54,14 @@ class Checkpoints:
         try:
             state = load_tensors(TensorFile.at(self.path), mapped=False)
         except InputError as error:
-            raise self.refused(reason=error.found) from error
+            raise self.refuse(reason=error.found) from error
         except Exception as error:
-            raise self.refused(reason=type(error).__name__) from error
+            raise self.refuse(reason=type(error).__name__) from error
         if not isinstance(state, dict):
-            raise self.refused(reason=type(state).__name__)
+            raise self.refuse(reason=type(state).__name__)
         return state
 
-    def refused(self, reason: str) -> InputError:
+    def refuse(self, reason: str) -> InputError:
         """Return the error for a file that is not a usable checkpoint.
 
         Args:

@@ -1,7 +1,6 @@
 """Objectives for the training loop, built from the settings."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -43,7 +42,7 @@ def objective(settings: Training, num_classes: int, device: torch.device) -> Obj
         if settings.mixing:
             # The loop seeds torch's generator before every batch, so this draw can be repeated.
             draw = settings.steps_seed, torch.initial_seed()
-            images, targets = mixed(images, targets, num_classes, *draw)
+            images, targets = mix_images(images, targets, num_classes, *draw)
         with torch.autocast(device.type, torch.bfloat16, enabled=half):
             features, logits = features_and_logits(model, images)
         total = criterion(logits.float(), targets)
@@ -111,20 +110,13 @@ def _criterion(settings: Training) -> Callable[[Tensor, Tensor], Tensor]:
 _MIXUP_ALPHA, _CUTMIX_ALPHA = 0.8, 1.0
 
 
-class Mixed(NamedTuple):
-    """Mixed images, and the class shares of each image."""
-
-    images: Float[Tensor, "b c h w"]
-    shares: Float[Tensor, "b k"]
-
-
-def mixed(
+def mix_images(
     images: Float[Tensor, "b c h w"],
     labels: Int[Tensor, " b"],
     num_classes: int,
     seed: int,
     step: int,
-) -> Mixed:
+) -> tuple[Float[Tensor, "b c h w"], Float[Tensor, "b k"]]:
     """Mix each image with its neighbour in the batch, by MixUp or CutMix with probability 1/2 each.
 
     Source: VCI 6.1, which refers to the recipe of DeiT; the parameters of the Beta distributions
@@ -137,10 +129,14 @@ def mixed(
         seed: Seed of the run.
         step: Step of the run; seed and step determine the mixture.
 
+    Returns:
+        Mixed images, and the class shares of each image.
+
     Example:
         >>> import torch
         >>> batch = torch.rand(4, 3, 8, 8)
-        >>> mixed(batch, torch.arange(4), num_classes=4, seed=0, step=5).shares.sum(1)
+        >>> images, shares = mix_images(batch, torch.arange(4), num_classes=4, seed=0, step=5)
+        >>> shares.sum(1)
         tensor([1., 1., 1., 1.])
     """
     either = v2.RandomChoice(
@@ -150,4 +146,5 @@ def mixed(
         ]
     )
     with seed_global_generator(seed, step):
-        return Mixed(*either(images, labels))
+        images, shares = either(images, labels)
+    return images, shares

@@ -45,12 +45,12 @@ def resumable_events(
         InputError: If the disk has no space for checkpoints, or the checkpoint is of another run.
     """
     keeper = _Keeper(learner, resources)
-    restored = keeper.restored()
-    events = restored or []
+    earlier = keeper.restore()
+    events = earlier or []
     yield from events
     yield from (Heartbeat() for _ in range(learner.epoch))
     ends = epochs(lambda: keeper.save_if_due(events))
-    if restored is not None and learner.batch == 0:
+    if earlier is not None and learner.batch == 0:
         next(ends)  # the events of this epoch were restored from the checkpoint
     for end in ends:
         fresh = measured(end)
@@ -83,7 +83,7 @@ class _Keeper:
             part = "/".join(resources.checkpoints.absolute().parts[-2:])
             self.owner = {"run": resources.run, "part": part}
 
-    def restored(self) -> list[Recorded] | None:
+    def restore(self) -> list[Recorded] | None:
         """Restore the learner from the last checkpoint and return its events; None without one.
 
         Raises:
@@ -95,7 +95,7 @@ class _Keeper:
         try:
             state = self.checkpoints.load()
             if state is not None:
-                self._restore(state)
+                self._load(state)
         except InputError as error:
             failure = error
         self._agree(-1 if state is None else self.learner.step, failure)
@@ -129,9 +129,9 @@ class _Keeper:
         try:
             return [event_of(plain) for plain in state["events"]]
         except (ValueError, TypeError, KeyError) as error:
-            raise checkpoints.refused(reason="events that cannot be read") from error
+            raise checkpoints.refuse(reason="events that cannot be read") from error
 
-    def _restore(self, state: dict[str, Any]) -> None:
+    def _load(self, state: dict[str, Any]) -> None:
         """Load the checkpoint's state into the learner.
 
         Raises:
@@ -139,7 +139,7 @@ class _Keeper:
         """
         assert self.checkpoints is not None
         if not isinstance(state.get("learner"), dict) or not isinstance(state.get("events"), list):
-            raise self.checkpoints.refused(reason="no learner and events")
+            raise self.checkpoints.refuse(reason="no learner and events")
         if {name: state.get(name) for name in self.owner} != self.owner:
             these = "these" if state.get("run") == self.owner["run"] else "other"
             raise InputError(

@@ -134,12 +134,12 @@ TINY = Grokking(
 
 def test_information_at_some_of_the_steps_at_which_accuracy_is_measured() -> None:
     found = gathered(grokking_events(TINY, 0, Resources()))
-    assert TINY.informed == [0, 1, 6, 40]
+    assert TINY.information_steps == [0, 1, 6, 40]
     assert TINY.accuracy_steps == [0, 1, 3, 6, 16, 40]
     for split in ("train", "test"):
         own = [row for row in found if row.split == split]
         assert [row.step for row in own] == TINY.accuracy_steps
-        assert [row.step for row in own if "mir" in row] == TINY.informed
+        assert [row.step for row in own if "mir" in row] == TINY.information_steps
         for key in ("hdr", "mir_centered", "mir_means", "mir_batch", "hdr_batch_spread"):
             assert all(key in row for row in own if "mir" in row)
     train, test = found[-2:]
@@ -149,8 +149,8 @@ def test_information_at_some_of_the_steps_at_which_accuracy_is_measured() -> Non
 
 
 def test_what_is_measured_is_the_stream_against_the_unembedding() -> None:
-    bench = prepare_run(TINY, 3, Resources().fabric)
-    (pairs, labels), model = bench.data.train, bench.learner.model
+    data, learner = prepare_run(TINY, 3, Resources().fabric)
+    (pairs, labels), model = data.train, learner.model
     with torch.no_grad():
         features = model.features(pairs)
         loss = functional.cross_entropy(model(pairs).double(), labels)
@@ -163,9 +163,9 @@ def test_what_is_measured_is_the_stream_against_the_unembedding() -> None:
 
 
 def test_every_parameter_decays_apart_from_its_gradient() -> None:
-    bench = prepare_run(TINY, 0, Resources().fabric)
-    (group,) = bench.learner.optimiser.param_groups
-    assert len(group["params"]) == len(list(bench.learner.model.parameters()))
+    _, learner = prepare_run(TINY, 0, Resources().fabric)
+    (group,) = learner.optimiser.param_groups
+    assert len(group["params"]) == len(list(learner.model.parameters()))
     assert group["weight_decay"] == 1
     assert group["lr"] == 0.01
     assert group["betas"] == (0.9, 0.98)

@@ -6,12 +6,12 @@ import pytest
 from lab.tests.experiments.mse.histories import history_of, small
 
 from ncscope_lab.experiments.mse.collapse import EXPERIMENT
-from ncscope_lab.experiments.mse.learning_rates import (
+from ncscope_lab.experiments.mse.networks import (
+    PAPER,
     list_rates,
     sweep_runs,
     tabulate_rates,
 )
-from ncscope_lab.experiments.mse.networks import PAPER
 from ncscope_lab.observations import Observation, Results
 from ncscope_lab.quantities import last, replace_fields
 
@@ -71,7 +71,7 @@ def test_without_a_sweep_rows_and_runs_are_left_alone() -> None:
     config = small("mse")
     found = Results(history_of(FIRST, {"nc1": (4, 3, 2, 1)}))
     runs = EXPERIMENT.collect(config, found)
-    assert runs.named(FIRST).rows == list(found)
+    assert runs.find(FIRST).rows == list(found)
     assert sweep_runs(config) == config.runs
     assert tabulate_rates(config, runs) == []
 

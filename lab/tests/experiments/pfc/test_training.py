@@ -86,7 +86,7 @@ def test_the_order_ends_at_the_effective_depth_of_each_epoch() -> None:
             order_at(7, [9, 4, 3, 2, 1], [9, 4, 5, 3, 9], [0, 0.5, 0.4, 1.0, 0.9]),
         ]
     )
-    run = Runs.of({}, results).named("run")
+    run = Runs.of({}, results).find("run")
     assert layer_course("pfc2", run, 0) == [4, 3, 5, 2]
     assert layer_course("pfc2", run) == [4, 5, 3]
     counts = [count_breaks(key, layer_course(key, run)) for key in ("pfc1", "pfc2", "pfc3")]

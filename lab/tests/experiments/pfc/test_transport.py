@@ -114,13 +114,13 @@ def test_premises_of_a_shrinking_and_turning_frame() -> None:
     labels = torch.arange(3).repeat(2)
     noise = torch.tensor([1.0, -1.0]).double().repeat_interleave(3)[:, None]
     found = premises(means[labels] + noise, 2 * means[labels] + noise, labels)
-    assert found.alignment == pytest.approx(1, rel=1e-12)
-    assert found.remaining == pytest.approx(0.25, rel=1e-12)
-    assert found.relative_cost == pytest.approx(0.25, rel=1e-12)
+    assert found["alignment_cosine"] == pytest.approx(1, rel=1e-12)
+    assert found["remaining_pfc1"] == pytest.approx(0.25, rel=1e-12)
+    assert found["relative_cost"] == pytest.approx(0.25, rel=1e-12)
     opposed = premises(means[labels] + noise, -means[labels], labels)
-    assert opposed.alignment == pytest.approx(-1, rel=1e-12)
-    assert opposed.remaining == 0
-    assert opposed.relative_cost == pytest.approx(4, rel=1e-12)
+    assert opposed["alignment_cosine"] == pytest.approx(-1, rel=1e-12)
+    assert opposed["remaining_pfc1"] == 0
+    assert opposed["relative_cost"] == pytest.approx(4, rel=1e-12)
 
 
 def test_the_alignment_decides_theorem_1() -> None:
@@ -129,7 +129,7 @@ def test_the_alignment_decides_theorem_1() -> None:
     seen = set()
     for seed in range(20):
         first, means = cloud(20, 3, seed=seed), cloud(4, 3, seed=100 + seed)
-        aligned = premises(first, means[labels], labels).alignment >= 0
+        aligned = premises(first, means[labels], labels)["alignment_cosine"] >= 0
         assert (pfc1_falls_from(line_between(first, means[labels], labels)) == 0) == aligned
         seen.add(aligned)
     assert seen == {True, False}

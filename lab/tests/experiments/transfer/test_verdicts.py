@@ -303,7 +303,7 @@ def test_the_best_published_score_is_neither_ours_nor_a_users_nor_a_baseline():
     ]
     verdicts = Verdicts(ZOO, cells, own)
     for images in (ALL, A_FEW):
-        assert verdicts.best_published(lambda key, n=images: verdicts.qualities[n, key]) == BEST
+        assert verdicts.best_published(verdicts.qualities[images]) == BEST
     assert INDEX not in PUBLISHED
     assert "vci" not in PUBLISHED
     assert not set(PUBLISHED) & set(BASELINES)
@@ -376,7 +376,8 @@ def test_the_table_of_qualities_holds_means_and_intervals_best_first(perfect):
     assert line(table, "LogME")[1] == f"{mean_quality(found, 'tau'):.3f}"
     assert line(table, "LogME")[2] == f"{100 * mean_quality(found, 'regret'):.1f}"
     assert list(table.lines)[:2] == ["explained entropy (ours)", "LogME"]
-    means = [mean_quality(perfect.qualities[A_FEW, key]) for key in order_scores(perfect, A_FEW)]
+    few = perfect.qualities[A_FEW]
+    means = [mean_quality(few[key]) for key in order_scores(few)]
     assert means == sorted(means, reverse=True)
     assert f"over {len(ZOO.report_targets)} targets" in table.caption
 

@@ -27,5 +27,5 @@ def from_tables(
         change(replace(row, part=run))
         for run in PAPER.runs
         for split in ("train", "test", *DOWNSTREAM)
-        for row in TABLES.named(f"{source(run, split)}, seed 0").path(split)
+        for row in TABLES.find(f"{source(run, split)}, seed 0").path(split)
     )

@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from lab.tests.observed import measured, measurement, nudged, with_each
 
-from ncscope_lab.experiments.vci.stability import RANGES
+from ncscope_lab.experiments.vci.training import RANGES
 from ncscope_lab.observations import Observation, Results
 
 FALLING, RISING = (9.0, 3.0, 2.0, 1.5, 1.0), (0.1, 1.0, 2.0, 3.0, 4.0)

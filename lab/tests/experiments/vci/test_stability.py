@@ -11,15 +11,15 @@ from ncscope.metrics.variability import fuzziness, vci
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.statistics import ClassStatistics, finish
-from ncscope_lab.experiments.vci.stability import (
+from ncscope_lab.experiments.vci.training import (
     RANGES,
     SIZES,
+    SMALL,
     departure,
     sweep_cuts,
     sweep_noise,
     tabulate_stability,
 )
-from ncscope_lab.experiments.vci.training import SMALL
 from ncscope_lab.quantities import Runs
 from ncscope_lab.runs.resources import Resources
 from ncscope_lab.training.supervised import measure_images, prepare_bench
@@ -76,7 +76,7 @@ def test_only_the_stated_range_counts() -> None:
     for sweep in RANGES:
         assert departure(runs[0], sweep, "fuzziness") == pytest.approx(2.0)
         assert departure(runs[0], sweep, "vci") == pytest.approx(0.05)
-    assert math.isnan(departure(runs.named("b"), "cut", "vci"))
+    assert math.isnan(departure(runs.find("b"), "cut", "vci"))
 
 
 def test_the_table_has_the_largest_changes_of_each_setting() -> None:

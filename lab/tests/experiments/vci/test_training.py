@@ -4,8 +4,7 @@ import pytest
 from lab.tests.observed import results_of
 
 from ncscope_lab.experiment import Trainings
-from ncscope_lab.experiments.vci.stability import SIZES
-from ncscope_lab.experiments.vci.training import EXPERIMENT, SMALL
+from ncscope_lab.experiments.vci.training import EXPERIMENT, SIZES, SMALL
 from ncscope_lab.experiments.vci.variability_runs import read_spectra
 from ncscope_lab.quantities import replace_fields
 

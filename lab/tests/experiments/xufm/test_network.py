@@ -28,7 +28,7 @@ def test_an_untrained_network_holds_no_claim() -> None:
 
 
 def test_the_map_of_the_last_block_is_not_a_level() -> None:
-    first = EXPERIMENT.collect(SMALL, made()).named(FIRST)
+    first = EXPERIMENT.collect(SMALL, made()).find(FIRST)
     assert name_levels(first) == ["block 1", "block 2", "classifier's input"]
 
 

@@ -124,7 +124,7 @@ def next_rate(run: Run) -> float:
 def at_rate(run: Run, rate: float) -> Run:
     """Return the pair with the same data and seed at a learning rate; without rows if none."""
     pairs = run.alike("data", "seed").where(learning_rate=rate)
-    return pairs[0] if pairs else run.experiment.named("none")
+    return pairs[0] if pairs else run.experiment.find("none")
 
 
 def if_trained(own: Quantity, as_at: Callable[[Run], float] = rate_of) -> Quantity:

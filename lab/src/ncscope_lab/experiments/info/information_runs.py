@@ -8,7 +8,6 @@ estimate, the mean over batches. The paper does not print the size of the batche
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from statistics import mean, stdev
 from typing import Any
 
@@ -19,7 +18,7 @@ from ncscope.data.preprocessing import Augmentation
 from ncscope.metrics.information import collapse_mir
 from ncscope.report import panels
 from ncscope_lab.claims import Claim
-from ncscope_lab.experiment import Part, Trainings
+from ncscope_lab.experiment import Part, Trainings, train_each
 from ncscope_lab.figures import collect_points, draw_band, draw_reference
 from ncscope_lab.observations import Event, Heartbeat, Observation
 from ncscope_lab.quantities import AnyQuantity, Quantity, Run, Runs, quantity, replace_fields
@@ -100,10 +99,7 @@ def train_with_classes(settings: Trainings) -> list[Part]:
         bench = prepare_bench(training, resources)
         return add_classes(bench, bench_events(bench, resources))
 
-    return [
-        Part(name, training.optimisation.epochs, partial(run, training), trains=True)
-        for name, training in settings.runs.items()
-    ]
+    return train_each(settings.runs, run)
 
 
 def add_classes(bench: Bench, events: Iterable[Event]) -> Iterator[Event]:

@@ -4,8 +4,7 @@ It memorises the training pairs, and much later generalises.
 """
 
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -302,31 +301,15 @@ class Grokking(Config):
         return self
 
     @property
-    def informed(self) -> list[int]:
+    def information_steps(self) -> list[int]:
         """Steps at which information is measured, including the first and the last."""
         return log_spaced_epochs(self.steps, self.measurements)
 
     @property
     def accuracy_steps(self) -> list[int]:
         """Steps at which accuracy is measured, including those of information."""
-        return sorted({*self.informed, *log_spaced_epochs(self.steps, self.accuracy_measurements)})
-
-
-@dataclass(frozen=True)
-class GrokkingBench:
-    """A run before its training.
-
-    Attributes:
-        settings: Settings of the run.
-        fabric: Processes of the run.
-        data: All pairs, on the device.
-        learner: The transformer in training.
-    """
-
-    settings: Grokking
-    fabric: Fabric
-    data: SumSplit
-    learner: Learner
+        accuracy = log_spaced_epochs(self.steps, self.accuracy_measurements)
+        return sorted({*self.information_steps, *accuracy})
 
 
 def grokking_events(settings: Grokking, seed: int, resources: Resources) -> Iterator[Event]:
@@ -347,27 +330,41 @@ def grokking_events(settings: Grokking, seed: int, resources: Resources) -> Iter
     Raises:
         InputError: If the disk has no space for checkpoints.
     """
-    bench = prepare_run(settings, seed, resources.fabric)
-    informed, accuracy_steps = set(settings.informed), set(settings.accuracy_steps)
+    data, learner = prepare_run(settings, seed, resources.fabric)
+    information_steps, accuracy_steps = settings.information_steps, settings.accuracy_steps
 
     def epochs(after_step: AfterStep) -> Iterator[EpochEnd]:
-        return full_batch_steps(bench, after_step)
+        # By default glibc returns the large blocks of activations to the system, which fills each
+        # with zeros before lending it again; this takes a seventh of a step. glibc keeps blocks
+        # that are smaller than the largest block, up to 32 MiB, that was freed before.
+        torch.empty(2**25 - 2**16, dtype=torch.uint8)
+        return train(
+            resources.fabric,
+            learner,
+            lambda epoch, first: [data.train],
+            supervised(cross_entropy),
+            settings.steps,
+            after_step=after_step,  # never called, as every step ends an epoch
+        )
 
     def due(end: EpochEnd) -> list[Recorded]:
         if end.step not in accuracy_steps:
             return []
-        return measure_pairs(bench.settings, bench.learner, bench.data, end, end.step in informed)
+        return measure_pairs(settings, learner, data, end, end.step in information_steps)
 
-    return resumable_events(bench.learner, epochs, due, settings.steps, resources)
+    return resumable_events(learner, epochs, due, settings.steps, resources)
 
 
-def prepare_run(settings: Grokking, seed: int, fabric: Fabric) -> GrokkingBench:
+def prepare_run(settings: Grokking, seed: int, fabric: Fabric) -> tuple[SumSplit, Learner]:
     """Choose the pairs and draw the weights, without training.
 
     Args:
         settings: Settings of the run.
         seed: Seed of the choice of pairs and of the weights.
         fabric: A launched Fabric.
+
+    Returns:
+        All pairs, on the device, and the transformer in training.
     """
     split = split_pairs(settings.modulus, settings.train_share, seed)
     data = SumSplit(*(Sums(*fabric.to_device(tuple(part))) for part in split))
@@ -386,26 +383,7 @@ def prepare_run(settings: Grokking, seed: int, fabric: Fabric) -> GrokkingBench:
         fused=True,
     )
     constant = LambdaLR(optimiser, lambda epoch: 1.0)
-    return GrokkingBench(settings, fabric, data, Learner(model, optimiser, constant))
-
-
-def full_batch_steps(
-    bench: GrokkingBench, after_step: AfterStep = lambda: None
-) -> Iterator[EpochEnd]:
-    """Train on all training pairs at every step, which is an epoch; see `train`.
-
-    Args:
-        bench: The run; its transformer is trained from its current state.
-        after_step: See `train`; never called, as every step ends an epoch.
-    """
-
-    def batches(epoch: int, first: int) -> Iterable[Sums]:
-        return [bench.data.train]
-
-    _keep_freed_memory()
-    steps = bench.settings.steps
-    objective = supervised(cross_entropy)
-    return train(bench.fabric, bench.learner, batches, objective, steps, after_step=after_step)
+    return data, Learner(model, optimiser, constant)
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
@@ -418,7 +396,7 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def measure_pairs(
-    settings: Grokking, learner: Learner, data: SumSplit, end: EpochEnd, informed: bool
+    settings: Grokking, learner: Learner, data: SumSplit, end: EpochEnd, information: bool
 ) -> list[Recorded]:
     """Measure accuracy and loss on both splits, and the information between stream and unembedding.
 
@@ -429,7 +407,7 @@ def measure_pairs(
         learner: Learner of the transformer.
         data: Pairs of the run.
         end: State of training at the end of the epoch.
-        informed: Measure information too if True.
+        information: Measure information too if True.
     """
     events = list[Recorded]()
     model = learner.model
@@ -445,7 +423,7 @@ def measure_pairs(
             known = mark_mirror_images(data)
             values["accuracy_mirrored"] = float(right[known].double().mean())
             values["accuracy_unmirrored"] = float(right[~known].double().mean())
-        if informed:
+        if information:
             record, _ = measure_samples(
                 HEAD_INPUT, features, labels, settings.modulus, weight, groups=("information",)
             )
@@ -454,13 +432,3 @@ def measure_pairs(
         else:
             events.append(Observation(end.step, end.epoch, split, HEAD_INPUT, values=values))
     return events
-
-
-def _keep_freed_memory() -> None:
-    """Make glibc keep the memory of activations from step to step.
-
-    By default glibc returns large blocks to the system, which fills each with zeros before lending
-    it again; this takes a seventh of a step. glibc keeps blocks that are smaller than the largest
-    block, up to 32 MiB, that was freed before.
-    """
-    torch.empty(2**25 - 2**16, dtype=torch.uint8)

@@ -38,7 +38,7 @@ from ncscope.models.evaluation_mode import evaluation_mode
 from ncscope.models.forward import features_and_logits
 from ncscope.report import panels
 from ncscope_lab.claims import Claim, above
-from ncscope_lab.experiment import Experiment, Part
+from ncscope_lab.experiment import Experiment, Part, train_each
 from ncscope_lab.experiments.info.information_runs import (
     PAPER_NETWORKS,
     add_classes,
@@ -224,11 +224,8 @@ def draw_panel(key: str, title: str, runs: Runs, axes: Axes) -> None:
 
 def train_and_prune(settings: InfoPruning) -> list[Part]:
     """Return a part for each dense network with its pruned copies at every sparsity."""
-    tuned = len(settings.sparsities) * settings.tuning.epochs
-    return [
-        Part(name, run.optimisation.epochs + tuned, partial(_train, settings, run), trains=True)
-        for name, run in settings.runs.items()
-    ]
+    more = len(settings.sparsities) * settings.tuning.epochs
+    return train_each(settings.runs, partial(_train, settings), more)
 
 
 def _train(settings: InfoPruning, training: Training, resources: Resources) -> Iterator[Event]:

@@ -130,11 +130,14 @@ CLAIMS = [
 
 def make_tables(settings: Trainings, runs: Runs) -> list[Summary]:
     """Return table 2 beside its printed values."""
-    sets = list_data(settings)
+    sets = list(runs.group("data"))
     printed = [data for data in ACCURACIES["CE"] if data in sets] or list(ACCURACIES["CE"])
     lines = {
         loss: [
-            *(write_accuracies(select_runs(runs.where(data=data), loss)) for data in sets),
+            *(
+                write_spread([100 * accuracy for accuracy in last_values(own, "accuracy")])
+                for own in (select_runs(runs.where(data=data), loss) for data in sets)
+            ),
             *(f"{ACCURACIES[loss][data]:.2f}" for data in printed),
         ]
         for loss in LOSSES
@@ -156,7 +159,7 @@ def draw_figures(settings: Trainings, runs: Runs) -> list[Drawing]:
     )
     grid = [
         [partial(draw_panel, key, data, runs) for key in ("accuracy", "mir", "hdr")]
-        for data in list_data(settings)
+        for data in runs.group("data")
     ]
     return [Drawing("table-2", caption, draw_grid(grid, cell=(3.0, 3.0), legend="beside"))]
 
@@ -195,19 +198,9 @@ def draw_seeds(
         )
 
 
-def list_data(settings: Trainings) -> list[str]:
-    """Return the names of the data sets, each once."""
-    return list(dict.fromkeys(training.data for training in settings.runs.values()))
-
-
 def last_values(runs: Sequence[Run], key: str) -> list[float]:
     """Return each run's last value on held-out images; runs without results are left out."""
     return [last(key, "test")(run) for run in runs if run.path("test")]
-
-
-def write_accuracies(runs: Sequence[Run]) -> str:
-    """Write mean and standard deviation of the runs' accuracies in per cent."""
-    return write_spread([100 * accuracy for accuracy in last_values(runs, "accuracy")])
 
 
 EXPERIMENT = Experiment(

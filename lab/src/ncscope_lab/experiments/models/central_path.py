@@ -191,7 +191,10 @@ def list_flow_claims(law: str) -> list[Claim]:
         claim(
             text=f"{title}: simulated features follow the closed form",
             source="MSE, proposition 2" if is_printed else "ours",
-            quantity=deviation_from_law,
+            quantity=Quantity(
+                "largest relative deviation of a singular value from the closed form",
+                lambda run: max(values(run.rows, "law_deviation")),
+            ),
             region=below(1e-6),
         ),
         claim(
@@ -210,7 +213,10 @@ def list_flow_claims(law: str) -> list[Claim]:
             text=f"{title}: singular vectors and deviations of samples from their class means do "
             "not change",
             source="MSE, lemma 6",
-            quantity=largest_change,
+            quantity=Quantity(
+                "largest turn of class means or move of samples in their class",
+                lambda run: max(values(run.rows, "turned") + values(run.rows, "within_moved")),
+            ),
             region=below(1e-6),
         ),
         claim(
@@ -228,12 +234,6 @@ def list_flow_claims(law: str) -> list[Claim]:
             region=below(0.01),
         ),
     ]
-
-
-@quantity("largest relative deviation of a singular value from the closed form")
-def deviation_from_law(run: Run) -> float:
-    """Return the largest deviation at any time."""
-    return max(values(run.rows, "law_deviation"))
 
 
 @quantity("largest relative deviation of an exponent, over the last decade of time")
@@ -266,14 +266,11 @@ last_excess = last_of_falling("ratio", "largest singular value over the least, l
 last_distance = last_of_falling("limit_distance", "distance from the limit at the end")
 
 
-@quantity("largest turn of class means or move of samples in their class")
-def largest_change(run: Run) -> float:
-    """Return the largest change of what the flow conserves."""
-    return max(values(run.rows, "turned") + values(run.rows, "within_moved"))
-
-
-def compute_remainder(run: Run) -> float:
-    """Compute the largest share of a metric of collapse that remains at the end.
+@quantity(
+    "largest share that remains", parts=[end(key) for key in COLLAPSE for end in (first, last)]
+)
+def largest_remainder(run: Run) -> float:
+    """Return the largest share of a metric of collapse that remains at the end.
 
     Infinity if one rises over the later half of the measurements.
     """
@@ -285,15 +282,12 @@ def compute_remainder(run: Run) -> float:
     return max(ratio(end, max(start, 100 * ROUNDING)) for start, end in pairs)
 
 
-largest_remainder = Quantity(
-    "largest share that remains",
-    compute_remainder,
-    [end(key) for key in COLLAPSE for end in (first, last)],
+@quantity(
+    "order in the step size",
+    parts=[last("renormalised_deviation"), last("projected_deviation")],
 )
-
-
-def compute_order(run: Run) -> float:
-    """Compute the order in the step size of the deviation from the renormalised law.
+def order_of_descent(run: Run) -> float:
+    """Return the order in the step size of the deviation from the renormalised law.
 
     0 unless smaller steps end nearer to this law, and far from the projected law.
     """
@@ -304,13 +298,6 @@ def compute_order(run: Run) -> float:
         return 0.0
     *_, few, many = descents
     return ratio(decades(gap(few), gap(many)), decades(rate(few), rate(many)))
-
-
-order_of_descent = Quantity(
-    "order in the step size",
-    compute_order,
-    [last("renormalised_deviation"), last("projected_deviation")],
-)
 
 
 @quantity("largest share of the loss off the central path, in the last decade of time")
@@ -374,7 +361,7 @@ def draw_figures(settings: CentralPath, runs: Runs) -> list[Drawing]:
 
 def draw_growth(runs: Runs, law: Law, axes: Axes) -> None:
     """Draw the singular values along a flow, with a guide of the slope of the law."""
-    path = runs.named(law.name).rows[1:]
+    path = runs.find(law.name).rows[1:]
     times = values(path, "time")
     indices = [key.removeprefix("closed_") for key in path[0].values if key.startswith("closed_")]
     for index, name in enumerate(indices):
@@ -395,7 +382,7 @@ def draw_growth(runs: Runs, law: Law, axes: Axes) -> None:
 def draw_flows(axes: Axes, runs: Runs, key: str, unit: float = 1.0, less: float = 0.0) -> None:
     """Draw a number along both flows, less a constant."""
     for name, colour in FLOWS:
-        path = runs.named(name).rows[1:]
+        path = runs.find(name).rows[1:]
         times = [time / unit for time in values(path, "time")]
         numbers = [number - less for number in values(path, key)]
         axes.plot(times, numbers, "o-", color=colour, markersize=2.6, label=name)
@@ -454,7 +441,7 @@ def draw_deviation(runs: Runs, settings: CentralPath, axes: Axes) -> None:
 
 def draw_unrestricted(runs: Runs, settings: CentralPath, start: str, axes: Axes) -> None:
     """Draw the parts of the loss along the unrestricted flow."""
-    path = runs.named(f"unrestricted, {start}").rows[1:]
+    path = runs.find(f"unrestricted, {start}").rows[1:]
     unit = settings.num_classes * settings.per_class
     times = [time / unit for time in values(path, "time")]
     for key, colour, style, label in (

@@ -148,7 +148,7 @@ NORMS_AGREE = Claim(
 def of_linear(number: Quantity) -> Quantity:
     """Return the quantity of the linear descent beside the ReLU's."""
     return Quantity(
-        f"{number.name} without ReLU", lambda run: number(run.experiment.named("linear"))
+        f"{number.name} without ReLU", lambda run: number(run.experiment.find("linear"))
     )
 
 
@@ -200,7 +200,7 @@ def draw_figures(settings: ExtendedConfig, runs: Runs) -> list[Drawing]:
         f"Gradient descent on the extended model, K = {settings.num_classes}, d = {settings.dim}, "
         f"n = {settings.per_class}. NC2 is the distance to the orthogonal frame."
     )
-    descents = {name: runs.named(name) for name in settings.activations}
+    descents = {name: runs.find(name) for name in settings.activations}
     return [Drawing("descent", caption, draw_two_levels(descents))]
 
 

@@ -102,7 +102,7 @@ def draw_figures(settings: GeodesicConfig, runs: Runs) -> list[Drawing]:
         "PFC1 to PFC3 on the straight line from the data (0) to the last features (1). Shaded: "
         "the part on which the metric falls up to the end, by theorems 1 and 2."
     )
-    row = [partial(draw_panel, runs.named("line"), key) for key in PFC_TITLES]
+    row = [partial(draw_panel, runs.find("line"), key) for key in PFC_TITLES]
     return [Drawing("line", caption, draw_grid([row], cell=(3.1, 2.7)))]
 
 

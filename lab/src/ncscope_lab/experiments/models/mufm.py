@@ -73,7 +73,10 @@ def list_claims(settings: MUFMConfig) -> list[Claim]:
     )
     falls = minimum(
         text="PFC1 falls from layer to layer at the minimum",
-        quantity=largest_rise,
+        quantity=Quantity(
+            "largest rise of PFC1",
+            lambda run: max(b - a for a, b in pairwise(values(run.rows, "pfc1"))),
+        ),
         region=below(0),
         tell=lambda runs: ", ".join(f"{value:.4g}" for value in values(runs[0].rows, "pfc1")),
     )
@@ -99,7 +102,7 @@ def list_claims(settings: MUFMConfig) -> list[Claim]:
             text="Gradient descent arrives at the minimum, to 1 %",
             quantity=objective
             / Quantity(
-                "least objective", lambda run: least_objective(run.experiment.named("fast solver"))
+                "least objective", lambda run: least_objective(run.experiment.find("fast solver"))
             ),
             region=below(ARRIVED),
         ),
@@ -108,14 +111,8 @@ def list_claims(settings: MUFMConfig) -> list[Claim]:
 
 def select_minimum(runs: Runs) -> Runs:
     """Select the fast solver's start with the lowest objective; its rows are the levels."""
-    starts = Runs([runs.named("fast solver")]).split("start")
+    starts = Runs([runs.find("fast solver")]).split("start")
     return Runs(sorted(starts, key=last("objective"))[:1])
-
-
-@quantity("largest rise of PFC1")
-def largest_rise(run: Run) -> float:
-    """Return the largest rise of PFC1 from one level to the next."""
-    return max(b - a for a, b in pairwise(values(run.rows, "pfc1")))
 
 
 @quantity("least objective")
@@ -143,7 +140,7 @@ def draw_figures(settings: MUFMConfig, runs: Runs) -> list[Drawing]:
         "Objective and metrics along gradient descent. Dashed: values at the minimum, by the fast "
         "solver. Grey: the data. The features end between the data and a collapsed simplex."
     )
-    descent, best = runs.named("descent"), select_minimum(runs)[0].rows
+    descent, best = runs.find("descent"), select_minimum(runs)[0].rows
     titles = {"objective": "Objective"} | PFC_TITLES
     row = [partial(draw_panel, descent, best, key, title) for key, title in titles.items()]
     return [Drawing("descent", caption, draw_grid([row], cell=(2.75, 2.6)))]
@@ -184,7 +181,7 @@ def solve(settings: MUFMConfig) -> Iterator[Observation]:
     generator = torch.Generator().manual_seed(settings.seed)
     model = make_model(settings, generator)
     for start in range(SOLVER_STARTS):
-        reduced = model.reduced() if isinstance(model, LayeredMUFM) else model
+        reduced = model.reduce() if isinstance(model, LayeredMUFM) else model
         point, result = minimise(reduced, generator)
         whole = model.straight(point) if isinstance(model, LayeredMUFM) else point
         for observation in observations_of(measure_levels(model, whole, result.evaluations)):
@@ -229,7 +226,7 @@ def minimise(model: MUFM, generator: torch.Generator) -> tuple[Point, SolverResu
     if model.loss == "mse":
         classifier = ClassifierMUFM(model)
         result = quasi_newton(classifier, classifier.start(generator))
-        return classifier.completed(result.point), result
+        return classifier.complete(result.point), result
     result = quasi_newton(model, model.start(generator), limit=3_000)
     return result.point, result
 

@@ -111,7 +111,7 @@ def list_claims(settings: PerturbedConfig) -> list[Claim]:
 
 def split_seeds(runs: Runs) -> Runs:
     """Return the fits of each seed, of every n."""
-    return Runs([runs.named(PART)]).split("seed")
+    return Runs([runs.find(PART)]).split("seed")
 
 
 def value_at(run: Run, n: int, key: str) -> float:
@@ -146,7 +146,7 @@ def draw_figures(settings: PerturbedConfig, runs: Runs) -> list[Drawing]:
         f"d = {settings.dim}, noise {settings.noise:g}: mean and standard deviation over "
         f"{settings.seeds} seeds, with the limit of theorem 5.1 and a line of slope -1/2."
     )
-    row = [partial(draw_against_size, runs.named(PART), key) for key in ("kept", "deviation")]
+    row = [partial(draw_against_size, runs.find(PART), key) for key in ("kept", "deviation")]
     return [Drawing("attenuation", caption, draw_grid([row], cell=(4.2, 2.8)))]
 
 

@@ -69,7 +69,7 @@ def list_claims(settings: UFMConfig) -> list[Claim]:
                     quantity=share
                     - Quantity(
                         "that in closed form",
-                        lambda run: share(run.experiment.named("closed form")),
+                        lambda run: share(run.experiment.find("closed form")),
                     ),
                     region=within(VANISHED),
                     rule="all",
@@ -103,7 +103,7 @@ def draw_figures(settings: UFMConfig, runs: Runs) -> list[Drawing]:
         f"Gradient descent on the unconstrained features model, K = {settings.num_classes}, "
         f"{BIASES[settings.bias]}. NC2 is the distance to {FRAMES[key]}."
     )
-    return [Drawing("descent", caption, draw_descent(runs.named("descent"), key))]
+    return [Drawing("descent", caption, draw_descent(runs.find("descent"), key))]
 
 
 def list_parts(settings: UFMConfig) -> list[Part]:

@@ -53,7 +53,7 @@ def list_claims(settings: CrossEntropyConfig) -> list[Claim]:
                 quantity=objective
                 - Quantity(
                     "that of the fast solver",
-                    lambda run: objective(run.experiment.named("fast solver")),
+                    lambda run: objective(run.experiment.find("fast solver")),
                 ),
                 region=within(ARRIVED),
                 rule="all",
@@ -81,7 +81,7 @@ def draw_figures(settings: CrossEntropyConfig, runs: Runs) -> list[Drawing]:
         "Gradient descent on the unconstrained features model under cross-entropy, "
         f"K = {settings.num_classes}. NC2 is the distance to the simplex ETF."
     )
-    return [Drawing("descent", caption, draw_descent(runs.named("descent"), "nc2_etf"))]
+    return [Drawing("descent", caption, draw_descent(runs.find("descent"), "nc2_etf"))]
 
 
 def list_parts(settings: CrossEntropyConfig) -> list[Part]:

@@ -24,18 +24,16 @@ from ncscope.report.labels import find_label
 from ncscope.report.tables import Summary
 from ncscope_lab.claims import Claim, above, below
 from ncscope_lab.experiment import Experiment
-from ncscope_lab.experiments.mse.learning_rates import (
-    select_best_rates,
-    tabulate_rates,
-    train_sweep,
-)
 from ncscope_lab.experiments.mse.networks import (
     EXCEPTIONS,
     MSETrainings,
     name_network,
     paper_runs,
+    select_best_rates,
     select_typical,
     small_runs,
+    tabulate_rates,
+    train_sweep,
 )
 from ncscope_lab.experiments.mse.terminal_phase import (
     COLLAPSE,
@@ -209,12 +207,7 @@ def draw_figures(settings: MSETrainings, runs: Runs) -> list[Drawing]:
 
 
 def make_tables(settings: MSETrainings, runs: Runs) -> list[Summary]:
-    """Return table 1 with the printed accuracies, and the sweep of rates if there is one."""
-    return [make_table_1(runs), *tabulate_rates(settings, runs)]
-
-
-def make_table_1(runs: Runs) -> Summary:
-    """Return held-out accuracies at zero training error and at the end, and those of the paper."""
+    """Return table 1, of held-out accuracies, ours and printed, and the sweep of rates if any."""
     zero_error, end = at_zero_error("accuracy", "test"), last("accuracy", "test")
     ours: dict[str, tuple[float, float]] = {}
     networks = runs.group(name_network)
@@ -247,7 +240,7 @@ def make_table_1(runs: Runs) -> Summary:
     )
     heads = ["0-error", "final", "gain"]
     columns = [*heads, *(f"printed: {head}" for head in heads)]
-    return Summary(caption, columns, lines, title="Table 1")
+    return [Summary(caption, columns, lines, title="Table 1"), *tabulate_rates(settings, runs)]
 
 
 EXPERIMENT = Experiment(

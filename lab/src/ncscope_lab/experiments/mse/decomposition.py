@@ -37,12 +37,14 @@ from ncscope.measurement.options import Options
 from ncscope.report import panels
 from ncscope_lab.claims import Claim, Region, above, below
 from ncscope_lab.experiment import Experiment
-from ncscope_lab.experiments.mse.learning_rates import (
+from ncscope_lab.experiments.mse.networks import (
+    MSETrainings,
+    paper_runs,
     select_best_rates,
+    small_runs,
     tabulate_rates,
     train_sweep,
 )
-from ncscope_lab.experiments.mse.networks import MSETrainings, paper_runs, small_runs
 from ncscope_lab.experiments.mse.terminal_phase import (
     claim_of_most,
     draw_curves,

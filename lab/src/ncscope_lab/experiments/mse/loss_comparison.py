@@ -23,11 +23,6 @@ import numpy as np
 
 from ncscope_lab.claims import Claim, above, below, two_thirds, within
 from ncscope_lab.experiment import Experiment
-from ncscope_lab.experiments.mse.learning_rates import (
-    select_best_rates,
-    tabulate_rates,
-    train_sweep,
-)
 from ncscope_lab.experiments.mse.networks import (
     BOTH,
     LOSSES,
@@ -37,9 +32,12 @@ from ncscope_lab.experiments.mse.networks import (
     name_kind,
     of_rival,
     paper_runs,
+    select_best_rates,
     select_pairs,
     select_typical,
     small_runs,
+    tabulate_rates,
+    train_sweep,
 )
 from ncscope_lab.experiments.mse.terminal_phase import (
     COLLAPSE,

@@ -18,7 +18,6 @@ import math
 import warnings
 from copy import deepcopy
 from functools import partial
-from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -28,19 +27,17 @@ from torch import Tensor, nn
 from ncscope.errors import library_error
 from ncscope_lab.claims import Claim, above
 from ncscope_lab.experiment import Experiment
-from ncscope_lab.experiments.mse.learning_rates import (
-    select_best_rates,
-    tabulate_rates,
-    train_sweep,
-)
 from ncscope_lab.experiments.mse.networks import (
     BOTH,
     MSETrainings,
     of_rival,
     paper_runs,
+    select_best_rates,
     select_pairs,
     select_typical,
     small_runs,
+    tabulate_rates,
+    train_sweep,
 )
 from ncscope_lab.experiments.mse.terminal_phase import (
     FACTOR,
@@ -147,24 +144,12 @@ def measure_robustness(bench: Bench, end: EpochEnd, images: int) -> list[Observa
     count = min(images, len(bench.data.test))
     chosen = bench.data.test.draw_balanced(count)
     inputs = torch.stack([image for image, _ in chosen.__getitems__(range(count))])
-    robustness = deepfool_robustness(bench.learner.evaluated, inputs.to(bench.fabric.device))
-    values = {"robustness": robustness.margin, "fooled": robustness.fooled}
+    margin, fooled = deepfool_robustness(bench.learner.evaluated, inputs.to(bench.fabric.device))
+    values = {"robustness": margin, "fooled": fooled}
     return [Observation(end.step, end.epoch, ATTACKED, "input", values=values)]
 
 
-class Robustness(NamedTuple):
-    """Result of DeepFool on some images.
-
-    Attributes:
-        margin: Mean over images of the perturbation's norm as a share of the image's.
-        fooled: Share of the images whose perturbation changes the network's decision.
-    """
-
-    margin: float
-    fooled: float
-
-
-def deepfool_robustness(model: nn.Module, images: Float[Tensor, "n c h w"]) -> Robustness:
+def deepfool_robustness(model: nn.Module, images: Float[Tensor, "n c h w"]) -> tuple[float, float]:
     r"""$\operatorname{Ave}_i\lVert r(x_i)\rVert_2/\lVert x_i\rVert_2$, with $r$ from DeepFool.
 
     $r(x)$ estimates the least perturbation of the network's input that changes its decision, right
@@ -178,13 +163,20 @@ def deepfool_robustness(model: nn.Module, images: Float[Tensor, "n c h w"]) -> R
         images: Preprocessed inputs of the network, none of them zero, on the network's device.
 
     Returns:
-        The mean, and how many of the perturbations did change the decision. Cost: up to 50 steps,
-        usually under 10, each a pass forward and back for each of the 9 next likely classes.
+        The mean, and the share of the images whose perturbation changes the decision. Cost: up to
+        50 steps, usually under 10, each a pass forward and back for each of the 9 next likely
+        classes.
 
     Raises:
         InputError: If Foolbox is not installed.
     """
-    foolbox = _foolbox()
+    try:
+        with warnings.catch_warnings():
+            # Foolbox 3.3 imports a filter from a deprecated SciPy module.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            import foolbox
+    except ModuleNotFoundError as error:
+        raise library_error(name="foolbox") from error
     copy = deepcopy(model).eval().requires_grad_(False)  # only gradients in the input are needed
     with torch.no_grad():
         decisions = copy(images).argmax(1)
@@ -193,18 +185,7 @@ def deepfool_robustness(model: nn.Module, images: Float[Tensor, "n c h w"]) -> R
     attack = foolbox.attacks.L2DeepFoolAttack()
     moved, _, changed = attack(network, images, decisions, epsilons=None)
     shares = (moved - images).flatten(1).norm(dim=1) / images.flatten(1).norm(dim=1)
-    return Robustness(float(shares.double().mean()), float(changed.double().mean()))
-
-
-def _foolbox() -> Any:
-    try:
-        with warnings.catch_warnings():
-            # Foolbox 3.3 imports a filter from a deprecated SciPy module.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            import foolbox
-    except ModuleNotFoundError as error:
-        raise library_error(name="foolbox") from error
-    return foolbox
+    return float(shares.double().mean()), float(changed.double().mean())
 
 
 EXPERIMENT = Experiment(

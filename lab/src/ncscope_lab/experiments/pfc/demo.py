@@ -251,7 +251,7 @@ def draw_figures(settings: DemoConfig, runs: Runs) -> list[Drawing]:
         "layer, early and late, with the geodesic's prediction. Right: cosines between the class "
         "means at the end, and those of the simplex ETF."
     )
-    measurements = runs.named(PART).measurements
+    measurements = runs.find(PART).measurements
     return [Drawing("demo", caption, plot_run(measurements))] if measurements else []
 
 

@@ -79,7 +79,7 @@ class PFCConfig(Config):
 
     @field_validator("transports", "small_transports")
     @classmethod
-    def _ascending(cls, prices: tuple[float, ...]) -> tuple[float, ...]:
+    def _check_order(cls, prices: tuple[float, ...]) -> tuple[float, ...]:
         if any(later <= earlier for earlier, later in pairwise(prices)):
             msg = "ascending prices"
             raise ValueError(msg)
@@ -243,7 +243,7 @@ def draw_figures(settings: PFCConfig, runs: Runs) -> list[Drawing]:
                 f"PFC figure 4, {said}. (a) Features of MUFM along gradient descent; red: the "
                 "data, dashed: the minimum by the fast solver. (b) Features of UFM, whose minimum "
                 "is collapsed. The first draw.",
-                draw_descents(runs.named(f"UFM, {scaling}, seed {settings.seed}")),
+                draw_descents(runs.find(f"UFM, {scaling}, seed {settings.seed}")),
             ),
             Drawing(
                 f"fig-5-{scaling}",
@@ -318,7 +318,7 @@ def select_parts(model: str, runs: Runs) -> Runs:
 
 def find_part(model: str, run: Run) -> Run:
     """Return the part of another model in the draw and scaling of a run."""
-    return run.experiment.named(f"{model}, {run.name.split(', ', 1)[1]}")
+    return run.experiment.find(f"{model}, {run.name.split(', ', 1)[1]}")
 
 
 def of_part(model: str, number: Quantity) -> Quantity:

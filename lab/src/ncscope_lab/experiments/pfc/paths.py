@@ -99,24 +99,20 @@ def path_observations(bench: Bench, end: EpochEnd, samples: int) -> list[Observa
     path = route([whole[name] for name in layers])
     rows: dict[str, dict[str, Value]] = {}
     for step, (name, following) in zip(path.steps, pairwise(layers), strict=True):
-        block = block_energy(find_layer(model, following), whole[name], whole[following])
-        rows[following] = list_values(step) | {
-            "weight_norm": block.weights,
-            "energy_constant": block.constant,
+        block = find_layer(model, following)
+        rows[following] = {
+            **list_values(step),
+            **block_energy(block, whole[name], whole[following]),
         }
-        if block.bound is not None:
-            rows[following]["energy_bound"] = block.bound
-    ends = premises(whole[layers[0]], whole[layers[-1]], torch.cat(labels).to(device))
-    rows[WHOLE] = list_values(path.ends) | {
+    rows[WHOLE] = {
+        **list_values(path.ends),
         "samples": len(images),
         "path_energy": path.energy,
         "path_straight": path.straight,
         "path_even": path.even,
         "path_optimality": path.optimality,
         "path_geodesic": path.geodesic,
-        "alignment_cosine": ends.alignment,
-        "remaining_pfc1": ends.remaining,
-        "relative_cost": ends.relative_cost,
+        **premises(whole[layers[0]], whole[layers[-1]], torch.cat(labels).to(device)),
     }
     return [
         Observation(end.step, end.epoch, SAMPLE, layer, values=values)
@@ -271,41 +267,32 @@ def route(layers: Sequence[Float[Tensor, "n d"]]) -> Route:
     return Route(steps, displacement(layers[0], layers[-1]))
 
 
-@dataclass(frozen=True)
-class Premises:
-    r"""Premises of PFC's theorems 1 and 2 for the features of two layers.
-
-    Attributes:
-        alignment: Cosine of the matrices of centred class means, $\langle\tilde H(0),\tilde
-            H(1)\rangle/(\lVert\tilde H(0)\rVert\lVert\tilde H(1)\rVert)$. Theorem 1 needs at
-            least 0.
-        remaining: PFC1 of the last layer over PFC1 of the first. Theorem 1 needs 0: features that
-            are equal to their class means.
-        relative_cost: $\lVert\tilde H(1)-\tilde H(0)\rVert_F^2/\lVert\tilde H(1)\rVert_F^2$, which
-            theorem 2 needs to be small.
-    """
-
-    alignment: float
-    remaining: float
-    relative_cost: float
-
-
-def premises(first: Float[Tensor, "n d"], last: Float[Tensor, "n d"], labels: Tensor) -> Premises:
-    """Compute the premises of PFC's theorems for the line between two layers.
+def premises(
+    first: Float[Tensor, "n d"], last: Float[Tensor, "n d"], labels: Tensor
+) -> dict[str, float]:
+    r"""Compute the premises of PFC's theorems 1 and 2 for the line between two layers.
 
     Args:
         first: Features of the samples in the first layer.
         last: Features of the same samples in the last layer.
         labels: Class of each sample.
+
+    Returns:
+        ``alignment_cosine``, the cosine of the matrices of centred class means,
+        $\langle\tilde H(0),\tilde H(1)\rangle/(\lVert\tilde H(0)\rVert\lVert\tilde H(1)\rVert)$;
+        theorem 1 needs at least 0. ``remaining_pfc1``, PFC1 of the last layer over PFC1 of the
+        first; theorem 1 needs 0: features that are equal to their class means. ``relative_cost``,
+        $\lVert\tilde H(1)-\tilde H(0)\rVert_F^2/\lVert\tilde H(1)\rVert_F^2$, which theorem 2 needs
+        to be small.
     """
     ends = [_split(features.to(torch.float64), labels) for features in (first, last)]
     (m0, pfc1_first), (m1, pfc1_last) = ends
     norms = float(m0.norm() * m1.norm())
-    return Premises(
-        alignment=_ratio(float((m0 * m1).sum()), norms),
-        remaining=_ratio(pfc1_last, pfc1_first),
-        relative_cost=_ratio(float((m1 - m0).square().sum()), float(m1.square().sum())),
-    )
+    return {
+        "alignment_cosine": _ratio(float((m0 * m1).sum()), norms),
+        "remaining_pfc1": _ratio(pfc1_last, pfc1_first),
+        "relative_cost": _ratio(float((m1 - m0).square().sum()), float(m1.square().sum())),
+    }
 
 
 def _split(features: Float[Tensor, "n d"], labels: Tensor) -> tuple[Float[Tensor, "k d"], float]:
@@ -324,42 +311,29 @@ def _ratio(above: float, below: float) -> float:
     return above / below if below > 0 else float("nan")
 
 
-@dataclass(frozen=True)
-class BlockEnergy:
-    r"""Energy and weights of one residual block.
-
-    Attributes:
-        energy: Mean squared displacement of the samples,
-            $\frac1n\sum_i\lVert h_i^{l+1}-h_i^l\rVert^2$.
-        weights: Sum of squares of all weights and biases of the block that are decayed.
-        bound: Constant $\max_i\lVert x_i\rVert^2+1$ that the argument for one layer gives; None for
-            other blocks, which have no constant.
-    """
-
-    energy: float
-    weights: float
-    bound: float | None
-
-    @property
-    def constant(self) -> float:
-        """Return the energy over the weights, the least constant for which the bound holds."""
-        return self.energy / self.weights if self.weights > 0 else float("nan")
-
-
 def block_energy(
     block: nn.Module, before: Float[Tensor, "n d"], after: Float[Tensor, "n d"]
-) -> BlockEnergy:
-    """Compare the energy of one block with its weights.
+) -> dict[str, float]:
+    r"""Compare the energy of one residual block with its weights.
+
+    The energy is the mean squared displacement of the samples,
+    $\frac1n\sum_i\lVert h_i^{l+1}-h_i^l\rVert^2$.
 
     Args:
         block: Residual block.
         before: Features that enter the block, flattened.
         after: Features that leave the block, flattened.
+
+    Returns:
+        ``weight_norm``, the sum of squares of all weights and biases of the block that are decayed;
+        ``energy_constant``, the energy over the weights, the least constant for which the bound
+        holds; for a block of one layer also ``energy_bound``, the constant
+        $\max_i\lVert x_i\rVert^2+1$ that its argument gives. Other blocks have no constant.
     """
     x, y = before.to(torch.float64), after.to(torch.float64)
-    one_layer = isinstance(block, ResidualBlock)
-    return BlockEnergy(
-        energy=float((y - x).square().sum() / len(x)),
-        weights=float(sum(each.detach().double().square().sum() for each in block.parameters())),
-        bound=float(x.square().sum(1).max()) + 1 if one_layer else None,
-    )
+    energy = float((y - x).square().sum() / len(x))
+    weights = float(sum(each.detach().double().square().sum() for each in block.parameters()))
+    values = {"weight_norm": weights, "energy_constant": _ratio(energy, weights)}
+    if isinstance(block, ResidualBlock):
+        values["energy_bound"] = float(x.square().sum(1).max()) + 1
+    return values

@@ -26,7 +26,6 @@ from ncscope.data.draws import Purpose, stream_seed
 from ncscope.data.images import ImageData, Images
 from ncscope.data.loaders import make_measurement_loader
 from ncscope.files import write_bytes
-from ncscope.measurement.records import Measurement
 from ncscope.metrics.information import dataset_entropies
 from ncscope.models.forward import classifier
 from ncscope.models.taps import HEAD_INPUT
@@ -44,7 +43,7 @@ from ncscope.transfer.records import (
 from ncscope.transfer.samples import check_downstream
 from ncscope_lab.experiments.transfer.design import TARGET_SEED, TransferZoo, list_networks
 from ncscope_lab.experiments.transfer.scores import NCTI, Sample, score_sample
-from ncscope_lab.observations import Event, Heartbeat, Observation, Value, observations_of
+from ncscope_lab.observations import Event, Heartbeat, Observation, Value, flatten
 from ncscope_lab.runs.resources import Resources
 from ncscope_lab.training.settings import Training
 from ncscope_lab.training.supervised import Bench, bench_events, prepare_bench
@@ -114,7 +113,7 @@ def cell_events(
         if isinstance(event, Heartbeat):
             yield event
         else:
-            rows = observations_of(event) if isinstance(event, Measurement) else [event]
+            rows = flatten([event])
             yield from (row for row in rows if row.epoch == training.optimisation.epochs)
     learner = bench.learner
     model = learner.evaluated
@@ -228,21 +227,9 @@ def _extract_features(bench: Bench, data: ImageData) -> dict[str, Tensor]:
     tensors = {"train": features, "train_labels": labels}
     tensors |= {"test": test[0], "test_labels": test[1]}
     if probabilities is not None:
-        temperature = bench.settings.temperature
-        tensors["probabilities"] = apply_temperature(probabilities, temperature)
+        # From a softmax at temperature 1 to one at the temperature of the training.
+        tensors["probabilities"] = (probabilities.log() / bench.settings.temperature).softmax(1)
     return tensors
-
-
-def apply_temperature(
-    probabilities: Float[Tensor, "n z"], temperature: float
-) -> Float[Tensor, "n z"]:
-    """Return the softmax at the temperature that a network was trained at.
-
-    Args:
-        probabilities: Softmax of the network's outputs at temperature 1.
-        temperature: Temperature of the training.
-    """
-    return (probabilities.log() / temperature).softmax(1)
 
 
 def _fine_tune(model: nn.Module, data: ImageData, tuning: Tuning, seed: int) -> float:

@@ -137,10 +137,10 @@ def list_networks(config: TransferZoo) -> dict[str, Training]:
     draws = random.Random(0)
     found: dict[str, Training] = {}
     for architecture in config.architectures:
-        columns = [
-            _shuffle_evenly(values, config.networks, draws)
-            for values in (config.sources, LOSSES, config.epochs, DECAYS, AUGMENTATIONS)
-        ]
+        columns: list[list[Any]] = []
+        for values in (config.sources, LOSSES, config.epochs, DECAYS, AUGMENTATIONS):
+            columns.append([values[index % len(values)] for index in range(config.networks)])
+            draws.shuffle(columns[-1])
         for index, (source, loss, epochs, decay, augmentation) in enumerate(
             zip(*columns, strict=True)
         ):
@@ -165,13 +165,6 @@ def list_networks(config: TransferZoo) -> dict[str, Training]:
                 seed=len(found),
             ).model_copy(update=loss)
     return found
-
-
-def _shuffle_evenly(values: Sequence[Any], number: int, draws: random.Random) -> list[Any]:
-    """Return each value equally often, up to one, in random order."""
-    repeated = [values[index % len(values)] for index in range(number)]
-    draws.shuffle(repeated)
-    return repeated
 
 
 def list_targets(source: str, targets: Sequence[str]) -> list[str]:

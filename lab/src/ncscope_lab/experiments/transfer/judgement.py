@@ -1,7 +1,7 @@
 """Judgement of every score on half of the zoo, and the claims about our index."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -197,15 +197,14 @@ def quality_interval(found: ByTarget, quality: str = "weighted_tau") -> Interval
     return mean_interval([getattr(each, quality) for each in found.values()], bounds=bounds)
 
 
-def gains(ours: ByTarget, theirs: ByTarget, quality: str = "weighted_tau") -> list[float]:
-    """Return the difference between two scores on each target.
+def gains(ours: ByTarget, theirs: ByTarget) -> list[float]:
+    """Return the difference in weighted tau between two scores on each target.
 
     Args:
         ours: Qualities of the one.
         theirs: Qualities of the other.
-        quality: Field of `Quality`.
     """
-    return [getattr(ours[target], quality) - getattr(theirs[target], quality) for target in ours]
+    return [ours[target].weighted_tau - theirs[target].weighted_tau for target in ours]
 
 
 def bootstrap_gain(
@@ -215,7 +214,6 @@ def bootstrap_gain(
     *,
     seed: int,
     resamples: int = 1000,
-    truth: str = ACCURACY,
 ) -> tuple[float, float]:
     """Return the 95 % bootstrap interval of the mean gain in weighted tau, over networks.
 
@@ -229,7 +227,6 @@ def bootstrap_gain(
         theirs: Key and direction of the other.
         seed: Seed of the draws.
         resamples: Number of draws.
-        truth: Key of the truth.
     """
     members: dict[str, list[str]] = {}
     for cell in cells:
@@ -243,8 +240,8 @@ def bootstrap_gain(
             for place in draws.integers(0, len(names), len(names)):
                 counts[names[place]][at] += 1
     columns = []  # gain by resample, for each target
-    for own in group_cells(cells, truth).values():
-        known = np.array([cell.value(truth) for cell in own])
+    for own in group_cells(cells).values():
+        known = np.array([cell.value(ACCURACY) for cell in own])
         pair = orient(own, *ours), orient(own, *theirs)
         times = np.column_stack([counts[cell.network] for cell in own])
         gained = np.full(resamples, np.nan)
@@ -304,26 +301,22 @@ class Verdicts:
         return [cell for cell in self.cells if cell.images == images]
 
     @cached_property
-    def qualities(self) -> dict[tuple[str, str], ByTarget]:
-        """Qualities of every score by target; by number of images and key."""
-        return {
-            (images, key): judged_by_target
-            for images in PHRASES
-            for key, judged_by_target in judge_scores(self._select(images), self.scores).items()
-        }
+    def qualities(self) -> dict[str, Mapping[str, ByTarget]]:
+        """Qualities of every score by target; by number of images, then by key."""
+        return {images: judge_scores(self._select(images), self.scores) for images in PHRASES}
 
     @cached_property
-    def tuned(self) -> Mapping[str, ByTarget]:
+    def fine_tuning(self) -> Mapping[str, ByTarget]:
         """Qualities of every score by target, where fine-tuning is the truth."""
         return judge_scores(self._select(ALL), self.scores, TUNED_ACCURACY)
 
-    def best_published(self, found: Callable[[str], ByTarget]) -> str | None:
+    def best_published(self, found: Mapping[str, ByTarget]) -> str | None:
         """Return the key of the published score with the highest mean weighted tau.
 
         Args:
-            found: Function of a score's key that returns its qualities by target.
+            found: Qualities of every score by target.
         """
-        means = {key: mean_quality(found(key)) for key in PUBLISHED if key in self.scores}
+        means = {key: mean_quality(found[key]) for key in PUBLISHED if key in self.scores}
         known = {key: mean for key, mean in means.items() if not math.isnan(mean)}
         return max(known, key=known.__getitem__, default=None)
 
@@ -383,7 +376,7 @@ def judge_claims(verdicts: Verdicts) -> list[Finding]:
             f"{where}, explained entropy orders networks better than the best published score, by "
             f"{MARGIN} or more in weighted tau on average, with an interval that excludes 0"
         )
-        best = verdicts.best_published(lambda key: found[key])
+        best = verdicts.best_published(found)
         values = [] if best is None or INDEX not in found else gains(found[INDEX], found[best])
         if best is None or not values:
             return decide(text, source="ours", held=None, evidence="none measured")
@@ -410,15 +403,12 @@ def judge_claims(verdicts: Verdicts) -> list[Finding]:
         )
         return replace(decide(text, source="ours", held=held, evidence=evidence), interval=interval)
 
-    by_images = {
-        images: {key: each for (of, key), each in verdicts.qualities.items() if of == images}
-        for images in PHRASES
-    }
+    by_images = verdicts.qualities
     whole = by_images[ALL]
-    best = verdicts.best_published(lambda key: whole[key])
+    best = verdicts.best_published(whole)
     return [
         *(judge_gain(f"With {PHRASES[images]}", own, images) for images, own in by_images.items()),
-        judge_gain("Where fine-tuning is the truth", verdicts.tuned, None),
+        judge_gain("Where fine-tuning is the truth", verdicts.fine_tuning, None),
         *(
             judge_mean(
                 f"With {PHRASES[images]}, explained entropy tells more than size, source accuracy "

@@ -52,14 +52,13 @@ def make_tables(verdicts: Verdicts, costs: Mapping[str, float] | None = None) ->
     return tables if costs is None else [*tables, cost_table(verdicts, costs)]
 
 
-def order_scores(verdicts: Verdicts, images: str = ALL) -> list[str]:
+def order_scores(found: Mapping[str, ByTarget]) -> list[str]:
     """Return the keys of all scores, the best mean weighted tau first.
 
     Args:
-        verdicts: Judgement.
-        images: Number of training images of the target.
+        found: Qualities of every score by target.
     """
-    means = {key: mean_quality(verdicts.qualities[images, key]) for key in verdicts.scores}
+    means = {key: mean_quality(by_target) for key, by_target in found.items()}
     return sorted(means, key=lambda key: -means[key] if math.isfinite(means[key]) else math.inf)
 
 
@@ -70,20 +69,31 @@ def quality_table(verdicts: Verdicts, images: str) -> Summary:
         verdicts: Judgement.
         images: Number of training images of the target.
     """
-    lines = {}
-    for key in order_scores(verdicts, images):
-        lines[name_score(verdicts, key)] = _list_qualities(verdicts.qualities[images, key])
-    targets = verdicts.qualities.get((images, INDEX), {})
+    found = verdicts.qualities[images]
     caption = (
         f"How well each score orders the networks, with {PHRASES[images]}: means over "
-        f"{len(targets)} targets with 95 % intervals (Student's t over "
+        f"{len(found.get(INDEX, {}))} targets with 95 % intervals (Student's t over "
         "targets). The truth is the held-out accuracy of a linear probe. Regret: best accuracy "
         "less that of the network put first, in percentage points. Residual: rank correlation "
         "that is left after parameters, source accuracy and results on other targets. NCTI is "
         "relative to all networks. With five images a class NLEEP's mixture has a component for "
         "every image, and says little."
     )
-    title = f"All scores, {PHRASES[images]}"
+    return _table_of_qualities(verdicts, found, caption, f"All scores, {PHRASES[images]}")
+
+
+def _table_of_qualities(
+    verdicts: Verdicts, found: Mapping[str, ByTarget], caption: str, title: str
+) -> Summary:
+    lines = {
+        name_score(verdicts, key): [
+            _write_quality(found[key]),
+            format_number(mean_quality(found[key], "tau")),
+            format_number(100 * mean_quality(found[key], "regret"), 1),
+            _write_quality(found[key], "residual"),
+        ]
+        for key in order_scores(found)
+    }
     return Summary(caption, ["weighted tau", "tau", "regret", "residual"], lines, title)
 
 
@@ -92,31 +102,19 @@ def _write_quality(found: ByTarget, quality: str = "weighted_tau") -> str:
     return format_interval(quality_interval(found, quality), mean_quality(found, quality))
 
 
-def _list_qualities(found: ByTarget) -> list[str]:
-    return [
-        _write_quality(found),
-        format_number(mean_quality(found, "tau")),
-        format_number(100 * mean_quality(found, "regret"), 1),
-        _write_quality(found, "residual"),
-    ]
-
-
 def table_of_tuning(verdicts: Verdicts) -> Summary:
     """Return scores by quality where fine-tuning is the truth.
 
     Args:
         verdicts: Judgement.
     """
-    means = {key: mean_quality(found) for key, found in verdicts.tuned.items()}
-    order = sorted(means, key=lambda key: -means[key] if math.isfinite(means[key]) else math.inf)
-    lines = {name_score(verdicts, key): _list_qualities(verdicts.tuned[key]) for key in order}
     caption = (
         "The same with all training images, where the truth is the held-out accuracy after the "
         "whole network was fine-tuned, in a third of the cells; results on other "
         "targets are still those of the probe."
     )
-    columns = ["weighted tau", "tau", "regret", "residual"]
-    return Summary(caption, columns, lines, "All scores, fine-tuning as truth")
+    title = "All scores, fine-tuning as truth"
+    return _table_of_qualities(verdicts, verdicts.fine_tuning, caption, title)
 
 
 def group_by_condition(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
@@ -147,8 +145,8 @@ def judge_by_condition(verdicts: Verdicts) -> dict[str, Mapping[str, ByTarget]]:
         for name, cells in group_by_condition(verdicts.cells).items()
         if group_cells(cells)
     }
-    if any(verdicts.tuned.values()):
-        found[TUNED] = verdicts.tuned
+    if any(verdicts.fine_tuning.values()):
+        found[TUNED] = verdicts.fine_tuning
     return found
 
 
@@ -161,7 +159,7 @@ def conditions_table(verdicts: Verdicts) -> Summary:
     parts = judge_by_condition(verdicts)
     lines = {
         name_score(verdicts, key): [_write_quality(found[key]) for found in parts.values()]
-        for key in order_scores(verdicts)
+        for key in order_scores(verdicts.qualities[ALL])
     }
     columns = []
     for name, found in parts.items():
@@ -194,7 +192,7 @@ def architectures_table(verdicts: Verdicts, images: str) -> Summary:
         [judge_scores(chosen, verdicts.scores) for chosen in parts] for parts in (groups, without)
     )
     lines = {}
-    for key in order_scores(verdicts, images):
+    for key in order_scores(verdicts.qualities[images]):
         own = [format_number(mean_quality(found[key])) for found in inside]
         means = [mean_quality(found[key]) for found in outside]
         known = [value for value in means if math.isfinite(value)]
@@ -305,9 +303,9 @@ def brief_table(verdicts: Verdicts) -> Summary:
     """
     lines = {
         name_score(verdicts, key): [
-            _write_quality(verdicts.qualities[images, key]) for images in PHRASES
+            _write_quality(found[key]) for found in verdicts.qualities.values()
         ]
-        for key in order_scores(verdicts)
+        for key in order_scores(verdicts.qualities[ALL])
     }
     caption = (
         "Mean weighted Kendall tau over targets, with 95 % intervals. The page has all tables."
@@ -346,13 +344,13 @@ def orders_figure(verdicts: Verdicts) -> Figure:
     Args:
         verdicts: Judgement of the half.
     """
-    keys = order_scores(verdicts)
+    keys = order_scores(verdicts.qualities[ALL])
     with mpl.rc_context(panels.STYLE):
         figure = Figure(figsize=(9.5, 1.1 + _HEIGHT * max(1, len(keys))), layout="constrained")
         grid = figure.subplots(1, len(PHRASES), sharey=True)
         for axes, (images, phrase) in zip(grid, PHRASES.items(), strict=True):
             for place, key in enumerate(keys):
-                found, colour = verdicts.qualities[images, key], _colour(verdicts, key)
+                found, colour = verdicts.qualities[images][key], _colour(verdicts, key)
                 interval = quality_interval(found)
                 if interval is not None:
                     ends = [interval.low, interval.high]
@@ -387,9 +385,9 @@ def targets_figure(verdicts: Verdicts) -> Figure:
     Args:
         verdicts: Judgement of the half.
     """
-    keys = order_scores(verdicts)
-    targets = list(dict.fromkeys(t for key in keys for t in verdicts.qualities[ALL, key]))
-    of_keys = [verdicts.qualities[ALL, key] for key in keys]
+    keys = order_scores(verdicts.qualities[ALL])
+    of_keys = [verdicts.qualities[ALL][key] for key in keys]
+    targets = list(dict.fromkeys(target for of in of_keys for target in of))
     values = np.array(
         [[of[at].weighted_tau if at in of else math.nan for at in targets] for of in of_keys],
         dtype=float,

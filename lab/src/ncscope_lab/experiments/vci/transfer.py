@@ -54,7 +54,7 @@ from ncscope.transfer.correlations import correlate_rows
 from ncscope.transfer.probes.linear_probe import MEASURES
 from ncscope.transfer.ranking import hold_out
 from ncscope_lab.claims import Claim, above, below
-from ncscope_lab.experiment import Experiment, Part, Trainings, repeat_with_seeds
+from ncscope_lab.experiment import Experiment, Part, Trainings, repeat_with_seeds, train_each
 from ncscope_lab.experiments.vci.published import DOWNSTREAM, REGULARISED, TEMPERATURES
 from ncscope_lab.experiments.vci.variability_runs import (
     COLUMNS,
@@ -454,15 +454,8 @@ def draw_correlation(runs: Runs, key: str, axes: Axes) -> None:
 
 def pretrain_and_probe(settings: Pretrainings) -> list[Part]:
     """Return a part for each network: pretraining, then probes, which count as epochs."""
-    return [
-        Part(
-            name,
-            training.optimisation.epochs + len(settings.downstream),
-            partial(transfer_events, settings.downstream, training),
-            trains=True,
-        )
-        for name, training in settings.runs.items()
-    ]
+    sets = settings.downstream
+    return train_each(settings.runs, partial(transfer_events, sets), more=len(sets))
 
 
 def transfer_events(

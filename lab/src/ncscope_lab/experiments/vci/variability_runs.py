@@ -96,7 +96,7 @@ def in_setting(name: str, quantity: Quantity) -> Quantity:
     """Return the quantity of the run with the same seed in another setting."""
     return Quantity(
         f"{quantity.name} in the setting {name}",
-        lambda run: quantity(run.experiment.named(f"{name}, seed {run.settings.seed}")),
+        lambda run: quantity(run.experiment.find(f"{name}, seed {run.settings.seed}")),
     )
 
 

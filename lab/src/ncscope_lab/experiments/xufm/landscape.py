@@ -93,7 +93,7 @@ def list_claims() -> list[Claim]:
             text="Descent on (23) needs a careful start: from starts ten times smaller than the "
             "paper's it always ends at zero",
             source=remark,
-            where=lambda runs: Runs([runs.named(FAINT)]).split("seed"),
+            where=lambda runs: Runs([runs.find(FAINT)]).split("seed"),
             quantity=distance_from_zero,
             region=below(AT_ZERO),
             rule="all",

@@ -48,7 +48,7 @@ from ncscope.stats.moments import ClassMoments
 from ncscope.stats.options import Statistic
 from ncscope.stats.processes import ALL
 from ncscope.stats.statistics import ClassStatistics, finish
-from ncscope_lab.claims import Claim, Region, below
+from ncscope_lab.claims import Claim, below
 from ncscope_lab.experiment import Experiment, Part, Trainings, train_runs
 from ncscope_lab.experiments.models.descents import choose_steps
 from ncscope_lab.experiments.models.extended import (
@@ -195,7 +195,7 @@ def list_network_claims(data: str, loss: str) -> list[Claim]:
             text=f"{before}at the end every level has a lower NC1 than the level before",
             source="XUFM, section 4.1 (2)",
             where=split(lambda levels: list(pairwise(levels))),
-            groups=name_pair,
+            groups=lambda pair: " to ".join(dict.fromkeys(row.layer for row in pair.rows)),
             unit="pairs of levels",
             quantity=partial(deep_over_shallow, "nc1"),
             region=below(1),
@@ -252,7 +252,8 @@ def list_network_claims(data: str, loss: str) -> list[Claim]:
             source="XUFM, section 6",
             where=split(lambda levels: pair_with_deepest(levels)[:1]),
             quantity=first_share,
-            region=half_way_between_models,
+            # Half way between both models: the nearer one decides.
+            region=lambda runs: below(sum(shares_of_models("nc1", runs).values()) / 2),
             note=partial(tell_models, "nc1"),
         ),
     ]
@@ -262,18 +263,13 @@ def list_loss_claims(data: str) -> list[Claim]:
     """Return the claims on the frame that each loss leads to."""
     source = "XUFM, section 4.1, remark on the choice of loss function"
     orthogonal, simplex = last_over_first("nc2_of"), last_over_first("nc2_etf")
-
-    def beside_entropy(run: Run) -> float:
-        partner = run.partner(loss="cross-entropy", bias=True)
-        return math.nan if partner is None else ratio(orthogonal(run), orthogonal(partner))
-
     return [
         Claim(
             text=f"{data}: of the distance between the deepest class means and an orthogonal "
             "frame, training leaves a smaller share under MSE than under cross-entropy",
             source=source,
             where={"data": data, "loss": "mse"},
-            quantity=beside_entropy,
+            quantity=orthogonal / orthogonal.of_partner(loss="cross-entropy", bias=True),
             region=below(1),
             scale="ratio",
             tell=lambda runs: "share kept under MSE over that under cross-entropy",
@@ -284,7 +280,7 @@ def list_loss_claims(data: str) -> list[Claim]:
             "orthogonal frame",
             source=source,
             where={"data": data, "loss": "cross-entropy"},
-            quantity=lambda run: ratio(simplex(run), orthogonal(run)),
+            quantity=simplex / orthogonal,
             region=below(1),
             scale="ratio",
             tell=lambda runs: (
@@ -335,11 +331,6 @@ def split_pairs(runs: Runs, pair: Callable[[Sequence[str]], Sequence[tuple[str, 
     return Runs(pairs)
 
 
-def name_pair(pair: Run) -> str:
-    """Name both levels."""
-    return " to ".join(dict.fromkeys(row.layer for row in pair.rows))
-
-
 def name_shallow(pair: Run) -> str:
     """Name the level that is less deep."""
     return pair.rows[0].layer
@@ -363,15 +354,10 @@ def share_of_decades(key: str, pair: Run) -> float:
 
 def shares_of_models(key: str, runs: Runs) -> dict[Activation, float]:
     """Return the share of decades of both two-level models; NaN if not measured."""
-    models = {name: runs.named(part) for name, part in SURROGATES.items()}
+    models = {name: runs.find(part) for name, part in SURROGATES.items()}
     return {
         name: share_of_decades(key, run) if run.rows else math.nan for name, run in models.items()
     }
-
-
-def half_way_between_models(runs: Runs) -> Region:
-    """Return the region of shares nearer to that of the ReLU model."""
-    return below(sum(shares_of_models("nc1", runs).values()) / 2)
 
 
 def first_share(pair: Run) -> float:
@@ -405,7 +391,7 @@ def draw_figures(settings: XUFMNetwork, runs: Runs) -> list[Drawing]:
         "The extended unconstrained features model of XUFM figures 3 and 4, linear above ReLU, for "
         "comparison with figures 5 and 10."
     )
-    models = {activation: runs.named(part) for activation, part in SURROGATES.items()}
+    models = {activation: runs.find(part) for activation, part in SURROGATES.items()}
     return [*drawings, Drawing("models", caption, draw_two_levels(models))]
 
 
@@ -505,16 +491,14 @@ def between_class_metrics(
         wide = _statistics(model, loader, layers, num_classes, None)
         bases = {name: torch.linalg.qr(stats.means.mT).Q for name, stats in wide.items()}
         narrow = _statistics(model, loader, layers, num_classes, bases)
-    return {name: _metrics(wide[name], narrow[name]) for name in wide}
-
-
-def _metrics(wide: ClassStatistics, narrow: ClassStatistics) -> dict[str, float]:
-    values, _ = evaluate(Sources(narrow), ("nc2",))
-    variability = {
-        "nc1": float(nc1(narrow, discriminants(narrow))),
-        "nc1_quotient": float(nc1_quotient(wide)),
+    return {
+        name: {
+            "nc1": float(nc1(narrow[name], discriminants(narrow[name]))),
+            "nc1_quotient": float(nc1_quotient(stats)),
+            **evaluate(Sources(narrow[name]), ("nc2",))[0],
+        }
+        for name, stats in wide.items()
     }
-    return variability | values
 
 
 def _statistics(

@@ -261,7 +261,7 @@ def list_start_claims() -> list[Claim]:
 
 def split_starts(part: str, runs: Runs) -> Runs:
     """Return the descents from each start of a part."""
-    return Runs([runs.named(part)]).split("seed")
+    return Runs([runs.find(part)]).split("seed")
 
 
 def tell_starts(runs: Runs) -> str:
@@ -284,13 +284,13 @@ def draw_figures(settings: XUFMConfig, runs: Runs) -> list[Drawing]:
             f"XUFM {reproduces}: K = {k}, d = {d}, n = {n}, decays {weight_decay} (W) and "
             f"{feature_decay} (H), {part.split(', ')[1]}. NC2 is the distance to {FRAMES[key]}."
         )
-        drawings.append(Drawing(file, caption, draw_descent(runs.named(part), key)))
+        drawings.append(Drawing(file, caption, draw_descent(runs.find(part), key)))
     caption = (
         "Minimisers under a regularised bias. The mean of the features vanishes, and they are a "
         "simplex, up to a decay of c / (1-c), the vertical line; with a growing decay they "
         "approach the orthogonal frame."
     )
-    return [*drawings, Drawing("bias-decay", caption, draw_sweep(runs.named(SWEEP)))]
+    return [*drawings, Drawing("bias-decay", caption, draw_sweep(runs.find(SWEEP)))]
 
 
 def draw_sweep(run: Run) -> Figure:

@@ -66,11 +66,11 @@ def flow(
         Time and features.
     """
 
-    def moved(flat: Tensor) -> Tensor:
+    def move(flat: Tensor) -> Tensor:
         return velocity(flat.view(start.shape), num_classes).reshape(-1)
 
     unit = float(start.shape[1] * num_classes)
-    for time, flat in integrate_velocity(moved, start.reshape(-1), times, unit, tolerance):
+    for time, flat in integrate_velocity(move, start.reshape(-1), times, unit, tolerance):
         yield time, flat.view(start.shape)
 
 

@@ -99,7 +99,7 @@ def flow_unrestricted(
     short = State(start.weight, start.bias, start.features @ basis.mT)
     targets, ones = labels @ basis.mT, basis.sum(1)
 
-    def moved(flat: Tensor) -> Tensor:
+    def move(flat: Tensor) -> Tensor:
         here = _state(flat, short)
         missed = targets - here.weight @ here.features - here.bias[:, None] * ones
         slopes = (missed @ here.features.mT, missed @ ones, here.weight.mT @ missed)
@@ -117,7 +117,7 @@ def flow_unrestricted(
         )
         return torch.cat([column.flatten(1) for column in columns], 1).mT / n
 
-    steps = integrate_velocity(moved, _flat(short), times, float(n), tolerance, jacobian)
+    steps = integrate_velocity(move, _flat(short), times, float(n), tolerance, jacobian)
     for time, flat in steps:
         here = _state(flat, short)
         yield time, State(here.weight, here.bias, here.features @ basis)

@@ -158,10 +158,10 @@ class UDA(Method):
         chosen = self.trust(outputs.target.softmax(dim=1))
         sharpened = (outputs.target / self._temperature).softmax(dim=1)
         costs = F.cross_entropy(outputs.trained, sharpened, reduction="none")
-        loss = self._labelled(outputs) + self._weight * (costs * chosen.trusted).mean()
+        loss = self._compute_labelled_loss(outputs) + self._weight * (costs * chosen.trusted).mean()
         return Step(loss, *chosen)
 
-    def _labelled(self, outputs: Outputs) -> Float[Tensor, ""]:
+    def _compute_labelled_loss(self, outputs: Outputs) -> Float[Tensor, ""]:
         limit = anneal_threshold(self._annealing, self.progress(), outputs.labelled.shape[1])
         costs = F.cross_entropy(outputs.labelled, outputs.labels, reduction="none")
         if self._annealing == "none":

@@ -20,7 +20,7 @@ from ncscope_lab.training.semi_supervised.objective import few_labels_objective
 from ncscope_lab.training.semi_supervised.pseudo_labels import pseudo_label_values
 from ncscope_lab.training.semi_supervised.settings import FewLabels
 from ncscope_lab.training.semi_supervised.streams import StreamBatches
-from ncscope_lab.training.semi_supervised.unlabelled import unlabelled
+from ncscope_lab.training.semi_supervised.unlabelled import load_unlabelled
 from ncscope_lab.training.semi_supervised.views import (
     LabelledViews,
     NumberedViews,
@@ -60,7 +60,7 @@ def prepare_few_labels(settings: FewLabels, resources: Resources) -> FewLabelsBe
     """
     bench = prepare_bench(settings, resources)
     with resources.fabric.rank_zero_first(local=True):
-        images = unlabelled(bench.data, resources.data, resources.download)
+        images = load_unlabelled(bench.data, resources.data, resources.download)
     chosen = method(settings, bench.data.num_classes, len(images))
     bench.learner.memory = None if chosen is None else chosen.to(bench.fabric.device)
     few = bench.data.draw_balanced(settings.labels, settings.seed)

@@ -12,7 +12,7 @@ UNKNOWN = -1
 """Label of an image whose class is unknown."""
 
 
-def unlabelled(data: ImageData, folder: Path, download: bool) -> Images:
+def load_unlabelled(data: ImageData, folder: Path, download: bool) -> Images:
     """Load the images to train on without labels: all training images, labelled ones included.
 
     STL-10 adds 100,000 images whose labels are unknown.
