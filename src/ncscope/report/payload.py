@@ -25,6 +25,7 @@ from ncscope.report.labels import (
     Label,
     find_label,
     find_value,
+    is_fixed,
     sort_labels,
     value_at_collapse,
 )
@@ -240,6 +241,7 @@ def _describe_metric(metric: Label, key: str = "", at: LayerRecord | None = None
         "zero": metric.zero,
         "source": metric.source,
         "direction": metric.direction,
+        "fixed": at is not None and is_fixed(metric.key, at.k),
         "log": metric.log_scale,
     }
 

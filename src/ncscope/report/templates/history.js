@@ -56,7 +56,8 @@ function timeAxis(run, times, logarithmic, width) {
 }
 
 function aboutMetric(node, metric) {
-  const collapsed = metric.collapsed ? `collapsed at ${metric.collapsed}` : metric.direction;
+  const fixed = metric.fixed && "two classes fix it by construction: it is no sign of collapse";
+  const collapsed = fixed || (metric.collapsed ? `collapsed at ${metric.collapsed}` : metric.direction);
   const facts = [collapsed, metric.zero && `0 means ${metric.zero}`].filter(Boolean);
   const sentence = facts.length ? `${capitalised(facts.join("; "))}.` : "";
   const parts = [element("p", { textContent: `${metric.title}. ${sentence}` })];
