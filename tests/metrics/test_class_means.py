@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import ncscope
 from ncscope.math.frames import orthogonal_frame, simplex_etf
 from ncscope.metrics.class_means import (
     cosines,
@@ -16,6 +17,7 @@ from ncscope.metrics.class_means import (
     orthogonal_frame_distance,
 )
 from ncscope.metrics.duality import alignment, logit_etf_distance, self_duality
+from ncscope.metrics.registry import METRICS
 
 ROWS = torch.tensor([[3.0, 4.0], [0.0, -2.0], [-1.0, 0.0]], dtype=torch.float64)
 
@@ -118,3 +120,41 @@ def test_a_classifier_against_class_means_by_hand() -> None:
     assert float(alignment(weight, means)) == pytest.approx(math.sqrt(square), rel=1e-14)
     assert float(self_duality(weight, -weight)) == 4
     assert float(alignment(weight, 3 * weight)) == 0
+
+
+def test_what_two_classes_fix_is_declared_and_free_of_rounding() -> None:
+    """Of any two classes; what is measured on request is asked for."""
+    rows = [row for row in METRICS.values() if row.group != "ood"]
+    asked = [*{row.group for row in rows}, *(row.key for row in rows if row.on_request)]
+    reports = []
+    for seed, sizes in enumerate([(50, 50), (50, 30), (20, 60)]):
+        generator = torch.Generator().manual_seed(seed)
+        labels = torch.repeat_interleave(torch.arange(2), torch.tensor(sizes))
+        features, weight, offset = (
+            torch.randn(rows, 8, generator=generator, dtype=torch.float64)
+            for rows in (len(labels), 2, 2)
+        )
+        reports.append(
+            ncscope.measure(
+                3 * features + offset[labels], labels, weight, groups=asked, baseline=True
+            )
+        )
+    first = reports[0]
+    declared = {key: row.for_two_classes for key, row in METRICS.items() if key in first}
+    same = {
+        key: first[key]
+        for key in declared
+        if all(abs(report[key] - first[key]) < 1e-12 for report in reports)
+    }
+    assert same == {key: value for key, value in declared.items() if value is not None}
+    for report in reports:
+        assert {key: report[key] for key in same} == same
+        chance = {key: value for key, value in report.baseline.items() if key in same}
+        assert chance == {key: same[key] for key in chance}
+        (note,) = [note for note in report.notes if note.startswith("two classes fix")]
+        assert all(key in note for key in [*same, "pfc2"])
+        assert report.notes[0] == note
+    features = torch.randn(60, 8, generator=torch.Generator().manual_seed(0))
+    three = ncscope.measure(features, torch.arange(60) % 3)
+    assert three["nc2_etf"] > 0
+    assert not any("two classes fix" in note for note in three.notes)

@@ -37,6 +37,7 @@ from ncscope.report.page import (
     render_model_page,
     render_page,
 )
+from ncscope.report.payload import build_profile
 
 from ..pace import others_slow
 
@@ -324,6 +325,27 @@ def test_an_axis_of_zeros_alone_says_0(show: Open) -> None:
     page = show(render_history_page("Zeros", measurements))
     assert page.locator("#history-chart .yaxislayer-above text").all_text_contents() == ["0"]
     assert len(drawn(page, "history-chart")) == 1
+
+
+def test_a_line_has_a_gap_where_a_value_is_undefined_and_none_where_nothing_is(show: Open) -> None:
+    def measure(epoch: int, value: float | None) -> Measurement:
+        own = {} if value is None else {"nc1_quotient": value, "pfc1": value}
+        layers = [
+            LayerRecord(name, values, (), 3, 9, 3)
+            for name, values in (("a", own), ("b", {"nc1_quotient": 1.0, "pfc1": 1.0}))
+        ]
+        return Measurement(ModelRecord(tuple(layers)), epoch)
+
+    values = [0.5, math.nan, 0.25, None, 0.125]
+    page = show(render_history_page("Gaps", list(map(measure, range(5), values))))
+    for chart in ("history-chart", "headline-nc1_quotient"):
+        first = drawn(page, chart)[0]
+        assert first["x"] == [0, 1, 2, 4]
+        assert first["y"] == [0.5, None, 0.25, 0.125]
+        assert not first.get("connectgaps")
+        assert page.locator(f"#{chart} .trace").first.locator(".js-line").count() == 2
+    frames = build_profile(measure(0, math.nan).model_record)["gaps"]["pfc1"]
+    assert (frames, build_profile(measure(0, None).model_record)["gaps"]["pfc1"]) == ([0], [])
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from torch import nn
 
 import ncscope
 from ncscope.errors import InputError
+from ncscope.report.figures import plot_model
+from ncscope.report.payload import build_history_payload
 
 NC = {
     "NC1": "nc1",
@@ -74,6 +76,26 @@ def test_it_is_drawn_on_axes_of_one_s_own(history):
     alone = Figure().subplots()
     history.plot("vci", axes=alone)
     assert len(alone.lines) == 4
+
+
+def test_what_two_classes_fix_is_said_and_not_drawn():
+    history, labels = ncscope.History(), LABELS.clamp(max=1)
+    for epoch in range(3):
+        features = FEATURES + epoch * WEIGHT[labels]
+        history.add(ncscope.measure(features, labels, WEIGHT[:2]), step=epoch)
+    axes = draw(history).axes
+    assert [len(each.lines) for each in axes] == [1, 0, 1, 1]
+    assert [text.get_text() for text in axes[1].texts] == [
+        "0 by construction:\nthere are two classes"
+    ]
+    last = history.measurements[-1].model_record
+    figure = plot_model(last)
+    marks = [tick.get_text() for each in figure.axes for tick in each.get_yticklabels()]
+    assert "Distance to simplex ETF" not in marks
+    (run,) = build_history_payload(history.measurements, "epoch")["runs"].values()
+    fixed = {metric["key"] for metric in run["metrics"] if metric["fixed"]}
+    assert "nc2_etf" in fixed
+    assert "nc1" not in fixed
 
 
 def test_a_list_of_keys_has_a_panel_each(history):

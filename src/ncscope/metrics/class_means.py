@@ -25,6 +25,7 @@ _ZERO_WEIGHT = "a row of the classifier is zero and has no angle"
     source="MSE fig. 3",
     reads=("stats.frame",),
     zero="centred class means of one length",
+    for_two_classes=0.0,
     undefined=_COINCIDE,
 )
 @metric(
@@ -56,6 +57,7 @@ def equinorm(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
     reads=("stats.frame",),
     high=1.0,
     zero="centred class means at one angle",
+    for_two_classes=0.0,
     undefined=_ZERO_MEAN,
 )
 @metric(
@@ -69,6 +71,7 @@ def equinorm(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
     needs={"head"},
     high=1.0,
     zero="classifier rows at one angle",
+    for_two_classes=0.0,
     undefined=_ZERO_WEIGHT,
     chance_level=False,
 )
@@ -114,6 +117,7 @@ def equiangular(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
     most_classes=MOST_FOR_PAIRS,
     high=2.0,
     zero="centred class means as far apart as a simplex's",
+    for_two_classes=0.0,
     undefined=_ZERO_MEAN,
 )
 @metric(
@@ -170,6 +174,7 @@ def _unit_rows(
     reads=("stats.frame",),
     high=2**0.5,
     zero="centred class means form a simplex ETF",
+    for_two_classes=0.0,
     undefined=_COINCIDE,
     aliases=("pfc2",),
     also=("pfc",),
@@ -220,6 +225,7 @@ def orthogonal_frame_distance(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""
     source="Wu and Papyan 2024",
     reads=("stats.frame",),
     zero="centred class means of one length",
+    for_two_classes=0.0,
     undefined="a centred class mean is zero",
 )
 @metric(

@@ -151,7 +151,7 @@ def evaluate(
         for row in select(groups)
         if row.needs <= sources.available and (sources.stats.has_labels or not row.needs_classes)
     ]
-    notes = []
+    notes: list[str] = []
     if groups is None:
         notes += _note_class_limits([row for row in rows if sources.stats.k > row.most_classes])
         rows = [row for row in rows if sources.stats.k <= row.most_classes]
@@ -164,6 +164,8 @@ def evaluate(
         value = values[row.key]
         if not (math.isfinite(value) or (value == math.inf and row.infinite)):
             values[row.key] = math.nan
+    if sources.stats.k == 2:
+        notes += _fix_for_two_classes_(values, rows)
     if any("scatter" in row.needs and row.needs_classes for row in rows):
         notes += _note_ranks(sources)
     if any("covariance" in row.reads for row in rows):
@@ -204,6 +206,20 @@ def refuse_class_metrics(groups: Collection[str]) -> None:
             found=", ".join(map(repr, refused)),
             fix="pass labels, or ask for 'spectra'",
         )
+
+
+def _fix_for_two_classes_(values: dict[str, float], rows: list[Metric]) -> list[str]:
+    """Set metrics that any two classes fix to their value, without the rounding, and note which."""
+    fixed = {
+        row.key: row.for_two_classes
+        for row in rows
+        if row.for_two_classes is not None and not math.isnan(values[row.key])
+    }
+    values |= fixed
+    names = [name for row in rows if row.key in fixed for name in (row.key, *row.aliases)]
+    if not names:
+        return []
+    return [f"two classes fix {', '.join(names)}, whatever the features are: no sign of collapse"]
 
 
 def _note_class_limits(rows: list[Metric]) -> list[str]:

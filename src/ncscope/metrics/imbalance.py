@@ -175,6 +175,7 @@ def minority_cosine(vectors: Float[Tensor, "k d"], counts: Int[Tensor, " k"]) ->
     reads=("stats.frame", "size_spectrum"),
     high=2**0.5,
     zero="centred class means form the SELI geometry; for equal sizes a simplex ETF",
+    for_two_classes=0.0,
     undefined=f"the class means coincide, or {_TOO_MANY}",
 )
 def seli_means(frame: Float[Tensor, "k d"], spectrum: SizeSpectrum | None) -> Float[Tensor, ""]:

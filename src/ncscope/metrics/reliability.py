@@ -175,9 +175,9 @@ def no_better_than_chance(
     """
     keys = []
     for key in _MAIN:
-        # Two centred means are a simplex whatever the labels are.
-        if key in values and key in chance and not (key == "nc2_etf" and num_classes < 3):
-            row = METRICS[key]
+        row = METRICS[key]
+        fixed = num_classes == 2 and row.for_two_classes is not None
+        if key in values and key in chance and not fixed:
             ideal = float(row.better == "high")
             if row.at_collapse is not None:
                 ideal = row.at_collapse(num_classes)

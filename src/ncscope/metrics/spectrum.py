@@ -347,6 +347,7 @@ def alpha_req_r2(covariance: Covariance) -> Float[Tensor, ""]:
     low=1.0,
     better="high",
     at_collapse=lambda k: k - 1.0,
+    for_two_classes=1.0,
     undefined=(
         "the class means coincide, features are beyond 1e-141..1e141, or rounding of large "
         "features hides the ridge"

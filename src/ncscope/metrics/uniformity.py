@@ -73,6 +73,7 @@ def simplex_distance(k: int) -> float:
     low=simplex_log(2),
     zero="directions of class means at a typical distance of 1, an angle of 60 degrees",
     at_collapse=simplex_log,
+    for_two_classes=simplex_log(2),
     undefined=_ZERO_MEAN,
     infinite=_SAME,
     most_classes=MOST_FOR_ENERGIES,
@@ -89,6 +90,7 @@ def simplex_distance(k: int) -> float:
     source=_ENERGY,
     result="uniformity.log_std",
     zero="directions of class means at one distance, as in a simplex",
+    for_two_classes=0.0,
     undefined=_SPREAD_UNDEFINED,
     most_classes=MOST_FOR_ENERGIES,
 )
@@ -105,6 +107,7 @@ def simplex_distance(k: int) -> float:
     result="uniformity.riesz",
     low=0.5,
     at_collapse=lambda k: 1 / simplex_distance(k),
+    for_two_classes=0.5,
     undefined=_ZERO_MEAN,
     infinite=_SAME,
     most_classes=MOST_FOR_ENERGIES,
@@ -124,6 +127,7 @@ def simplex_distance(k: int) -> float:
     source=f"{_ENERGY}, with the exponent 1",
     result="uniformity.riesz_cv",
     zero="directions of class means at one distance, as in a simplex",
+    for_two_classes=0.0,
     undefined=_SPREAD_UNDEFINED,
     most_classes=MOST_FOR_ENERGIES,
 )
@@ -139,6 +143,7 @@ def simplex_distance(k: int) -> float:
     zero="all centred class means have one direction, which cannot be",
     better="high",
     at_collapse=simplex_distance,
+    for_two_classes=2.0,
     undefined=_ZERO_MEAN,
     most_classes=MOST_FOR_ENERGIES,
 )
@@ -154,6 +159,7 @@ def simplex_distance(k: int) -> float:
     source=_ENERGY,
     result="uniformity.distance_cv",
     zero="directions of class means at one distance, as in a simplex",
+    for_two_classes=0.0,
     undefined=_ZERO_MEAN,
     most_classes=MOST_FOR_ENERGIES,
 )

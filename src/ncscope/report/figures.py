@@ -20,6 +20,7 @@ from ncscope.report.labels import (
     choose_key_metrics,
     find_label,
     find_value,
+    is_fixed,
 )
 from ncscope.report.wording import format_figure_text, name_step
 
@@ -77,7 +78,11 @@ def _plot_layer(record: LayerRecord) -> Figure:
 
         drawings.append(draw_gram)
     keys = choose_key_metrics(record.metrics)
-    labels = [find_label(key) for key in keys if find_value(record.metrics, key) is not None]
+    labels = [
+        find_label(key)
+        for key in keys
+        if find_value(record.metrics, key) is not None and not is_fixed(key, record.k)
+    ]
     drawings.append(lambda axes: panels.draw_key_metrics(axes, record, labels))
     figure = panels.ReportFigure(figsize=(4.2 * len(drawings), 3.4), layout="constrained")
     for place, draw in enumerate(drawings, start=1):

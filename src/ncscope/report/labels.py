@@ -97,6 +97,7 @@ class Label:
     log_scale: bool = False
     undefined: str = ""
     at_collapse: Callable[[int], float] | None = None
+    for_two_classes: float | None = None
     two_sided: bool = False
     aliases: tuple[str, ...] = ()
 
@@ -133,6 +134,16 @@ def find_label(key: str) -> Label:
     return _LABELS.get(key) or Label(key, "other", capitalise(key.replace("_", " ")))
 
 
+def is_fixed(key: str, num_classes: int) -> bool:
+    """Return whether the number of classes alone fixes a metric, as two fix NC2 of the means.
+
+    Example:
+        >>> is_fixed("nc2_etf", 2), is_fixed("nc2_etf", 3), is_fixed("nc1", 2)
+        (True, False, False)
+    """
+    return num_classes == 2 and find_label(key).for_two_classes is not None
+
+
 _WITHOUT_A_SIMPLEX = ("nc3_etf", "linear_probe_mse", "mse_loss", "mse_nc23")
 """Metrics besides those of NC2 whose 0 needs the K class means of a simplex."""
 
@@ -149,8 +160,9 @@ def value_at_collapse(key: str, num_classes: int, dim: int) -> float | None:
         dim: Feature dimension d.
 
     Returns:
-        The value; None for an unregistered metric, for one that is undefined at collapse, and where
-        the value belongs to a simplex, which does not exist for K > d + 1.
+        The value; None for an unregistered metric, for one that is undefined at collapse, for one
+        that two classes fix, and where the value belongs to a simplex, which does not exist for
+        K > d + 1.
 
     Example:
         >>> value_at_collapse("accuracy", 10, 512), value_at_collapse("nc2_etf", 10, 8)
@@ -160,7 +172,8 @@ def value_at_collapse(key: str, num_classes: int, dim: int) -> float | None:
     of_simplex = label.at_collapse or label.group == "nc2" or label.key in _WITHOUT_A_SIMPLEX
     if not label.better or num_classes < 2 or (of_simplex and num_classes > dim + 1):
         return None
-    if num_classes == 2 and "hdr" in label.key:  # a ratio of entropies, which are 0
+    # HDR is a ratio of entropies, which are 0 for two classes.
+    if is_fixed(key, num_classes) or (num_classes == 2 and "hdr" in label.key):
         return None
     if label.at_collapse is None:
         return 1.0 if label.better == "high" else 0.0

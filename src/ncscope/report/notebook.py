@@ -17,6 +17,7 @@ from ncscope.report.labels import (
     find_key,
     find_label,
     group_labels,
+    is_fixed,
     list_nc_metrics,
     sort_labels,
 )
@@ -231,7 +232,11 @@ def build_headline(
         if counts[most]:
             chosen[title] = find_label(most)
     if not chosen:
-        known = [key for key in choose_key_metrics(keys) if find_key(keys, key)]
+        known = [
+            key
+            for key in choose_key_metrics(keys)
+            if find_key(keys, key) and not is_fixed(key, last.k)
+        ]
         labels = [find_label(key) for key in known] or sort_labels(keys)[:6]
         chosen = {label.title: label for label in labels}
 

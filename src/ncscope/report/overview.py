@@ -20,6 +20,7 @@ from ncscope.report.labels import (
     find_label,
     find_value,
     group_labels,
+    is_fixed,
     list_nc_metrics,
     sort_labels,
     value_at_collapse,
@@ -169,7 +170,10 @@ def choose_headlines(
     tags |= {key: "" for key in _ACCURACIES if find_key(keys, key) is not None}
     if not tags:
         summary = [key for key in choose_key_metrics(keys) if find_key(keys, key) is not None]
-        tags = dict.fromkeys(summary or [label.key for label in sort_labels(keys)], "")
+        chosen = summary or [label.key for label in sort_labels(keys)]
+        # What two classes fix leads only where there is nothing else.
+        varied = [key for key in chosen if not is_fixed(key, record.k)]
+        tags = dict.fromkeys(varied or chosen, "")
     losses = [key for key in values if any(word in key for word in _LOSSES)]
     tags |= {key: "" for key in losses if key not in tags}
     return [

@@ -29,7 +29,7 @@ from ncscope.report.curves import (
     relative_positions,
     select_drawable,
 )
-from ncscope.report.labels import Label, find_label, find_value
+from ncscope.report.labels import Label, find_label, find_value, is_fixed
 from ncscope.report.wording import format_figure_text, format_plain
 
 ACCENT, SECOND, SOFT, GRID = "#0b6a70", "#c2570c", "#6b747b", "#e4e6e2"
@@ -368,6 +368,15 @@ def draw_runs(
         key: Key of the metric.
         unit: Unit of the steps.
     """
+    last_layers = [
+        each.model_record.layers[-1]
+        for splits in runs.values()
+        for of_split in splits.values()
+        for each in of_split
+    ]
+    if all(is_fixed(key, record.k) for record in last_layers):
+        _say_fixed(axes, key)
+        return
     lines: list[tuple[int, int, str, list[float], list[float]]] = []
     for colour, (run, splits) in enumerate(runs.items()):
         for dash, (split, of_split) in enumerate(splits.items()):
@@ -401,8 +410,23 @@ def draw_runs(
         )
     if log:
         make_logarithmic(axes, "y", scale)
+    _name_metric(axes, key)
+
+
+def _name_metric(axes: Axes, key: str) -> None:
     title = re.sub(r"^NC\d: ", "", find_label(key).title)  # the panel's title says it
     axes.set_ylabel(textwrap.fill(title[:1].upper() + title[1:], _LONGEST_LABEL))
+
+
+def _say_fixed(axes: Axes, key: str) -> None:
+    """Say that two classes fix a metric, in the place of a curve that would look like collapse."""
+    value = find_label(key).for_two_classes or 0.0
+    axes.text(
+        0.5, 0.5, f"{format_plain(value)} by construction:\nthere are two classes",
+        transform=axes.transAxes, ha="center", va="center", color=SOFT,
+    )  # fmt: skip
+    axes.set(xticks=[], yticks=[])
+    _name_metric(axes, key)
 
 
 def draw_layers(axes: Axes, model: ModelRecord, key: str) -> None:
@@ -413,6 +437,9 @@ def draw_layers(axes: Axes, model: ModelRecord, key: str) -> None:
         model: Measurement of several layers.
         key: Key of the metric.
     """
+    if all(is_fixed(key, record.k) for record in model.layers):
+        _say_fixed(axes, key)
+        return
     values = collect_layer_values(model, key)
     scale = [value for value in values if math.isfinite(value)]
     log = find_label(key).log_scale and any(value > 0 for value in scale)
@@ -421,7 +448,7 @@ def draw_layers(axes: Axes, model: ModelRecord, key: str) -> None:
     _name_layers(axes, [record.layer for record in model.layers])
     if log:
         make_logarithmic(axes, "y", scale)
-    axes.set_ylabel(textwrap.fill(find_label(key).title, _LONGEST_LABEL))
+    _name_metric(axes, key)
 
 
 def _name_layers(axes: Axes, names: Sequence[str]) -> None:

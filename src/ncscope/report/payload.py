@@ -25,6 +25,7 @@ from ncscope.report.labels import (
     Label,
     find_label,
     find_value,
+    is_fixed,
     sort_labels,
     value_at_collapse,
 )
@@ -177,6 +178,7 @@ def _build_run(
                     ]
                     for metric in metrics
                 },
+                "gaps": _find_gaps(metrics, layers, tables[name]),
             }
             for name, of_split in splits.items()
         },
@@ -190,6 +192,31 @@ def _build_run(
         "classes": build_frames(lambda record: build_class_frame(record, class_names)),
         "pfc": [_describe_metric(find_label(key), key) for key in PFC_METRICS],
     }
+
+
+def _find_gaps(
+    metrics: Sequence[Label],
+    layers: Sequence[str],
+    tables: Sequence[Mapping[str, Mapping[str, float]]],
+) -> dict[str, list[list[int]]]:
+    """Return the layer and the time of each value that is undefined, by the key of its metric.
+
+    There a curve has a gap. It has none where a layer was not measured, as in a run that is
+    measured at other steps than the runs beside it.
+
+    Args:
+        metrics: Labels of the metrics.
+        layers: Names of the layers.
+        tables: Metrics by layer, at each time.
+    """
+    gaps: dict[str, list[list[int]]] = {}
+    for metric in metrics:
+        for place, layer in enumerate(layers):
+            for time, table in enumerate(tables):
+                value = find_value(table.get(layer, {}), metric.key)
+                if value is not None and not math.isfinite(value):
+                    gaps.setdefault(metric.key, []).append([place, time])
+    return gaps
 
 
 def _space_evenly(values: Sequence[Measurement], count: int) -> Sequence[Measurement]:
@@ -240,6 +267,7 @@ def _describe_metric(metric: Label, key: str = "", at: LayerRecord | None = None
         "zero": metric.zero,
         "source": metric.source,
         "direction": metric.direction,
+        "fixed": at is not None and is_fixed(metric.key, at.k),
         "log": metric.log_scale,
     }
 
@@ -263,6 +291,14 @@ def build_profile(model: ModelRecord) -> dict[str, Any]:
         ],
         "values": {
             key: [_round_value(record.metrics, key) for record in model.layers]
+            for key in PFC_METRICS
+        },
+        "gaps": {
+            key: [
+                place
+                for place, record in enumerate(model.layers)
+                if not math.isfinite(find_value(record.metrics, key) or 0.0)
+            ]
             for key in PFC_METRICS
         },
         "geodesic": geodesic,

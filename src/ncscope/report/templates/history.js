@@ -56,7 +56,8 @@ function timeAxis(run, times, logarithmic, width) {
 }
 
 function aboutMetric(node, metric) {
-  const collapsed = metric.collapsed ? `collapsed at ${metric.collapsed}` : metric.direction;
+  const fixed = metric.fixed && "two classes fix it by construction: it is no sign of collapse";
+  const collapsed = fixed || (metric.collapsed ? `collapsed at ${metric.collapsed}` : metric.direction);
   const facts = [collapsed, metric.zero && `0 means ${metric.zero}`].filter(Boolean);
   const sentence = facts.length ? `${capitalised(facts.join("; "))}.` : "";
   const parts = [element("p", { textContent: `${metric.title}. ${sentence}` })];
@@ -90,21 +91,24 @@ function historyTraces(run, metric, splits, hidden, logarithmic, small = false) 
   // The last layer stands out; no run does.
   const emphasis = (place) => layers.length > 1 && !(page.together && run === page.runs[page.together]) && place === layers.length - 1;
   splits.forEach((split) => {
-    const { times, values } = run.series[split];
+    const { times, values, gaps } = run.series[split];
     const { dash, symbol } = splitMark(run, split);
     layers.forEach((layer, place) => {
       const own = values[metric.key][place];
       if (hidden.has(layer) || own.every((value) => value === null)) return;
+      // A line passes over times at which nothing was measured, and breaks where the value is undefined.
+      const undefinedAt = (gaps[metric.key] || []).filter(([layer]) => layer === place).map(([, at]) => at);
+      const shown = times.map((_, at) => at).filter((at) => own[at] !== null || undefinedAt.includes(at));
+      const text = shown.map((at) => own[at]);
       const last = emphasis(place);
       traces.push({
         type: "scatter",
         mode: "lines+markers",
-        connectgaps: true,
         name: `${layer}, ${split}`,
-        x: times.map((time) => timePlace(time, logarithmic)),
-        y: own,
-        text: own,
-        customdata: times,
+        x: shown.map((at) => timePlace(times[at], logarithmic)),
+        y: text,
+        text,
+        customdata: shown.map((at) => times[at]),
         line: {
           color: layerColour(place, layers.length),
           width: (last ? 3 : 1.75) - (small ? 0.5 : 0),

@@ -25,7 +25,8 @@ function drawnValues(frames, key, byPosition) {
 function measuredTrace(frame, metric, byPosition, all) {
   const places = frame.names.map((_, place) => place).filter((place) => {
     const value = frame.values[metric.key][place];
-    return value !== null && (!metric.log || value >= 0) && (!byPosition || frame.positions[place] !== null);
+    const drawn = value === null ? frame.gaps[metric.key].includes(place) : !metric.log || value >= 0;
+    return drawn && (!byPosition || frame.positions[place] !== null);
   });
   const values = places.map((place) => frame.values[metric.key][place]);
   return {
