@@ -197,22 +197,6 @@ def test_list_names_every_experiment_by_kind_with_its_cost(capsys):
             assert all(f"{scale}:" in words for scale in find_experiment(name).cost)
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_experiment_loads_with_its_scales(name):
-    experiment = find_experiment(name)
-    assert experiment.id == name
-    assert set(experiment.scales) == set(experiment.cost) <= {"paper", "small"}
-    assert "small" in experiment.scales
-    assert "paper" in experiment.scales or name not in REPRODUCTIONS
-    assert all(experiment.cost.values())
-    for config in experiment.scales.values():
-        names = [part.name for part in experiment.parts(config)]
-        assert names
-        assert len(set(names)) == len(names)
-        restored = experiment.config.model_validate(json.loads(config.model_dump_json()))
-        assert restored == config
-
-
 def test_every_option_reaches_the_run(monkeypatch):
     seen = {}
 

@@ -1,5 +1,6 @@
 """All experiments: settings are described, and claims and figures come out of any numbers."""
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
@@ -17,6 +18,7 @@ from ncscope_lab.experiment import Part
 from ncscope_lab.observations import ITERATION, Heartbeat, Observation, Recorded, Results
 from ncscope_lab.report.drawing import render
 from ncscope_lab.runs.resources import Resources
+from ncscope_lab.runs.settings import change_settings, list_settings
 
 EXPERIMENTS = {
     name: find_experiment(name)
@@ -59,6 +61,12 @@ FEW |= {"sparsities": (0.0, 0.9), "intervals": 2}
 """The same for what experiments on networks do beside training."""
 
 
+LIGHT: Mapping[str, Mapping[str, Any]] = {
+    "info/pruning": {"data": "digits", "network": "small-wrn"},
+}
+"""A third of the images and fewer features, where a run measures them again and again."""
+
+
 def with_two_seeds(config: Any) -> Any:
     """Settings with the runs of two seeds alone: more show no other fault, and take longer."""
     if hasattr(config, "tuning"):
@@ -97,7 +105,8 @@ def short_parts(name: str) -> list[Part]:
         first = next(iter(config.runs.values()))
         brief = {"epochs": 1, "warmup_epochs": 0, "batch_size": 64}
         short = first.optimisation.model_copy(update=brief)
-        config = with_runs(config, optimisation=short, balanced=200, measured=None)
+        own = LIGHT.get(name, {})
+        config = with_runs(config, optimisation=short, balanced=200, measured=None, **own)
     return list(EXPERIMENTS[name].parts(config))
 
 
@@ -252,7 +261,7 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
 
 
 @pytest.mark.parametrize("name", catalogue.EXPERIMENTS)
-def test_settings_are_described_and_seeds_bounded(name: str) -> None:
+def test_settings_are_described_restored_and_set_by_name(name: str) -> None:
     experiment = find_experiment(name)
     for field_name, field in experiment.config.model_fields.items():
         said = field.description or ""
@@ -260,8 +269,23 @@ def test_settings_are_described_and_seeds_bounded(name: str) -> None:
         assert said.endswith("."), field_name
         if field_name.endswith("seed"):
             assert any(getattr(bound, "lt", None) == 2**63 for bound in field.metadata), field_name
+    assert experiment.id == name
+    assert {"small", *(["paper"] if name in catalogue.REPRODUCTIONS else [])} <= {
+        *experiment.scales
+    }
+    assert set(experiment.scales) == {scale for scale, cost in experiment.cost.items() if cost}
     for settings in experiment.scales.values():
-        assert experiment.config.model_validate(settings.model_dump()) == settings
+        names = [part.name for part in experiment.parts(settings)]
+        assert len(set(names)) == len(names) > 0
+        restored = experiment.config.model_validate(json.loads(settings.model_dump_json()))
+        assert restored == settings
+        known = list_settings(settings)
+        assert change_settings(settings, known) == settings
+        seeds = (field for field in known if field.endswith(("seed", "seeds")))
+        seed = next(seeds, "networks")  # of the zoo
+        other = known[seed] + (1 if isinstance(known[seed], int) else [7])
+        changed = list_settings(change_settings(settings, {seed: other}))
+        assert {field for field in known if changed[field] != known[field]} == {seed}
 
 
 @pytest.mark.parametrize(

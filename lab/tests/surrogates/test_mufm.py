@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from lab.tests.surrogates.test_problems import DATA, norm
+from lab.tests.surrogates.test_problems import DATA
 from lab.tests.surrogates.test_problems import seeded as generator
 
 from ncscope_lab.surrogates.descent import SolverResult, gradient_descent, quasi_newton
@@ -13,27 +13,9 @@ from ncscope_lab.surrogates.mufm import (
     data_distance,
 )
 from ncscope_lab.surrogates.problem import Point, gaussian_classes
-from ncscope_lab.surrogates.ufm import UFM
 
 K, N, D = 3, 4, 5
 LOSSES = ("mse", "cross-entropy")
-
-
-def test_objective_is_the_printed_one():
-    model = MUFM(DATA, K, 0.1, 0.2)
-    weight, features = model.start(generator())
-    targets = torch.eye(K, dtype=torch.float64).repeat_interleave(N, 1)
-    expected = (weight @ features - targets).norm() ** 2 / (2 * K * N)
-    expected += 0.1 / (2 * K) * weight.norm() ** 2
-    expected += 0.2 / (2 * K * N) * (features - DATA).norm() ** 2
-    torch.testing.assert_close(model.objective((weight, features)), expected)
-
-
-def test_cross_entropy_is_the_mean_over_samples():
-    model = MUFM(DATA, K, 1e-12, 1e-12, "cross-entropy")
-    weight, features = model.start(generator())
-    expected = torch.nn.functional.cross_entropy((weight @ features).mT, model.labels)
-    torch.testing.assert_close(model.objective((weight, features)), expected)
 
 
 @pytest.mark.parametrize("normalised", [True, False])
@@ -42,13 +24,6 @@ def test_closed_forms_are_stationary(normalised: bool):
     weight, features = model.start(generator())
     assert model.gradient((model.best_classifier(features), features))[0].norm() < 1e-10
     assert model.gradient((weight, model.best_features(weight)))[1].norm() < 1e-10
-
-
-def test_the_classifier_alone_has_the_objective_of_the_best_features():
-    model = MUFM(DATA, K, 0.1, 0.2)
-    reduced = ClassifierMUFM(model)
-    point = reduced.start(generator())
-    torch.testing.assert_close(reduced.objective(point), model.objective(reduced.complete(point)))
 
 
 def solved(model: MUFM, start: torch.Generator) -> tuple[Point, SolverResult]:
@@ -83,14 +58,6 @@ def test_reduced_and_layered_agree_on_the_straight_path():
     torch.testing.assert_close(
         layered.objective(layered.straight(point)), layered.reduce().objective(point)
     )
-
-
-def test_without_data_it_is_the_unconstrained_features_model():
-    model = MUFM(torch.zeros(D, K * N, dtype=torch.float64), K, 0.005, 0.001, normalised=False)
-    free = UFM(K, D, N, 0.005, 0.001)
-    best = free.minimiser()
-    torch.testing.assert_close(model.objective(best.point), free.objective(best.point))
-    assert norm(model.gradient(best.point)) < 1e-12
 
 
 @pytest.mark.slow

@@ -8,12 +8,6 @@ from ncscope_lab.surrogates.plain import PlainUFM
 from ncscope_lab.surrogates.ufm import UFM
 
 
-def test_it_is_the_model_without_bias() -> None:
-    sizes = (3, 4, 2, 0.05, 0.02)
-    start = UFM(*sizes).start(torch.Generator().manual_seed(1))
-    assert torch.allclose(PlainUFM(*sizes).objective(start), UFM(*sizes).objective(start))
-
-
 def test_a_relu_does_not_change_the_minimum() -> None:
     sizes = (3, 4, 2, 0.05, 0.02)
     best = UFM(*sizes).minimiser()

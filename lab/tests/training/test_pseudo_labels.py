@@ -2,44 +2,14 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from lab.tests.training.semi_supervised import restated
-from torch import Tensor
 
 from ncscope.losses.pseudo_labels import (
-    class_thresholds,
     consistency_loss,
     fairness_loss,
-    mark_trusted,
 )
-
-
-def batch(seed: int, n: int = 40, k: int = 5) -> tuple[Tensor, Tensor]:
-    """Logits on weak and strong views."""
-    draws = torch.Generator().manual_seed(seed)
-    weak = 2 * torch.randn(n, k, generator=draws, dtype=torch.float64)
-    return weak, weak + torch.randn(n, k, generator=draws, dtype=torch.float64)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_a_step_is_the_papers_formulas(seed: int) -> None:
-    weak, strong = batch(seed)
-    q, views = restated.softmax(weak.numpy()), restated.softmax(strong.numpy())
-    state = restated.FreeMatch(5, decay=0.3)
-    state.update(q)
-    mask = state.mask(q)
-    assert 0 < sum(mask) < len(mask)
-    p, h = torch.tensor(state.p), torch.tensor(state.h)
-    thresholds = class_thresholds(torch.tensor(state.tau), p.double())
-    np.testing.assert_allclose(thresholds, state.thresholds(), rtol=1e-6)
-    ours = mark_trusted(weak.softmax(1), thresholds)
-    assert ours.tolist() == mask
-    cost = consistency_loss(strong, weak.argmax(1), ours)
-    assert float(cost) == pytest.approx(restated.consistency(q, views, mask), rel=1e-12)
-    fair = fairness_loss(p.double(), h.double(), strong.softmax(1), ours)
-    assert float(fair) == pytest.approx(restated.fairness(state, views, mask), rel=1e-6)
 
 
 def test_fairness_by_hand() -> None:

@@ -1,8 +1,10 @@
 """PFC figures 2 and 3: a run, every claim seen held and seen not held, the order of layers."""
 
+import numpy as np
 import pytest
 from lab.tests.experiments.pfc.stories import SMALL, made
 from lab.tests.observed import measured, measurement
+from scipy.stats import spearmanr
 
 from ncscope.measurement.records import Measurement
 from ncscope.models.layers import match_layers
@@ -12,6 +14,7 @@ from ncscope_lab.experiments.pfc.training import (
     count_breaks,
     layer_course,
     name_network,
+    rank_correlation,
 )
 from ncscope_lab.observations import Results
 from ncscope_lab.quantities import Runs
@@ -64,6 +67,16 @@ def test_decay_acts_as_long_as_at_the_paper_s_scale() -> None:
 def test_without_controls_nothing_is_said_of_decay() -> None:
     paper = EXPERIMENT.scales["paper"]
     assert not any("without" in claim.text for claim in EXPERIMENT.judge(paper, Results()))
+
+
+def test_the_rank_correlation_is_spearmans() -> None:
+    draws = np.random.default_rng(0)
+    for size in range(4, 12):
+        course = draws.integers(0, 5, size).astype(float).tolist()
+        known = spearmanr(range(size), course).statistic
+        assert rank_correlation(course) == pytest.approx(known, abs=1e-12)
+        assert rank_correlation([*range(size)]) == 1
+        assert rank_correlation([*range(size, 0, -1)]) == -1
 
 
 ORDER_LAYERS = ("first", "a", "b", "c", "d")

@@ -96,13 +96,34 @@ def test_permuted_labels_themselves_are_at_chance():
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_fit_itself_explains_no_less_than_left_out_predictions(name):
+def test_every_variant_is_what_its_name_says(name):
     samples = CASES[name]
-    found = explained_entropy(samples)
-    fitted = refitted(samples, found.strength, leave_out=False)
-    known = entropy_share(fitted, samples.class_indices)[0]
-    assert of("fitted", samples) == pytest.approx(known, abs=1e-8)
-    assert of("fitted", samples) > found.value + 0.01
+    labels, index = samples.class_indices, explained_entropy(samples)
+    fitted, left_out = (refitted(samples, index.strength, leave_out=each) for each in (False, True))
+    found = score_variants(samples)
+    assert list(found) == list(VARIANTS)
+    own = {key.removeprefix(PREFIX): value for key, value in found.items()}
+    del own["permuted"]  # see the test of chance
+    assert own == pytest.approx(
+        {
+            "fitted": entropy_share(fitted, labels)[0],
+            "variance": share_of_variance(samples, left_out),
+            "accuracy": float((left_out.argmax(1) == labels).double().mean()),
+            "no_penalty": entropy_share(RidgeRegressions(samples).predict(1e-6)[1], labels)[0],
+            "one_penalty": entropy_share(RidgeRegressions(samples).predict(10**-2.5)[1], labels)[0],
+        },
+        abs=1e-8,
+    )
+    assert own["fitted"] > index.value + 0.01
+    assert 0.3 < own["accuracy"] < 1
+    for key in ("no_penalty", "one_penalty"):
+        assert own[key] != pytest.approx(index.value, abs=1e-6)
+
+
+def test_variants_have_names_of_their_own_and_no_penalty_is_the_weakest():
+    assert len({score.name for score in (*VARIANTS.values(), *FACTS.values())}) == 11
+    assert not set(VARIANTS) & set(ZOO_SCORES)
+    assert min(STRENGTHS) == STRENGTHS[0] == pytest.approx(1e-6)
 
 
 def test_with_more_features_than_samples_the_fit_to_noise_explains_and_the_index_does_not():
@@ -116,38 +137,6 @@ def test_with_more_features_than_samples_the_fit_to_noise_explains_and_the_index
     assert 0.01 < value < 0.99
     assert of("fitted", samples) >= value
     assert of("fitted", samples) == pytest.approx(1, abs=1e-6)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_variance_and_accuracy_are_those_of_left_out_predictions(name):
-    samples = CASES[name]
-    left_out = refitted(samples, explained_entropy(samples).strength, leave_out=True)
-    assert of("variance", samples) == pytest.approx(share_of_variance(samples, left_out), abs=1e-8)
-    right = (left_out.argmax(1) == samples.class_indices).tolist()
-    assert of("accuracy", samples) == pytest.approx(sum(right) / len(right))
-    assert 0.3 < of("accuracy", samples) < 1
-
-
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize(("variant", "strength"), [("no_penalty", 1e-6), ("one_penalty", 10**-2.5)])
-def test_other_strengths_of_the_penalty_are_the_index_at_that_strength(name, variant, strength):
-    samples = CASES[name]
-    _, predictions = RidgeRegressions(samples).predict(strength)
-    assert of(variant, samples) == entropy_share(predictions, samples.class_indices)[0]
-    assert of(variant, samples) != pytest.approx(explained_entropy(samples).value, abs=1e-6)
-
-
-def test_no_penalty_is_the_weakest_that_the_index_tries():
-    assert min(STRENGTHS) == STRENGTHS[0] == pytest.approx(1e-6)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_every_variant_has_a_number_and_a_name(name):
-    found = score_variants(CASES[name])
-    assert list(found) == list(VARIANTS)
-    assert all(math.isfinite(value) for value in found.values())
-    assert len({score.name for score in (*VARIANTS.values(), *FACTS.values())}) == 11
-    assert not set(VARIANTS) & set(ZOO_SCORES)
 
 
 def test_constant_features_explain_nothing():

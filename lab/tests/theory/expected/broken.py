@@ -21,3 +21,18 @@ class Break:
     module: ModuleType
     name: str
     broken: Callable[..., Any]
+
+
+def scaled(
+    statement: str, module: ModuleType, name: str, factor: float = 1.001, entry: int | None = None
+) -> Break:
+    """Return the formula, or one entry of what it returns, times a factor."""
+    formula: Callable[..., Any] = getattr(module, name)
+
+    def broken(*args: Any) -> Any:
+        value = formula(*args)
+        if entry is None:
+            return factor * value
+        return tuple(factor * part if j == entry else part for j, part in enumerate(value))
+
+    return Break(statement, module, name, broken)

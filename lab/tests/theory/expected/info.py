@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from lab.tests.theory.expected.broken import Break
+from lab.tests.theory.expected.broken import Break, scaled
 from torch import Tensor
 
 from ncscope.metrics.information import Entropies
@@ -10,12 +10,7 @@ from ncscope_lab.theory import info_entropies as grams
 from ncscope_lab.theory import info_regression as fits
 
 collapse, entropies = grams.collapse_mir, grams.pair_entropies
-transfer = fits.transfer_bound
-tail, ranks, fano = (
-    fits.tail_mass,
-    fits.rank_bounds,
-    fits.largest_entropy,
-)
+tail, ranks, fano = fits.tail_mass, fits.rank_bounds, fits.largest_entropy
 
 
 def joint_swollen(first: Tensor, second: Tensor) -> Entropies:
@@ -43,10 +38,10 @@ BREAKS: list[Break] = [
     Break("info/remark-4.3", grams, "pair_entropies", joint_swollen),
     Break("info/remark-4.3", grams, "pair_entropies", joint_shrunk),
     Break("info/mir-limit", grams, "pair_entropies", joint_shrunk),
-    Break("info/lemma-4.4", fits, "transfer_bound", lambda *parts: 0.999 * transfer(*parts)),
+    scaled("info/lemma-4.4", fits, "transfer_bound", 0.999),
     Break("info/lemma-4.4", fits, "transfer_bound", lambda error, weight, gap: error + gap),
     Break("info/lemma-4.5", fits, "tail_mass", lambda z, rank: tail(z, rank - 1)),
-    Break("info/lemma-4.5", fits, "tail_mass", lambda z, rank: 1.001 * tail(z, rank)),
+    scaled("info/lemma-4.5", fits, "tail_mass"),
     Break("info/theorem-4.6", fits, "tail_mass", lambda z, rank: tail(z, rank - 1)),
     Break(
         "info/theorem-4.6",
@@ -55,7 +50,7 @@ BREAKS: list[Break] = [
         lambda a, b: (0.999 * ranks(a, b)[0], 1.0),
     ),
     Break("info/theorem-4.6", fits, "rank_bounds", lambda a, b: (ranks(a, b)[0], 0.0)),
-    Break("info/remark-4.6", fits, "largest_entropy", lambda *parts: 0.999 * fano(*parts)),
+    scaled("info/remark-4.6", fits, "largest_entropy", 0.999),
     Break(
         "info/remark-4.6",
         fits,

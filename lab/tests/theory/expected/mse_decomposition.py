@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from types import ModuleType
+from functools import partial
 from typing import Any
 
+from lab.tests.theory.expected import broken as formulas
 from lab.tests.theory.expected.broken import Break
 from torch import Tensor
 
@@ -14,27 +15,13 @@ from ncscope_lab.theory import mse_decomposition as parts
 from ncscope_lab.theory import mse_spectrum as spectrum
 from ncscope_lab.theory.mse_instances import Classes
 
+scaled = partial(formulas.scaled, factor=0.999)
 best = parts.best_classifier
 means_range, project, spectral = (
     spectrum.means_part_range,
     parts.project_parts,
     spectrum.spectral_parts,
 )
-
-
-def scaled(
-    statement: str, module: ModuleType, name: str, factor: float = 0.999, entry: int | None = None
-) -> Break:
-    """The formula, or one entry of what it returns, times a factor."""
-    formula: Callable[..., Any] = getattr(module, name)
-
-    def broken(*args: Any) -> Any:
-        value = formula(*args)
-        if entry is None:
-            return factor * value
-        return tuple(factor * part if j == entry else part for j, part in enumerate(value))
-
-    return Break(statement, module, name, broken)
 
 
 def project_scaled(part: str) -> Callable[[Classes, Tensor, float], MseParts]:
@@ -55,7 +42,7 @@ BREAKS: list[Break] = [
         Break(f"mse/theorem-{number}", parts, "project_parts", project_scaled(part))
         for number, part in ((1, "loss"), (1, "off_path"), (2, "nc1"), (2, "nc23"))
     ),
-    scaled("mse/footnote-7", parts, "convexity_bound", 1.001),
+    scaled("mse/footnote-7", parts, "convexity_bound", factor=1.001),
     Break(
         "mse/footnote-7",
         parts,

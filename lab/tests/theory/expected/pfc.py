@@ -1,6 +1,6 @@
 """Formulas that break the statements of the PFC paper."""
 
-from lab.tests.theory.expected.broken import Break
+from lab.tests.theory.expected.broken import Break, scaled
 from torch import Tensor
 
 from ncscope.metrics.layerwise import Geodesic
@@ -8,8 +8,7 @@ from ncscope_lab.surrogates.mufm import MUFM
 from ncscope_lab.theory import pfc
 
 aligned, falls_from, strength = pfc.alignment, pfc.pfc2_falls_from, pfc.equivalent_transport
-classifier, spread, flow = pfc.classifier_of, pfc.least_spread, pfc.flow_direction
-minimum, energy, gap = pfc.find_minimum, pfc.symmetric_energy, pfc.first_order_gap
+flow, minimum, gap = pfc.flow_direction, pfc.find_minimum, pfc.first_order_gap
 
 
 def nearly_aligned(first: Tensor, last: Tensor) -> Tensor:
@@ -38,18 +37,11 @@ BREAKS: list[Break] = [
     Break("pfc/theorem-2", pfc, "pfc2_falls_from", too_wide),
     Break("pfc/theorem-2", pfc, "pfc2_falls_from", lambda line: 1.0),
     Break("pfc/theorem-2", pfc, "first_order_gap", without_rotations),
-    Break(
-        "pfc/theorem-3", pfc, "equivalent_transport", lambda x, depth: 1.001 * strength(x, depth)
-    ),
+    scaled("pfc/theorem-3", pfc, "equivalent_transport"),
     Break("pfc/theorem-3", pfc, "equivalent_transport", lambda x, depth: strength(x, depth + 1)),
-    Break("pfc/theorem-4", pfc, "least_spread", lambda *parts: 1.001 * spread(*parts)),
+    scaled("pfc/theorem-4", pfc, "least_spread"),
     Break("pfc/theorem-4", pfc, "find_minimum", pushed_away),
-    Break(
-        "pfc/theorem-4-classifier",
-        pfc,
-        "classifier_of",
-        lambda model, features: 1.001 * classifier(model, features),
-    ),
+    scaled("pfc/theorem-4-classifier", pfc, "classifier_of"),
     Break("pfc/lemma-1", pfc, "flow_direction", lambda *parts: -flow(*parts)),
     Break(
         "pfc/lemma-1",
@@ -57,5 +49,5 @@ BREAKS: list[Break] = [
         "flow_direction",
         lambda model, features: flow(model, features) + features,
     ),
-    Break("pfc/weight-decay", pfc, "symmetric_energy", lambda weight: 1.001 * energy(weight)),
+    scaled("pfc/weight-decay", pfc, "symmetric_energy"),
 ]

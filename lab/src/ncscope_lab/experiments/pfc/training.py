@@ -31,12 +31,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
+from statistics import correlation
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from pydantic import Field
-from scipy.stats import spearmanr
 
 from ncscope.metrics.layerwise import effective_depth, order_breaks
 from ncscope.report import panels
@@ -621,7 +621,10 @@ def rank_correlation(course: Sequence[float]) -> float:
     """Return the rank correlation with depth; NaN for few or equal values, or if one is NaN."""
     if len(course) < LEAST_LAYERS or len(set(course)) == 1 or not all(map(math.isfinite, course)):
         return math.nan
-    return float(spearmanr(range(len(course)), course).statistic)
+    # Of a few layers. SciPy's function takes most of the time of a judgement, and of a perfect
+    # order it may return a value just below 1.
+    ranks = [sum(other < each for other in course) + course.count(each) / 2 for each in course]
+    return correlation(range(len(course)), ranks)
 
 
 def order(name: str, course: Course) -> Quantity:
