@@ -60,15 +60,14 @@ def repeat_with_seeds(
     }
 
 
-def train_runs(settings: Any, extra: Extra | None = None) -> list[Part]:
+def train_runs(settings: Any, extra: Extra = lambda bench, end: []) -> list[Part]:
     """Return a part for each training run.
 
     Args:
         settings: Settings with ``runs``.
         extra: Function that measures more at the epochs that are due.
     """
-    events = training_events if extra is None else partial(training_events, extra=extra)
-    return train_each(settings.runs, events)
+    return train_each(settings.runs, partial(training_events, extra=extra))
 
 
 def train_each(

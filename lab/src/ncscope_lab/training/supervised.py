@@ -56,10 +56,6 @@ Extra = Callable[[Bench, EpochEnd], Sequence[Observation]]
 """Function that measures more at a measured epoch; it must not change the learner."""
 
 
-def _nothing(bench: Bench, end: EpochEnd) -> list[Observation]:
-    return []
-
-
 def prepare_bench(settings: Training, resources: Resources) -> Bench:
     """Load data and build the network, without training.
 
@@ -102,7 +98,7 @@ def prepare_bench(settings: Training, resources: Resources) -> Bench:
 
 
 def training_events(
-    settings: Training, resources: Resources, extra: Extra = _nothing
+    settings: Training, resources: Resources, extra: Extra = lambda bench, end: []
 ) -> Iterator[Event]:
     """Train, measuring the training and the held-out images at the epochs that are due.
 
@@ -120,7 +116,9 @@ def training_events(
     return bench_events(prepare_bench(settings, resources), resources, extra)
 
 
-def bench_events(bench: Bench, resources: Resources, extra: Extra = _nothing) -> Iterator[Event]:
+def bench_events(
+    bench: Bench, resources: Resources, extra: Extra = lambda bench, end: []
+) -> Iterator[Event]:
     """Yield `training_events` of a prepared run; afterwards its learner is trained.
 
     Args:

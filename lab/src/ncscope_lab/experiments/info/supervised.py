@@ -130,7 +130,7 @@ CLAIMS = [
 
 def make_tables(settings: Trainings, runs: Runs) -> list[Summary]:
     """Return table 2 beside its printed values."""
-    sets = list(runs.group("data"))
+    sets = list_data(settings)
     printed = [data for data in ACCURACIES["CE"] if data in sets] or list(ACCURACIES["CE"])
     lines = {
         loss: [
@@ -159,7 +159,7 @@ def draw_figures(settings: Trainings, runs: Runs) -> list[Drawing]:
     )
     grid = [
         [partial(draw_panel, key, data, runs) for key in ("accuracy", "mir", "hdr")]
-        for data in runs.group("data")
+        for data in list_data(settings)
     ]
     return [Drawing("table-2", caption, draw_grid(grid, cell=(3.0, 3.0), legend="beside"))]
 
@@ -196,6 +196,11 @@ def draw_seeds(
         axes.errorbar(
             index + shift - 0.05, average(by_seed), spread, color=colour, fmt="_", capsize=3
         )
+
+
+def list_data(settings: Trainings) -> list[str]:
+    """Return the names of the data sets, each once."""
+    return list(dict.fromkeys(training.data for training in settings.runs.values()))
 
 
 def last_values(runs: Sequence[Run], key: str) -> list[float]:

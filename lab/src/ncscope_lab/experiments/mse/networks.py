@@ -249,7 +249,7 @@ def sweep_runs(settings: MSETrainings) -> dict[str, Training]:
     }
 
 
-def train_sweep(settings: MSETrainings, extra: Extra | None = None) -> list[Part]:
+def train_sweep(settings: MSETrainings, extra: Extra = lambda bench, end: []) -> list[Part]:
     """Return a part for each network, loss and seed, and for each rate of the sweep.
 
     Args:

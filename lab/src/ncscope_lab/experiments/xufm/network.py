@@ -21,13 +21,13 @@ The map itself is recorded, but it is no level of its own.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import Field
@@ -511,9 +511,17 @@ def _statistics(
     """Gather statistics of the features or, with scatter, of their coordinates in the bases."""
     moments: dict[str, ClassMoments] = {}
     kinds: tuple[Statistic, ...] = () if bases is None else ("scatter",)
+    device = find_module_device(model)
+    traced: Trace | None = None
     with ALL.fail_together():
-        for features, labels in _batches(model, loader, layers):
-            for name, batch in features.items():
+        for inputs, labels in loader:
+            images = inputs.to(device)
+            traced = traced or trace(model, images, layers)
+            with traced.taps(model) as taps:
+                forward(model, images)
+            for name, batch in taps.features.items():
+                if name == HEAD_INPUT:
+                    continue
                 seen = batch if bases is None else batch.to(bases[name].dtype) @ bases[name]
                 if name not in moments:
                     size = num_classes, seen.shape[1]
@@ -525,24 +533,8 @@ def _statistics(
         raise ALL.no_samples_error()
     if not moments:
         for name, dim in zip(shared["layers"], shared["dims"], strict=True):
-            moments[name] = ClassMoments(
-                num_classes, dim, statistics=kinds, device=find_module_device(model)
-            )
+            moments[name] = ClassMoments(num_classes, dim, statistics=kinds, device=device)
     return {name: finish(merge_across_processes(each)) for name, each in moments.items()}
-
-
-def _batches(
-    model: nn.Module, loader: Iterable[Any], layers: Sequence[str]
-) -> Iterator[tuple[dict[str, Float[Tensor, "b _d"]], Int[Tensor, " b"]]]:
-    """Yield the layers' features and the labels, batch by batch."""
-    device = next(model.parameters()).device
-    traced: Trace | None = None
-    for inputs, labels in loader:
-        images = inputs.to(device)
-        traced = traced or trace(model, images, layers)
-        with traced.taps(model) as taps:
-            forward(model, images)
-        yield {name: rows for name, rows in taps.features.items() if name != HEAD_INPUT}, labels
 
 
 EXPERIMENT = Experiment(
