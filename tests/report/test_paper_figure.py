@@ -1,6 +1,7 @@
 """`History.plot("nc")`: NC1 to NC4 for a paper, from a history or over the layers of a report."""
 
 import io
+from itertools import combinations
 
 import pytest
 import torch
@@ -76,6 +77,15 @@ def test_it_is_drawn_on_axes_of_one_s_own(history):
     alone = Figure().subplots()
     history.plot("vci", axes=alone)
     assert len(alone.lines) == 4
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (1, 4)])
+def test_panels_do_not_overlap_on_axes_of_a_constrained_layout(history, shape):
+    figure = Figure(figsize=(9, 5), layout="constrained")
+    axes = figure.subplots(*shape).ravel()
+    history.plot("nc", axes=axes).draw_without_rendering()
+    boxes = [each.get_tightbbox() for each in axes]
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
 
 
 def test_what_two_classes_fix_is_said_and_not_drawn():

@@ -263,7 +263,7 @@ class Report(Mapping[str, float]):
                 paper: ``"nc"`` for NC1 and NC2, and for NC3 and NC4 where several layers have them;
                 a key, or a list of keys. Layers are measured with ``layer_groups``. By default,
                 the main metrics, or PFC1 to PFC3 against the layer.
-            axes: Axes of your own figure, one for each panel.
+            axes: Axes of your own figure, one for each panel; see `History.plot`.
 
         Returns:
             The figure; in files that ``savefig`` writes as PDF, fonts are of type 42.
