@@ -1,6 +1,7 @@
 """`History.plot("nc")`: NC1 to NC4 for a paper, from a history or over the layers of a report."""
 
 import io
+from itertools import combinations
 
 import pytest
 import torch
@@ -78,6 +79,15 @@ def test_it_is_drawn_on_axes_of_one_s_own(history):
     assert len(alone.lines) == 4
 
 
+@pytest.mark.parametrize("shape", [(2, 2), (1, 4)])
+def test_panels_do_not_overlap_on_axes_of_a_constrained_layout(history, shape):
+    figure = Figure(figsize=(9, 5), layout="constrained")
+    axes = figure.subplots(*shape).ravel()
+    history.plot("nc", axes=axes).draw_without_rendering()
+    boxes = [each.get_tightbbox() for each in axes]
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+
+
 def test_what_two_classes_fix_is_said_and_not_drawn():
     history, labels = ncscope.History(), LABELS.clamp(max=1)
     for epoch in range(3):
@@ -131,10 +141,18 @@ def test_a_report_is_drawn_over_its_layers(report):
 
 def test_what_cannot_be_drawn_is_refused(history, report):
     single = ncscope.measure(FEATURES, LABELS)
+    net = nn.Sequential(nn.Linear(5, 5), nn.ReLU(), nn.Linear(5, 3)).double()
+    by_default = ncscope.measure_model(net, [(FEATURES, LABELS)], layers=["0", "1"], progress=False)
+    of_nc1 = ncscope.History()
+    of_nc1.add(ncscope.measure(FEATURES, LABELS, groups=["nc1"]), step=0)
     for call, message in (
         (lambda: history.plot(["nc1", "ncx"]), "'ncx'; choose from nc"),
         (lambda: history.plot("nc", axes=Figure().subplots(1, 3)), "4 axes, one for each of NC1"),
-        (lambda: history.plot([]), "none to draw"),
+        (lambda: history.plot([]), "expected metrics to draw, found none"),
+        (lambda: by_default.plot("nc"), "no nc1 in several layers; measure with layer_groups="),
+        (lambda: by_default.plot("nc"), "such as pfc1, pfc2"),
+        (lambda: of_nc1.plot("nc"), "found no nc2_etf; measure with groups="),
+        (lambda: of_nc1.save("x.csv", metrics="nc"), "found no nc2_etf"),
         (lambda: single.plot("nc"), "one layer; measure a model with layers"),
         (lambda: report.plot(["seli_means_x"]), "'seli_means_x'"),
         (lambda: ncscope.History().plot("nc"), "an empty one"),

@@ -91,7 +91,7 @@ class Comparison:
 
         Args:
             metrics: ``"nc"`` for NC1 to NC4, a key, or a list of keys: a panel each.
-            axes: Axes of your own figure, one for each panel.
+            axes: Axes of your own figure, one for each panel; see `History.plot`.
 
         Raises:
             InputError: If there is no history, their units differ, no layer has a metric, or the

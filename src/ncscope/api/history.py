@@ -377,7 +377,9 @@ class History:
                 every run and split, as wide as a column of a paper; a list of keys does so for
                 these metrics. One key draws it for every layer too. By default, the first run's
                 main metrics, layers and class means.
-            axes: Axes of your own figure, one for each panel of ``"nc"`` or of a list.
+            axes: Axes of your own figure, one for each panel of ``"nc"`` or of a list. Make the
+                figure with ``layout="constrained"``: its layout stays as it is, and without one
+                labels lie over the panels beside them.
 
         Returns:
             The figure; in files that ``savefig`` writes as PDF, fonts are of type 42.

@@ -260,9 +260,10 @@ class Report(Mapping[str, float]):
 
         Args:
             metrics: Metrics to draw against the layer, a panel each, as wide as a column of a
-                paper: ``"nc"`` for NC1 to NC4, a key, or a list of keys. Layers are measured with
-                ``layer_groups``. By default, the main metrics, or PFC1 to PFC3 against the layer.
-            axes: Axes of your own figure, one for each panel.
+                paper: ``"nc"`` for NC1 and NC2, and for NC3 and NC4 where several layers have them;
+                a key, or a list of keys. Layers are measured with ``layer_groups``. By default,
+                the main metrics, or PFC1 to PFC3 against the layer.
+            axes: Axes of your own figure, one for each panel; see `History.plot`.
 
         Returns:
             The figure; in files that ``savefig`` writes as PDF, fonts are of type 42.
@@ -396,12 +397,39 @@ def choose_columns(
     if metrics is None or path.suffix in (".png", ".svg", ".pdf"):
         return None
     if metrics == "nc":
-        from ncscope.report.labels import NC_METRICS
-
-        return [key for key in NC_METRICS.values() if key in known]
+        return list(choose_nc_metrics(known).values())
     chosen = [metrics] if isinstance(metrics, str) else metrics
     check_metrics(chosen, known)
     return chosen
+
+
+def choose_nc_metrics(known: Collection[str], *, of_layers: bool = False) -> dict[str, str]:
+    """Return the keys of NC1 to NC4 by title; without NC3 and NC4 where no classifier was measured.
+
+    Args:
+        known: Keys of the metrics that were measured.
+        of_layers: True if these are the metrics of several layers.
+
+    Raises:
+        InputError: If NC1 or NC2, which need no classifier, were not measured: without them a
+            figure or a table would still look complete.
+    """
+    from ncscope.report.labels import NC_METRICS
+
+    lacking = [key for key in (NC_METRICS["NC1"], NC_METRICS["NC2"]) if key not in known]
+    if lacking:
+        groups = "layer_groups=['nc1', 'nc2']" if of_layers else "groups=['nc1', 'nc2', ...]"
+        near = [key for key in ("pfc1", "pfc2", "vci", "cdnv") if key in known] or sorted(known)
+        instead = (
+            f", or pass keys that were measured, such as {', '.join(near[:4])}" if near else ""
+        )
+        where = " in several layers" if of_layers else ""
+        raise InputError(
+            expected=f"NC1 (nc1) and NC2 (nc2_etf){where}, of which 'nc' is made",
+            found=f"no {' and no '.join(lacking)}{where}",
+            fix=f"measure with {groups}{instead if near else ''}",
+        )
+    return {title: key for title, key in NC_METRICS.items() if key in known}
 
 
 def draw_panels(
@@ -417,16 +445,15 @@ def draw_panels(
         InputError: If a metric was not measured, or the axes are not as many as the panels.
     """
     from ncscope.report.figures import plot_panels
-    from ncscope.report.labels import NC_METRICS
 
     chosen: Sequence[str] | Mapping[str, str] = [metrics] if isinstance(metrics, str) else metrics
     if metrics == "nc":
-        chosen = {title: key for title, key in NC_METRICS.items() if key in known}
+        chosen = choose_nc_metrics(known, of_layers=isinstance(source, ModelRecord))
     else:
         check_metrics(chosen, known)
     if not chosen:
-        fix = f"measure them, in layers with layer_groups, or pass keys ({', '.join(known)})"
-        raise InputError(expected="metrics of NC1 to NC4", found="none to draw", fix=fix)
+        fix = f"pass 'nc', or keys such as {', '.join(list(known)[:4])}"
+        raise InputError(expected="metrics to draw", found="none", fix=fix)
     given = None if axes is None else list(np.ravel(axes))
     if given is not None and len(given) != len(chosen):
         raise InputError(
