@@ -9,6 +9,7 @@ from importlib.util import find_spec
 import pytest
 import torch
 from markupsafe import escape
+from sklearn.datasets import load_digits
 
 from ncscope.api.measure import measure
 from ncscope.api.transfer import TransferReport
@@ -133,6 +134,26 @@ def test_no_score_depends_on_the_scale_of_the_features(checkpoints, scale):
         for key in ("sfda", "transrate_listing"):  # the only ones that depend on it
             assert math.isfinite(each.pop(key))
     assert scaled == plain
+
+
+def test_a_common_factor_changes_no_accuracy():
+    digits, labels = load_digits(return_X_y=True)
+    digits, labels = torch.from_numpy(digits[:600]), labels[:600]
+    small = {f"{factor:g}": factor * digits for factor in (1.0, 1e-6, 1e-30)}
+    ranking = rank_checkpoints(small, labels, expensive=False)
+    assert {each.accuracy for each in ranking.checkpoints} == {ranking.checkpoints[0].accuracy}
+    assert ranking.checkpoints[0].accuracy > 0.9
+
+
+def test_features_that_matter_are_found_beside_others_a_million_times_larger():
+    draws = torch.Generator().manual_seed(0)
+    labels = torch.arange(300) % 3
+    useful = 5 * torch.eye(3)[labels][:, :2] + torch.randn(300, 2, generator=draws)
+    large = 1e6 * torch.randn(300, 10, generator=draws)
+    features = {"alone": useful.double(), "beside": torch.cat([useful, large], dim=1).double()}
+    alone, beside = rank_checkpoints(features, labels, expensive=False).checkpoints
+    assert beside.accuracy > alone.accuracy - 0.05
+    assert beside.accuracy > 0.9
 
 
 @pytest.mark.usefixtures("few_strengths")

@@ -29,7 +29,12 @@ from ncscope.transfer.features import head_features, head_moments
 from ncscope.transfer.probes.linear_probe import LinearProbe, mean_per_class_accuracy, top1_accuracy
 from ncscope.transfer.probes.logistic import LogisticFit, fit_logistic, logistic_path
 from ncscope.transfer.probes.ridge import ridge_path, ridge_probe
-from ncscope.transfer.probes.selection import STRENGTHS, ProbeChoice, choose_probe
+from ncscope.transfer.probes.selection import (
+    STRENGTHS,
+    ProbeChoice,
+    choose_probe,
+    scale_strengths,
+)
 from ncscope.transfer.quality import RankingQuality, ranking_quality
 from ncscope.transfer.ranking import rank_checkpoints
 from ncscope.transfer.records import CheckpointResult, Ranking
@@ -89,6 +94,7 @@ __all__ = [
     "regularised_h_score",
     "ridge_path",
     "ridge_probe",
+    "scale_strengths",
     "sfda",
     "static_ranking",
     "top1_accuracy",

@@ -17,7 +17,7 @@ from ncscope.stats.options import ALL_STATISTICS
 from ncscope.stats.statistics import finish
 from ncscope.transfer.intervals import sort_answers
 from ncscope.transfer.probes.linear_probe import MEASURES, Measure
-from ncscope.transfer.probes.selection import choose_for_samples
+from ncscope.transfer.probes.selection import choose_for_samples, scale_strengths
 from ncscope.transfer.records import (
     BASELINES,
     PRETRAINING,
@@ -60,7 +60,8 @@ def rank_checkpoints(
     *pretraining* set, where more variability is better; pass ``pretraining`` to measure it there.
 
     The strength of the probe's penalty is chosen on a fifth of the training samples, split class by
-    class. Scores use training samples only.
+    class, among strengths in units of the features' variance (`scale_strengths`): a common factor
+    of a checkpoint's features changes nothing. Scores use training samples only.
 
     Args:
         features: Features by checkpoint, n x d array-likes of the same samples in the same order;
@@ -224,11 +225,10 @@ def score_checkpoint(
     if validation is None:
         _check_shared(train.labels, "training samples", "some choose the strength of the probe")
         held_out = hold_out(train.labels, seed)
-        choice = choose_for_samples(train.select(~held_out), train.select(held_out), measure)
-        scored = train
+        fitted, validation, scored = train.select(~held_out), train.select(held_out), train
     else:
-        choice = choose_for_samples(train, validation, measure)
-        scored = train.join(validation)
+        fitted, scored = train, train.join(validation)
+    choice = choose_for_samples(fitted, validation, measure, scale_strengths(fitted.features))
     predictions = choice.probe.predict(test.features)
     scores = moment_scores(finish(gather_moments(scored)))
     by_sample = sample_scores(scored, source, expensive=expensive, seed=seed)

@@ -9,7 +9,13 @@ from sklearn.metrics import balanced_accuracy_score, log_loss
 from sklearn.model_selection import train_test_split
 
 from ncscope.errors import InputError
-from ncscope.transfer import STRENGTHS, choose_probe, mean_per_class_accuracy, top1_accuracy
+from ncscope.transfer import (
+    STRENGTHS,
+    choose_probe,
+    mean_per_class_accuracy,
+    scale_strengths,
+    top1_accuracy,
+)
 from ncscope.transfer.probes.logistic import logistic_path
 from tests.transfer.samples import blobs
 
@@ -127,3 +133,23 @@ def test_the_passes_are_those_of_the_path():
     strengths = [1.0, 1e2]
     path = logistic_path(*parts[:2], strengths)
     assert choose_probe(*parts, strengths=strengths).passes == sum(fit.passes for fit in path)
+
+
+@pytest.mark.parametrize("factor", [1e-100, 1e-6, 1e100])
+def test_strengths_follow_the_scale_of_the_features(factor):
+    features, _ = blobs(30, 5, 3, 0)
+    plain = [strength * factor * factor for strength in scale_strengths(features)]
+    assert scale_strengths(factor * features) == pytest.approx(plain, rel=1e-12, abs=0)
+
+
+def test_strengths_of_features_of_variance_one_are_the_papers():
+    features = torch.tensor([[1.0, -1.0, 7.0], [-1.0, 1.0, 7.0]])  # one is constant
+    assert scale_strengths(features) == pytest.approx(STRENGTHS[::-1])
+    assert scale_strengths(features[:, 2:]) == STRENGTHS[::-1]
+
+
+def test_weaker_strengths_are_tried_for_a_feature_that_varies_little():
+    features = torch.tensor([[1e4, 1e4, 1.0], [-1e4, -1e4, -1.0]]).double()
+    strengths = scale_strengths(features)
+    assert strengths[0] == pytest.approx(1e14)
+    assert strengths[-1] == pytest.approx(1e-3, rel=1e-6)  # variance 1, three decades down

@@ -1,10 +1,14 @@
 """Probe whose strength of the penalty is chosen on validation samples."""
 
+import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from ncscope.arguments import Positive, check_arguments
 from ncscope.errors import InputError
@@ -12,9 +16,39 @@ from ncscope.labels import find_names
 from ncscope.transfer.probes.linear_probe import MEASURES, LinearProbe, Measure
 from ncscope.transfer.probes.logistic import TOLERANCE, follow_path
 from ncscope.transfer.samples import DownstreamSamples, check_downstream
+from ncscope.transfer.uneven_scales import power_of_two
 
 STRENGTHS: Sequence[float] = [10.0 ** (step / 8) for step in range(-48, 49)]
 """97 values from 1e-6 to 1e6, evenly spaced on a logarithmic scale (VCI 6.3)."""
+
+
+def scale_strengths(features: Float[Tensor, "n d"]) -> list[float]:
+    """Return strengths in units of the median variance of a feature, the strongest first.
+
+    A probe on features times c decides as a probe on the features if its strength is c² times
+    theirs. With these strengths a common factor, which networks and layers differ by, changes no
+    choice. They go further down, by at most nine decades, if one feature varies far less than most:
+    such a feature can separate the classes too.
+
+    Args:
+        features: Features of the training samples.
+
+    Example:
+        >>> strengths = scale_strengths(torch.tensor([[0.0, 3.0], [0.02, 3.0]]))
+        >>> print(f"{strengths[0]:g} to {strengths[-1]:g}")
+        100 to 1e-10
+    """
+    # A constant feature has no variance; its computed one can be rounding.
+    varying = features[:, features.amin(0) < features.amax(0)].double()
+    if varying.shape[1] == 0:
+        return list(reversed(STRENGTHS))
+    shift = power_of_two(torch.linalg.vector_norm(varying, ord=torch.inf))
+    variances = (varying * shift).var(0, correction=0)
+    unit = float(variances.median())
+    least = max(float(variances.min()) / unit, 1e-12)
+    lowest = -48 + min(0, math.floor(8 * (math.log10(least) + 3)))
+    steps = range(48, lowest - 1, -1)
+    return [max(10 ** (step / 8) * unit / shift / shift, sys.float_info.min) for step in steps]
 
 
 @dataclass(frozen=True)
@@ -47,7 +81,9 @@ def choose_probe(
     """Choose the penalty on validation samples, then fit to these and the training samples.
 
     Among strengths with the same accuracy, the strength with the least validation cross-entropy is
-    chosen. Source: VCI 6.3.
+    chosen. Source: VCI 6.3, where the strengths do not depend on the scale of the features: for
+    features of small scale, pass ``strengths=scale_strengths(features)``, as `rank_checkpoints`
+    does.
 
     Args:
         features: Features of the training samples, n x d array-like.
@@ -74,7 +110,7 @@ def choose_for_samples(
     train: DownstreamSamples,
     held_out: DownstreamSamples,
     measure: Measure,
-    strengths: Sequence[float] = STRENGTHS[::-1],
+    strengths: Sequence[float],
 ) -> ProbeChoice:
     """Choose as `choose_probe` does, from samples whose features and labels have been checked.
 

@@ -29,7 +29,7 @@ from ncscope.transfer import (
     transrate_listing,
     transrate_projected,
 )
-from ncscope.transfer.probes.selection import choose_for_samples
+from ncscope.transfer.probes.selection import choose_for_samples, scale_strengths
 from ncscope.transfer.ranking import gather_moments, hold_out, score_checkpoint
 from ncscope.transfer.records import Score
 from ncscope.transfer.samples import DownstreamSamples, check_downstream
@@ -214,8 +214,9 @@ def time_scores(sample: Sample, clock: Callable[[], float]) -> dict[str, float]:
         work["leep"] = lambda: leep(samples, own)
         work["nce"] = lambda: nce(samples, own.argmax(1))
     validation = hold_out(samples.labels, 0)
+    fitted, held_out = samples.select(~validation), samples.select(validation)
     work[PROBE] = lambda: choose_for_samples(
-        samples.select(~validation), samples.select(validation), "top-1"
+        fitted, held_out, "top-1", scale_strengths(fitted.features)
     )
     found = {}
     for key, run in work.items():
