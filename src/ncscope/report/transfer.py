@@ -61,7 +61,7 @@ def plot_accuracies(ranking: Ranking) -> Figure:
     count = len(ranking.checkpoints)
     with mpl.rc_context(panels.STYLE):
         layout = ConstrainedLayoutEngine(h_pad=0.08)
-        figure = panels.ReportFigure(figsize=(5.5, 0.85 + 0.27 * count), layout=layout)
+        figure = panels.ReportFigure(figsize=(5.5, 1.0 + 0.27 * count), layout=layout)
         axes = figure.subplots()
         rows = zip(ranking.checkpoints, ranking.intervals, ranking.gaps, strict=True)
         for row, (each, interval, gap) in enumerate(rows):
@@ -76,7 +76,8 @@ def plot_accuracies(ranking: Ranking) -> Figure:
         axes.set_ylim(count - 0.4, -0.6)
         axes.grid(visible=False, axis="y")
         axes.tick_params(axis="y", length=0)
-        axes.set_xlabel(f"{ranking.measure} accuracy of a linear probe, with 95 % intervals")
+        # Long names leave narrow axes, from which one long line would stick out of the figure.
+        axes.set_xlabel(f"{ranking.measure} accuracy of a linear probe,\nwith 95 % intervals")
         if any(gap is not None and gap.is_separable for gap in ranking.gaps):
             figure.supxlabel(
                 "Hollow: separable from the first, sample by sample", x=0.01, ha="left", fontsize=8
