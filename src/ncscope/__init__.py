@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ncscope.api.result import ModelReport, Report
     from ncscope.api.shards import measure_shards
     from ncscope.api.similarity import LayerSimilarity, cka, compare_layers
+    from ncscope.api.transfer import TransferReport
     from ncscope.errors import InputError
     from ncscope.measurement.options import Options
     from ncscope.metrics.batch_information import BatchInformation
@@ -55,6 +56,7 @@ __all__ = [
     "RegressionMoments",
     "RegressionReport",
     "Report",
+    "TransferReport",
     "batch_information",
     "cka",
     "compare",
@@ -88,6 +90,7 @@ _HOMES = {
     "RegressionMoments": "stats.regression_moments",
     "RegressionReport": "api.regression",
     "Report": "api.result",
+    "TransferReport": "api.transfer",
     "batch_information": "api.information",
     "cka": "api.similarity",
     "compare": "api.comparison",
