@@ -230,6 +230,22 @@ def test_quadrature_covers_the_exact_value(monkeypatch, moment_bytes):
     assert again == found
 
 
+def test_an_estimated_joint_entropy_stays_within_its_bounds(monkeypatch):
+    """Features that hardly vary and tell nothing about the heads: MIR is 0, never below."""
+    monkeypatch.setattr(information, "DENSE_LIMIT", 10)
+    draws = torch.Generator().manual_seed(0)
+    rows = 1 + 0.3 * torch.randn(3000, 6, generator=draws, dtype=torch.float64)
+    heads = torch.randn(20, 6, generator=draws, dtype=torch.float64)
+    labels = torch.arange(3000) % 20
+    estimates = [
+        dataset_entropies([(rows, labels)], torch.bincount(labels), heads, seed=seed)
+        for seed in range(20)
+    ]
+    assert all(each.joint.probes > 0 for each in estimates)
+    assert min(each.mir for each in estimates) == 0  # some draws come to the bound
+    assert all(0 <= each.mir <= 1 for each in estimates)
+
+
 def test_pairs_beyond_the_dense_limit_are_estimated(monkeypatch):
     rng = np.random.default_rng(1)
     first, second = (torch.tensor(rng.normal(size=(300, d))) for d in (20, 25))
