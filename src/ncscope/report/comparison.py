@@ -257,8 +257,8 @@ def build_columns(
         if any(min(each) > common[unit] for each in steps):
             common[unit] = math.inf
             apart.append(
-                f"Runs have no {unit} in common: each is shown at its last, and what differs may be "
-                "the training time."
+                f"Runs have no {unit} in common: each is shown at its last, and what differs may "
+                "be the training time."
             )
         elif any(end != common[unit] for end in ends):
             first, last = (f"{end:g}" for end in (min(ends), max(ends)))
