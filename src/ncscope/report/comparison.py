@@ -36,7 +36,11 @@ from ncscope.report.overview import (
     format_collapse_value,
 )
 from ncscope.report.page import HistoryView, render_page
-from ncscope.report.payload import build_history_payload, build_model_payload
+from ncscope.report.payload import (
+    build_history_payload,
+    build_model_payload,
+    choose_class_limit,
+)
 from ncscope.report.tables import make_table
 from ncscope.report.wording import (
     describe_sizes,
@@ -481,14 +485,12 @@ def _build_charts(sources: Sequence[ComparisonSource], dots: Mapping[str, Any]) 
         payload["shown"] = payload["shown"] or part["together"] or part["shown"]
         payload["grid"], payload["together"] = part["grid"], part["together"]
         everything += measurements
-    for source in sources:
-        if not source.unit:
-            model, class_names = (
-                source.measurements[0].model_record,
-                source.provenance.class_names,
-            )
-            (run,) = build_model_payload(model, class_names)["runs"].values()
-            payload["runs"][source.name] = run
+    reports = [source for source in sources if not source.unit]
+    most = choose_class_limit([source.measurements[0].model_record for source in reports])
+    for source in reports:
+        model, class_names = source.measurements[0].model_record, source.provenance.class_names
+        (run,) = build_model_payload(model, class_names, most)["runs"].values()
+        payload["runs"][source.name] = run
     payload["shown"] = payload["shown"] or next(iter(payload["runs"]))
     if len({source.unit for source in sources}) > 1:
         payload["grid"] = ""
