@@ -60,6 +60,12 @@ def test_runs_are_compared_at_the_last_step_that_all_have(steps, compared, sente
         assert row["nc1"] == measure(0.1 + step)["nc1"]
     page = both.save(tmp_path / "both.html").read_text()
     assert (sentence in page) if sentence else "Runs end" not in page
+    box = page.partition('class="warnings"')[2].partition("</li>")[0]
+    assert ("no epoch in common" in box) == ("no epoch in common" in sentence)
+    shown = " ".join(repr(both).split())
+    if "no epoch in common" in sentence:
+        assert shown.startswith("warning: Runs have no epoch in common")
+        assert "no epoch in common" in both._repr_html_()
     assert f"one, epoch {compared[0]}" in page
     assert f"two, epoch {compared[1]}" in page
 

@@ -7,12 +7,13 @@ import sys
 import pytest
 
 from ncscope.cli.options import complete_groups
-from ncscope.metrics.names import GROUPS, TITLES
+from ncscope.metrics.names import ALIASES, GROUPS, TITLES
 from ncscope.metrics.registry import METRICS
 
 
 def test_names_known_without_torch_are_those_of_the_registry() -> None:
     assert {row.key: row.title for row in METRICS.values()} == TITLES
+    assert {alias for row in METRICS.values() for alias in row.aliases} == set(ALIASES)
 
 
 def test_groups_are_offered_first_and_what_is_there_is_not_offered_again() -> None:

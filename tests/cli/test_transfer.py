@@ -404,11 +404,20 @@ def test_an_option_is_repeated_before_each_of_its_values():
     assert repeat_option(words, "--models") == once
 
 
-@pytest.mark.parametrize("words", ["measure", "transfer --models", "report"])
-def test_a_missing_file_is_found_before_torch_is_loaded(words: str) -> None:
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("measure nofile.npz", "found nothing at nofile.npz"),
+        ("transfer --models nofile.npz", "found nothing at nofile.npz"),
+        ("report nofile.npz", "found nothing at nofile.npz"),
+        ("measure nofile.npz --groups nc1,nc9", "found ['nc9']; for 'nc9' pass"),
+        ("measure-model resnet18 nofile --groups spectre", "for 'spectre' pass spectra"),
+    ],
+)
+def test_a_missing_file_or_name_is_found_before_torch_is_loaded(words: str, found: str) -> None:
     code = "import sys; from ncscope.cli import main\ntry: main()\nfinally: "
     code += "assert 'torch' not in sys.modules"
-    command = [sys.executable, "-c", code, *words.split(), "nofile.npz"]
+    command = [sys.executable, "-c", code, *words.split()]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
-    assert "found nothing at nofile.npz" in done.stderr
+    assert found in done.stderr

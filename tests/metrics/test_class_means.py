@@ -1,6 +1,7 @@
 """Norms, angles and frames of vectors, by hand; a frame's distance keeps its digits near 0."""
 
 import math
+import re
 
 import pytest
 import torch
@@ -158,3 +159,17 @@ def test_what_two_classes_fix_is_declared_and_free_of_rounding() -> None:
     three = ncscope.measure(features, torch.arange(60) % 3)
     assert three["nc2_etf"] > 0
     assert not any("two classes fix" in note for note in three.notes)
+
+
+def test_what_one_logit_fixes_is_said() -> None:
+    labels = torch.arange(60) % 2
+    features = torch.randn(60, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    for seed in range(3):
+        generator = torch.Generator().manual_seed(seed)
+        row = torch.randn(1, 5, generator=generator, dtype=torch.float64)
+        report = ncscope.measure(features, labels, row, torch.zeros(1).double())
+        (note,) = [note for note in report.notes if "by construction" in note]
+        assert "nc0, unc3 and NC2 of the weights are 0" in note
+        fixed = ["nc0", "unc3", *(key for key in report if re.fullmatch(r"nc2_.*_weights", key))]
+        assert max(report[key] for key in fixed) < 1e-15
+        assert min(abs(report["nc3_etf"] - value) for value in (0, 2)) < 1e-12

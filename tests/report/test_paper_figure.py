@@ -95,9 +95,7 @@ def test_what_two_classes_fix_is_said_and_not_drawn():
         history.add(ncscope.measure(features, labels, WEIGHT[:2]), step=epoch)
     axes = draw(history).axes
     assert [len(each.lines) for each in axes] == [1, 0, 1, 1]
-    assert [text.get_text() for text in axes[1].texts] == [
-        "0 by construction:\nthere are two classes"
-    ]
+    assert [text.get_text() for text in axes[1].texts] == ["0 by construction:\ntwo classes"]
     last = history.measurements[-1].model_record
     figure = plot_model(last)
     marks = [tick.get_text() for each in figure.axes for tick in each.get_yticklabels()]

@@ -1,12 +1,17 @@
 """What is said in words and numbers."""
 
+import base64
+import gzip
 import json
 import math
+import re
 from dataclasses import replace
 
 import pytest
 
+from ncscope.measurement.provenance import UNKNOWN
 from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
+from ncscope.report.comparison import ComparisonSource, render_comparison_page
 from ncscope.report.curves import describe_layers, select_drawable
 from ncscope.report.overview import build_details, flatten_config, split_config
 from ncscope.report.payload import (
@@ -14,6 +19,7 @@ from ncscope.report.payload import (
     GRAM_CLASSES,
     build_gram_frame,
     build_history_payload,
+    choose_class_limit,
     write_json,
 )
 from ncscope.report.wording import format_plain, join_words, round_for_json, typeset
@@ -130,7 +136,7 @@ def test_large_gram_is_cut_and_says_so() -> None:
     gram = [[1.0 if row == column else 0.0 for column in range(count)] for row in range(count)]
     frame = build_gram_frame(LayerRecord("l", {}, (), count, count, 3, {}, gram))
     assert frame is not None
-    assert len(frame["cosines"]) == GRAM_CLASSES
+    assert [len(row) for row in frame["cosines"]] == list(range(1, GRAM_CLASSES + 1))
     assert frame["reading"][-1] == f"Drawn: the first {GRAM_CLASSES} of {count} classes."
 
 
@@ -200,3 +206,18 @@ def test_what_runs_have_alike_is_said_once() -> None:
     assert alike == {"a.b": "1"}
     assert own == [{"c": "2"}, {"c": "3"}, {}]
     assert split_config([{"a": 1}]) == ({"a": "1"}, [{}])
+
+
+def test_heat_maps_of_many_reports_fit_into_a_page() -> None:
+    models = [each.model_record for each in many_runs(48, 1, 60)]
+    most = choose_class_limit(models)
+    assert 8 < most < 60
+    assert 0.9 * FRAME_NUMBERS < 48 * (100 + most**2) <= FRAME_NUMBERS
+    assert choose_class_limit(models[:2]) == GRAM_CLASSES
+    sources = [
+        ComparisonSource(f"net {place}", [Measurement(model, 0)], "", UNKNOWN)
+        for place, model in enumerate(models)
+    ]
+    (packed,) = re.findall(r'id="data">([^<]+)<', render_comparison_page("Many", sources))
+    data = gzip.decompress(base64.b64decode(packed)).decode()
+    assert f"Drawn: the first {most} of 60 classes." in data

@@ -1,5 +1,6 @@
 """The page of a ranking in a real browser."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -7,8 +8,11 @@ import pytest
 import torch
 
 from ncscope.api.transfer import TransferReport
+from ncscope.report.transfer import format_ranking_latex
 from ncscope.transfer.intervals import Answers
 from ncscope.transfer.records import CheckpointResult, Ranking, rank_results
+from ncscope.transfer.samples import check_downstream
+from ncscope.transfer.scores.all_scores import sample_scores
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -120,3 +124,30 @@ def test_a_long_ranking_folds_its_end_and_a_single_row_compares_with_none(
     alone = TransferReport(make_ranking(180)).save(tmp_path / "alone.html").read_text()
     assert "From the first" not in alone
     assert "eparable" not in alone.partition("</style>")[2]
+
+
+def test_a_table_says_its_sizes_and_what_a_dash_is():
+    ranking = make_ranking(9, 8)
+    checkpoints = [
+        replace(each, size=(600, 10, 2**place)) for place, each in enumerate(ranking.checkpoints)
+    ]
+    lines = format_ranking_latex(replace(ranking, checkpoints=checkpoints)).splitlines()
+    rows = [line for line in lines if line.startswith("1 &")]
+    assert [row.endswith(r"& -- & -- \\") for row in rows] == [True]
+    held_out = len(checkpoints[0].answers.correct)
+    assert (
+        rf"$n$ = 600, $K$ = 10, $d$ = 1 and 2; accuracies of {held_out} held-out samples"
+        in "\n".join(lines)
+    )
+    assert any("--: the first itself" in line for line in lines)
+    assert "held-out" in format_ranking_latex(ranking)
+
+
+def test_an_error_of_rounding_is_no_error():
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(40) % 2
+    apart = torch.eye(4)[labels]
+    for noise, has_error in ((0.0, False), (1.0, True)):
+        features = apart + noise * torch.randn(40, 4, generator=generator)
+        scores = sample_scores(check_downstream(features.double(), labels), expensive=False)
+        assert ("explained_entropy" in scores.errors) is has_error

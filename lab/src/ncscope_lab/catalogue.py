@@ -55,6 +55,21 @@ The demo is one run with settings chosen for a visible effect, and so no evidenc
 """
 
 
+def refuse_unknown(name: str) -> None:
+    """Refuse a name that is of no experiment and of no file.
+
+    Args:
+        name: Name of an experiment, or path of a file that ends in ``.py``.
+
+    Raises:
+        InputError: If no experiment has this name; the message has the nearest one.
+    """
+    if name not in EXPERIMENTS and not name.endswith(".py"):
+        (nearest,) = get_close_matches(name.lower(), list(EXPERIMENTS), n=1, cutoff=0.0)
+        expected = f"one of the experiments {', '.join(EXPERIMENTS)}, or a file of yours, NAME.py"
+        raise InputError(expected=expected, found=repr(name), fix=f"the nearest is {nearest}")
+
+
 def find_experiment(name: str) -> "Experiment[Any]":
     """Return an experiment.
 
@@ -79,10 +94,7 @@ def find_experiment(name: str) -> "Experiment[Any]":
             )
         # A run's folder and the machines of a cluster know an experiment by its id alone.
         return replace(experiment, id=str(path))
-    if name not in EXPERIMENTS:
-        (nearest,) = get_close_matches(name.lower(), list(EXPERIMENTS), n=1, cutoff=0.0)
-        expected = f"one of the experiments {', '.join(EXPERIMENTS)}, or a file of yours, NAME.py"
-        raise InputError(expected=expected, found=repr(name), fix=f"the nearest is {nearest}")
+    refuse_unknown(name)
     place = name if "/" in name else f"models/{name}"
     module = place.replace("-", "_").replace("/", ".")
     return import_module(f"ncscope_lab.experiments.{module}").EXPERIMENT

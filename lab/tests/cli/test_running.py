@@ -257,3 +257,13 @@ def test_usage_errors_name_the_command(capsys) -> None:
     err = capsys.readouterr().err
     assert err.startswith("error: Invalid value for '--scale': 'large' is not one of 'paper', ")
     assert run("run") == 2
+
+
+@pytest.mark.parametrize("words", [["run", "info/grokkin"], ["sweep", "info/grokkin"]])
+def test_a_name_that_does_not_exist_is_refused_before_torch_is_loaded(words: list[str]) -> None:
+    code = "import sys; from ncscope.cli import main\ntry: main()\nfinally: "
+    code += "assert 'torch' not in sys.modules"
+    command = [sys.executable, "-c", code, *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "the nearest is info/grokking" in done.stderr

@@ -141,9 +141,11 @@ class Comparison:
         sources = self._sources()
         if not sources:
             return f"<p>{escape(printable(repr(self)))}</p>"
-        columns, sentence = build_columns(sources)
+        columns, apart, sentence = build_columns(sources)
         models = {each.title: each.model for each in columns}
-        return render_comparison_fragment(models, [sentence], warn_of_unlike_sizes(columns))
+        return render_comparison_fragment(
+            models, [sentence], [*apart, *warn_of_unlike_sizes(columns)]
+        )
 
     def save(
         self,

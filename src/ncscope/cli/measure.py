@@ -30,6 +30,7 @@ from ncscope.cli.options import (
     Uncertainty,
     WeightDecay,
     Workers,
+    split_groups,
 )
 from ncscope.cli.terminal import Terminal, row_bar
 from ncscope.errors import InputError, printable
@@ -192,11 +193,6 @@ def measure(
         report.save(file, title)
     print_report(report, save, json, by_class="per_class" in (options["groups"] or ()))
     at_end.close()
-
-
-def split_groups(groups: str | None) -> list[str] | None:
-    """Return groups that a comma separates on the command line."""
-    return None if groups is None else [name.strip() for name in groups.split(",")]
 
 
 def announce(save: Sequence[Path] | None, *, slow: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from ncscope.errors import InputError
-from ncscope.metrics.names import GROUPS, TITLES
+from ncscope.metrics.names import GROUPS, TITLES, refuse_unknown
 
 Prior = Annotated[
     Literal["empirical", "uniform"],
@@ -44,10 +44,22 @@ def complete_groups(incomplete: str) -> list[tuple[str, str]]:
     ]
 
 
+def split_groups(groups: str | None) -> list[str] | None:
+    """Return groups that a comma separates on the command line."""
+    return None if groups is None else [name.strip() for name in groups.split(",")]
+
+
+def _check_groups(groups: str | None) -> str | None:
+    """Refuse unknown groups while the command line is read: the command imports torch."""
+    refuse_unknown(split_groups(groups) or ())
+    return groups
+
+
 Groups = Annotated[
     str | None,
     typer.Option(
         autocompletion=complete_groups,
+        callback=_check_groups,
         help="Groups of metrics, comma-separated: nc1, nc2, nc3, nc4, pfc, mse, "
         "information, spectra, ood; or keys of single metrics (key:nc1 for the metric "
         "that has the name of a group); default all. per_class prints "

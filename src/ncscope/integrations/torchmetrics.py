@@ -26,7 +26,8 @@ from ncscope.errors import InputError, library_error
 from ncscope.labels import IgnoreIndex, check_names, note_left_out, read_labels
 from ncscope.measurement.samples import measure_samples
 from ncscope.memory import check_memory
-from ncscope.metrics.evaluate import KEY, evaluate, find_metric, find_needs, select
+from ncscope.metrics.evaluate import evaluate, find_metric, find_needs, select
+from ncscope.metrics.names import KEY
 from ncscope.metrics.sources import Sources
 from ncscope.models.replicas import digest_tensors
 from ncscope.stats.moments import ClassMoments

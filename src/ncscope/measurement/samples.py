@@ -28,7 +28,11 @@ from ncscope.metrics.evaluate import (
     wants_spectra,
 )
 from ncscope.metrics.information import takes_long
-from ncscope.metrics.reliability import warn_of_missing_classes, warnings_on
+from ncscope.metrics.reliability import (
+    note_another_loss,
+    warn_of_missing_classes,
+    warnings_on,
+)
 from ncscope.metrics.sources import Sources
 from ncscope.stats.classes import BatchClasses
 from ncscope.stats.moments import ClassMoments
@@ -181,6 +185,7 @@ def layer_record(
     drawn = {n: v.tolist() for n, v in spectra(sources).items()} if pictures else {}
     if any(math.isnan(value) for line in drawn.values() for value in line):
         notes.append("spectra: eigenvalues beyond the range of float64 are NaN")
+    notes += note_another_loss(sources, values)
     notes += note_left_out(sources, groups, by_class)
     small = stats.k <= _LARGEST_PICTURE
     return LayerRecord(

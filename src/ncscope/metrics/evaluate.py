@@ -16,13 +16,11 @@ from ncscope.metrics.class_columns import GROUP
 from ncscope.metrics.discriminants import full_rank, snr_singular_values
 from ncscope.metrics.information import Entropies
 from ncscope.metrics.metric import Metric
+from ncscope.metrics.names import KEY, refuse_unknown
 from ncscope.metrics.registry import GROUPS, METRICS
 from ncscope.metrics.reliability import error_of_ratio
 from ncscope.metrics.sources import Sources
 from ncscope.stats.options import Statistic
-
-KEY = "key:"
-"""Prefix by which a key among groups is a single metric, also if a group has its name."""
 
 
 def select(groups: Iterable[str] | None) -> list[Metric]:
@@ -40,15 +38,7 @@ def select(groups: Iterable[str] | None) -> list[Metric]:
     wanted = {groups} if isinstance(groups, str) else set(groups)
     plain = {key: row for row in METRICS.values() for key in (row.key, *row.aliases)}
     single = {prefix + key: row for prefix in ("", KEY) for key, row in plain.items()}
-    unknown = sorted(map(str, wanted - set(GROUPS) - set(single)))
-    if unknown:
-        names = list(dict.fromkeys([*GROUPS, *plain]))
-        near = difflib.get_close_matches(unknown[0].removeprefix(KEY), names, n=3)
-        if unknown[0].startswith(KEY):
-            near = [KEY + name if name in plain else name for name in near]
-        fix = f"for {unknown[0]!r} pass {' or '.join(near)}" if near else "drop or correct them"
-        expected = f"groups among {GROUPS}, or keys of metrics"
-        raise InputError(expected=expected, found=str(unknown), fix=fix)
+    refuse_unknown(wanted)
     by_key = {single[key].key for key in wanted - set(GROUPS)}
     return [
         row

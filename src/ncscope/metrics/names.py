@@ -1,7 +1,15 @@
-"""Names of groups and metrics, for a shell that completes them: torch would take seconds.
+"""Names of groups and metrics, for completion and refusals without torch, which takes seconds.
 
 The registry is the source of the titles; a test compares both.
 """
+
+import difflib
+from collections.abc import Iterable
+
+from ncscope.errors import InputError
+
+KEY = "key:"
+"""Prefix by which a key among groups is a single metric, also if a group has its name."""
 
 GROUPS = {
     "nc1": "NC1: variability collapse",
@@ -98,3 +106,32 @@ TITLES = {
     "energy_fpr95": "Energy: FPR at 95 %",
 }
 """Title of each metric."""
+
+ALIASES = ("pfc1", "pfc2", "pfc3", "seli_logits")
+"""Further names of metrics."""
+
+
+def refuse_unknown(groups: Iterable[str]) -> None:
+    """Refuse names that are neither of a group nor of a metric.
+
+    Args:
+        groups: Names of groups, or keys of single metrics, also as ``"key:..."``.
+
+    Raises:
+        InputError: If a name is unknown; the message has the nearest ones.
+
+    Example:
+        >>> refuse_unknown(["nc1", "key:nc1", "pfc2"])
+    """
+    plain = [*TITLES, *ALIASES]
+    known = {*GROUPS, *plain, *(KEY + name for name in plain)}
+    unknown = sorted({str(name) for name in groups if name not in known})
+    if not unknown:
+        return
+    names = list(dict.fromkeys([*GROUPS, *plain]))
+    near = difflib.get_close_matches(unknown[0].removeprefix(KEY), names, n=3)
+    if unknown[0].startswith(KEY):
+        near = [KEY + name if name in plain else name for name in near]
+    fix = f"for {unknown[0]!r} pass {' or '.join(near)}" if near else "drop or correct them"
+    expected = f"groups among {tuple(GROUPS)}, or keys of metrics"
+    raise InputError(expected=expected, found=str(unknown), fix=fix)

@@ -61,7 +61,6 @@ def warnings_on(sources: Sources, values: Mapping[str, float]) -> tuple[str, ...
         *_warn_of_no_simplex(sources, values),
         *_warn_of_absent_classes(stats),
         *_warn_of_small_classes(stats),
-        *_warn_of_another_loss(sources, values),
         *_warn_of_inexact_entropies(sources, values),
         *_warn_of_rounding_in_scatter(stats, values),
         *_warn_of_rounding_in_spectrum(sources, values),
@@ -251,7 +250,15 @@ def _warn_of_small_classes(stats: ClassStatistics) -> Iterator[str]:
     )
 
 
-def _warn_of_another_loss(sources: Sources, values: Mapping[str, float]) -> Iterator[str]:
+def note_another_loss(sources: Sources, values: Mapping[str, float]) -> Iterator[str]:
+    """Note that the parts of the squared error say little where it is large.
+
+    This holds for every network that was trained with cross-entropy, and so is no warning.
+
+    Args:
+        sources: Statistics of the layer.
+        values: Metrics computed from them.
+    """
     loss, stats = values.get("mse_loss", math.nan), sources.stats
     if sources.weight_decay and "mse_loss" in values:
         squares = float(sources.present_weight.square().sum())
@@ -262,8 +269,8 @@ def _warn_of_another_loss(sources: Sources, values: Mapping[str, float]) -> Iter
     if loss > constant:
         parts = ", ".join(key for key in _MSE_PARTS if key in values)
         yield (
-            f"the squared error of the logits ({loss:.3g}) exceeds that of a constant output "
-            f"({constant:.2g}): {parts} say little of a network trained with cross-entropy"
+            f"{parts} say little of a network trained with cross-entropy: the squared error of the "
+            f"logits ({loss:.3g}) exceeds that of a constant output ({constant:.2g})"
         )
 
 

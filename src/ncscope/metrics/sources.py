@@ -22,7 +22,8 @@ from ncscope.stats.statistics import ClassStatistics
 
 ONE_LOGIT = (
     "one logit z: classes 0 and 1 have the logits -z/2 and z/2, which have the same softmax. Group "
-    "'mse' is left out: it is about the outputs of two classes"
+    "'mse' is left out: it is about the outputs of two classes. The rows are opposite: nc0, unc3 "
+    "and NC2 of the weights are 0 by construction, and nc3_etf is 0 or 2"
 )
 """Note on a measurement with a classifier of one logit."""
 

@@ -36,7 +36,11 @@ from ncscope.report.overview import (
     format_collapse_value,
 )
 from ncscope.report.page import HistoryView, render_page
-from ncscope.report.payload import build_history_payload, build_model_payload
+from ncscope.report.payload import (
+    build_history_payload,
+    build_model_payload,
+    choose_class_limit,
+)
 from ncscope.report.tables import make_table
 from ncscope.report.wording import (
     describe_sizes,
@@ -127,7 +131,7 @@ def render_comparison_page(
         )
         for source in sources
     ]
-    columns, steps = build_columns(safe)
+    columns, apart, steps = build_columns(safe)
     models = {column.title: column.model for column in columns}
     metrics = sort_labels(key for column in columns for key in column.last.metrics)
     headlines = choose_headlines({metric.key for metric in metrics}, columns[0].last)
@@ -141,7 +145,7 @@ def render_comparison_page(
             *filter(None, [steps]),
         ],
         **sections,
-        "warnings": [*warn_of_unlike_sizes(columns), *collect_warnings(models)],
+        "warnings": [*apart, *warn_of_unlike_sizes(columns), *collect_warnings(models)],
         "comparison": {
             "columns": [column.title for column in columns],
             "of_layers": any(len(column.model.layers) > 1 for column in columns),
@@ -177,9 +181,9 @@ def build_comparison_table(sources: Sequence[ComparisonSource]) -> Group:
         Warnings, then a table that an 80-column terminal can show, with the names and sizes of its
         columns below.
     """
-    columns, steps = build_columns(sources)
+    columns, apart, steps = build_columns(sources)
     models = {printable(column.title): make_printable(column.model) for column in columns}
-    warnings = [*warn_of_unlike_sizes(columns), *collect_warnings(models)]
+    warnings = [*apart, *warn_of_unlike_sizes(columns), *collect_warnings(models)]
     visible = columns[:_MOST_COLUMNS]
     table = make_table()
     table.add_column("metric", no_wrap=True)
@@ -228,7 +232,7 @@ def _tell_sizes_apart(columns: Sequence[ComparisonColumn]) -> list[str]:
 
 def build_columns(
     sources: Sequence[ComparisonSource],
-) -> tuple[list[ComparisonColumn], str]:
+) -> tuple[list[ComparisonColumn], list[str], str]:
     """Return a column for every report, and for every run and split of the histories.
 
     Histories of one unit are compared at one step: the last that all their runs and splits have
@@ -238,8 +242,8 @@ def build_columns(
         sources: Reports and histories; at least one.
 
     Returns:
-        The columns, and a sentence that says where runs of different length are compared; empty
-        if all end at the same step.
+        The columns; warnings that runs have no step in common; and a sentence that says where runs
+        of different length are compared, empty if all end at the same step.
     """
     lines = [
         (source, run, split, of_split)
@@ -248,7 +252,7 @@ def build_columns(
         for split, of_split in group_by_split(of_run).items()
     ]
     common: dict[str, float] = {}
-    sentences = []
+    apart, sentences = [], []
     for unit in dict.fromkeys(source.unit for source in sources if source.unit):
         steps = [{each.step for each in of_split} for of, *_, of_split in lines if of.unit == unit]
         shared = set.intersection(*steps)
@@ -256,7 +260,10 @@ def build_columns(
         common[unit] = max(shared) if shared else min(ends)
         if any(min(each) > common[unit] for each in steps):
             common[unit] = math.inf
-            sentences.append(f"Runs have no {unit} in common: each is shown at its last.")
+            apart.append(
+                f"Runs have no {unit} in common: each is shown at its last, and what differs may "
+                "be the training time."
+            )
         elif any(end != common[unit] for end in ends):
             first, last = (f"{end:g}" for end in (min(ends), max(ends)))
             until = (
@@ -285,7 +292,7 @@ def build_columns(
         own = split if source.unit else ""
         place = (source.name, run, own, measurement.step if source.unit else None)
         columns.append(ComparisonColumn(name, model, facts, step, whole, own, place))
-    return columns, " ".join(sentences)
+    return columns, apart, " ".join(sentences)
 
 
 def _build_row(
@@ -478,14 +485,12 @@ def _build_charts(sources: Sequence[ComparisonSource], dots: Mapping[str, Any]) 
         payload["shown"] = payload["shown"] or part["together"] or part["shown"]
         payload["grid"], payload["together"] = part["grid"], part["together"]
         everything += measurements
-    for source in sources:
-        if not source.unit:
-            model, class_names = (
-                source.measurements[0].model_record,
-                source.provenance.class_names,
-            )
-            (run,) = build_model_payload(model, class_names)["runs"].values()
-            payload["runs"][source.name] = run
+    reports = [source for source in sources if not source.unit]
+    most = choose_class_limit([source.measurements[0].model_record for source in reports])
+    for source in reports:
+        model, class_names = source.measurements[0].model_record, source.provenance.class_names
+        (run,) = build_model_payload(model, class_names, most)["runs"].values()
+        payload["runs"][source.name] = run
     payload["shown"] = payload["shown"] or next(iter(payload["runs"]))
     if len({source.unit for source in sources}) > 1:
         payload["grid"] = ""

@@ -7,7 +7,7 @@ from ncscope.measurement.records import ClassTable, LayerRecord, Measurement, Mo
 from ncscope.report.classes import build_class_view
 from ncscope.report.labels import NC_METRICS, find_key, find_label, sort_labels
 from ncscope.report.overview import select_ends
-from ncscope.report.wording import describe_sizes, find_interval, format_plain, list_sizes
+from ncscope.report.wording import describe_numbers, find_interval, format_plain, list_sizes
 
 _ESCAPES = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "&": r"\&", "%": r"\%", "$": r"\$",
@@ -113,8 +113,7 @@ def format_records(records: Mapping[str, LayerRecord], metrics: Sequence[str] | 
         return escape_latex(title)
 
     names = [escape_latex(name) for name in records]
-    phrases = [size.partition(" = ") for size in describe_sizes(list(records.values()))]
-    sizes = [f"${name}$ = {numbers}" if numbers else name for name, _, numbers in phrases]
+    sizes = format_sizes([list_sizes(record) for record in records.values()])
     if metrics is None:
         labels = sort_labels(key for record in records.values() for key in record.metrics)
         of_each = zip(*(list_sizes(record) for record in records.values()), strict=True)
@@ -139,7 +138,7 @@ def format_records(records: Mapping[str, LayerRecord], metrics: Sequence[str] | 
         ]
     cells = {cell for line in lines for cell in line}
     legend = {
-        ", ".join(sizes): metrics is not None,
+        sizes: metrics is not None,
         r"$[\;]$: 95 \% interval": any("$[" in cell for cell in cells),
         f"{_MISSING}: not measured": _MISSING in cells,
         f"{_UNDEFINED}: without a value, see the report's notes": _UNDEFINED in cells,
@@ -147,6 +146,16 @@ def format_records(records: Mapping[str, LayerRecord], metrics: Sequence[str] | 
     head, *rows = [" & ".join(line) + r" \\" for line in lines]
     notes = [note for note, applies in legend.items() if applies]
     return frame_tabular([head, r"\midrule", *rows], "l" + "r" * (len(lines[0]) - 1), notes)
+
+
+def format_sizes(sizes: Sequence[tuple[int, int, int]]) -> str:
+    """Write the numbers of samples, classes and dimensions of the rows of a table.
+
+    Args:
+        sizes: The three numbers of each measurement.
+    """
+    phrases = [size.partition(" = ") for size in describe_numbers(sizes)]
+    return ", ".join(f"${name}$ = {text}" if text else name for name, _, text in phrases)
 
 
 def frame_tabular(lines: Sequence[str], columns: str, notes: Sequence[str] = ()) -> str:

@@ -422,7 +422,7 @@ def _say_fixed(axes: Axes, key: str) -> None:
     """Say that two classes fix a metric, in the place of a curve that would look like collapse."""
     value = find_label(key).for_two_classes or 0.0
     axes.text(
-        0.5, 0.5, f"{format_plain(value)} by construction:\nthere are two classes",
+        0.5, 0.5, f"{format_plain(value)} by construction:\ntwo classes",
         transform=axes.transAxes, ha="center", va="center", color=SOFT,
     )  # fmt: skip
     axes.set(xticks=[], yticks=[])

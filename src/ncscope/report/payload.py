@@ -35,7 +35,7 @@ from ncscope.report.wording import name_step, round_for_json, typeset
 GRAM_CLASSES = 64
 """At most so many classes of a Gram matrix are drawn."""
 FRAME_NUMBERS = 100_000
-"""About so many numbers are in all heat maps and spectra of a history's page, 0.3 MB of it."""
+"""About so many numbers are in all heat maps and spectra of a page, 0.2 MB of it."""
 
 
 def write_json(payload: Mapping[str, Any]) -> str:
@@ -109,11 +109,35 @@ def _choose_frames(runs: Sequence[Sequence[Measurement]]) -> tuple[int, int]:
     while moments > 2 and count(moments) > FRAME_NUMBERS:
         moments = moments * 2 // 3
     moments = max(2, moments)
-    left = FRAME_NUMBERS - 2 * sum(spectra)
-    squares = 2 * sum(own**2 for own in classes)
-    if moments > 2 or squares <= max(left, 0):
+    if moments > 2:
         return moments, GRAM_CLASSES
-    return moments, max(8, int(max(classes) * math.sqrt(max(left, 0) / squares)))
+    return moments, _limit_classes(2 * sum(spectra), classes * 2)
+
+
+def choose_class_limit(models: Sequence[ModelRecord]) -> int:
+    """Return the number of classes of which a page of single measurements can hold the heat maps.
+
+    Args:
+        models: All measurements of the page.
+    """
+    records = [record for model in models for record in model.layers]
+    spectra = sum(min(200, len(one)) for record in records for one in record.spectra.values())
+    return _limit_classes(
+        spectra, [min(GRAM_CLASSES, len(record.gram or ())) for record in records]
+    )
+
+
+def _limit_classes(spectra: int, classes: Sequence[int]) -> int:
+    """Return the number of classes with which heat maps and spectra are about `FRAME_NUMBERS`.
+
+    Args:
+        spectra: Numbers in all spectra.
+        classes: Number of classes of each heat map.
+    """
+    left, squares = max(FRAME_NUMBERS - spectra, 0), sum(own**2 for own in classes)
+    if squares <= left:
+        return GRAM_CLASSES
+    return max(8, int(max(classes) * math.sqrt(left / squares)))
 
 
 def _build_run(
@@ -227,8 +251,16 @@ def _space_evenly(values: Sequence[Measurement], count: int) -> Sequence[Measure
     return [values[round(at * last / (count - 1))] for at in range(count)]
 
 
-def build_model_payload(model: ModelRecord, class_names: Sequence[str] = ()) -> dict[str, Any]:
-    """Return everything that the page of a single measurement draws, one frame a layer."""
+def build_model_payload(
+    model: ModelRecord, class_names: Sequence[str] = (), most: int = GRAM_CLASSES
+) -> dict[str, Any]:
+    """Return everything that the page of a single measurement draws, one frame a layer.
+
+    Args:
+        model: Measurement of one or more layers.
+        class_names: Names of the classes, in the order of the labels.
+        most: Number of classes that a heat map is drawn of.
+    """
 
     def build_frames(
         build: Callable[[LayerRecord], dict[str, Any] | None],
@@ -246,7 +278,7 @@ def build_model_payload(model: ModelRecord, class_names: Sequence[str] = ()) -> 
         "metrics": [],
         "series": {},
         "profiles": {"all": [{"label": "", **build_profile(model)}]} if model.layers[1:] else {},
-        "grams": build_frames(lambda record: build_gram_frame(record, class_names)),
+        "grams": build_frames(lambda record: build_gram_frame(record, class_names, most)),
         "spectra": build_frames(_build_spectra_frame),
         "classes": build_frames(lambda record: build_class_frame(record, class_names)),
         "pfc": [_describe_metric(find_label(key), key) for key in PFC_METRICS],
@@ -352,7 +384,11 @@ def build_gram_frame(
         )
     return {
         "classes": count,
-        "cosines": [[round_for_json(value, 4) for value in row[:most]] for row in gram[:most]],
+        # Up to the diagonal; the page mirrors the rest.
+        "cosines": [
+            [round_for_json(value, 4) for value in row[: place + 1]]
+            for place, row in enumerate(gram[:most])
+        ],
         "names": names[:most],
         "reading": sentences,
     }

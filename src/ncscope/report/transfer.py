@@ -17,7 +17,12 @@ from rich.text import Text
 
 from ncscope.errors import printable
 from ncscope.report import panels
-from ncscope.report.latex import escape_latex, format_number, frame_tabular
+from ncscope.report.latex import (
+    escape_latex,
+    format_number,
+    format_sizes,
+    frame_tabular,
+)
 from ncscope.report.page import render_template
 from ncscope.report.tables import Summary, make_table
 from ncscope.report.wording import format_figure_text, format_millions, format_plain
@@ -40,6 +45,7 @@ from ncscope.transfer.records import (
 )
 
 _DIGITS = 3
+_MISSING = "--"  # cell of what the first of a ranking does not have
 _MOST_ROWS = 10  # checkpoints that a terminal shows
 _MOST_TRUSTED = 5  # scores that a terminal shows
 _MOST_OPEN = 12  # checkpoints of a page that are not folded
@@ -203,13 +209,17 @@ def format_ranking_latex(ranking: Ranking) -> str:
     lines = [" & ".join(map(escape_latex, heads)) + r" \\", r"\midrule"]
     intervals, gaps = ranking.intervals, ranking.gaps
     for row, (low, high), gap in zip(_build_ranking_rows(ranking), intervals, gaps, strict=True):
-        behind, word = "", ""
+        behind = word = _MISSING
         if gap is not None:
             ends = f"[{gap.low:.3f}, {gap.high:.3f}]"
             behind, word = f"${gap.value:.3f}$ ${ends}$", "yes" if gap.is_separable else "no"
         cells = [f"{row.rank}", escape_latex(row.name), format_number(row.accuracy)]
         lines.append(" & ".join([*cells, f"$[{low:.3f}, {high:.3f}]$", behind, word]) + r" \\")
-    return frame_tabular(lines, "rlrlll")
+    held_out = f"accuracies of {len(ranking.checkpoints[0].answers.correct):,} held-out samples"
+    sizes = [each.size for each in ranking.checkpoints if each.size is not None]
+    notes = [f"{format_sizes(sizes)}; {held_out}" if sizes else held_out]
+    notes.append(rf"{_MISSING}: the first itself; the other intervals hold for all pairs at once")
+    return frame_tabular(lines, "rlrlll", notes)
 
 
 @dataclass(frozen=True)

@@ -167,8 +167,17 @@ def describe_sizes(records: Sequence[LayerRecord]) -> list[str]:
     Args:
         records: Measurements, whose order the numbers have.
     """
+    return describe_numbers([list_sizes(record) for record in records])
+
+
+def describe_numbers(sizes: Sequence[tuple[int, int, int]]) -> list[str]:
+    """Return numbers of samples, classes and dimensions as phrases.
+
+    Args:
+        sizes: The three numbers of each measurement.
+    """
     phrases = []
-    for name, numbers in zip("nKd", zip(*map(list_sizes, records), strict=True), strict=True):
+    for name, numbers in zip("nKd", zip(*sizes, strict=True), strict=True):
         texts = [f"{number:,}" for number in dict.fromkeys(numbers)]
         if len(texts) > _MOST_SIZES:
             texts = [f"{min(numbers):,} to {max(numbers):,}"]

@@ -11,6 +11,7 @@ from ncscope.cli.options import Workers
 from ncscope.cli.report import sections_of_runs
 from ncscope.cli.terminal import Terminal, row_bar
 from ncscope.errors import InputError
+from ncscope_lab.catalogue import refuse_unknown
 from ncscope_lab.cli.options import (
     Accelerator,
     Assignments,
@@ -100,6 +101,7 @@ def run(
         _run_all(folder, scale, only or [], resume, cluster, resources)
         return
     _refuse_options(experiment, ALL, {"--only": only})
+    refuse_unknown(experiment)  # before torch is imported
     settings = parse_settings(changes)
     if out is None and not (json and cluster is None and not resume):
         out = Path("runs") / f"{name_folder(experiment)}-{scale}"

@@ -9,6 +9,7 @@ from ncscope.cli.app import app
 from ncscope.cli.options import Workers
 from ncscope.cli.terminal import Terminal
 from ncscope.errors import InputError
+from ncscope_lab.catalogue import refuse_unknown
 from ncscope_lab.cli.options import (
     Accelerator,
     Assignments,
@@ -64,6 +65,7 @@ def sweep(
 
     Example: ncscope sweep mse/collapse --list settings.yaml --cluster local
     """
+    refuse_unknown(experiment)  # before torch is imported
     from ncscope_lab.sweeps import sweep as sweeps
 
     settings = parse_settings(changes)

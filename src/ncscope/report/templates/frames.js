@@ -1,6 +1,11 @@
 "use strict";
 // Figures of one layer at one moment: the Gram matrix of the class means, and the spectra.
 
+// A symmetric matrix, of which the data have the rows up to the diagonal.
+function mirror(rows) {
+  return rows.map((_, row) => rows.map((_, column) => rows[Math.max(row, column)][Math.min(row, column)]));
+}
+
 function simplexCosines(shown, classes) {
   const off = classes > 1 ? -1 / (classes - 1) : 0;
   return Array.from({ length: shown }, (_, row) =>
@@ -65,10 +70,11 @@ function gramFigure(figure) {
   const frames = data.grams;
   const furthest = Object.values(frames)
     .flat()
-    .flatMap((frame) => minus(frame.cosines, simplexCosines(frame.cosines.length, frame.classes)).flat())
+    .flatMap((frame) => minus(mirror(frame.cosines), simplexCosines(frame.cosines.length, frame.classes)).flat())
     .reduce((most, value) => Math.max(most, Math.abs(value ?? 0)), 0);
   const redraw = () => {
-    const { cosines, classes, names, reading } = current();
+    const { classes, names, reading, ...frame } = current();
+    const cosines = mirror(frame.cosines);
     const simplex = simplexCosines(cosines.length, classes);
     heatmap(figure.querySelector("#gram-measured"), cosines, 1, names);
     heatmap(figure.querySelector("#gram-difference"), minus(cosines, simplex), furthest || 1, names);

@@ -29,6 +29,7 @@ from ncscope.transfer.uneven_scales import check_scale
 
 NLEEP_LIMIT = 20_000
 PARC_LIMIT = 2_000
+_ROUNDING = 1e-12  # of a share from 0 to 1
 """Samples times classes for NLEEP, and samples for PARC, above which they run on request only."""
 
 
@@ -159,5 +160,7 @@ def sample_scores(
     values |= {score.__name__: float(score(samples)) for score in cheap}
     entropy = explained_entropy(samples)
     values["explained_entropy"] = entropy.value
-    errors = {"explained_entropy": entropy.standard_error}
+    # Of a value that does not vary with the samples the error is rounding: no digit of it is true.
+    certain = entropy.standard_error <= _ROUNDING
+    errors = {} if certain else {"explained_entropy": entropy.standard_error}
     return SampleScores(values, ncti_parts(samples), omissions, errors)
