@@ -1,10 +1,10 @@
 """Options of the suite, and the check of signatures.
 
-In continuous integration (``CI=1``), shapes and types in signatures are checked at every call,
-which takes a third of the time of the suite; the slow tests and those of the bare install, which
-repeat the calls of the others, leave that out (``SIGNATURES=0``). The hook must be in place before
-anything imports ncscope; pytest imports this file first. The examples of hypothesis are the same
-every time.
+In continuous integration (``CI=1``), types in signatures are checked at every call, and shapes at
+the first of ten calls of a function in a test (`tests.signatures`). The slow tests and those of the
+bare install repeat the calls of the others, and leave that out (``SIGNATURES=0``). The hook must be
+in place before anything imports ncscope; pytest imports this file first. The examples of hypothesis
+are the same every time.
 """
 
 import atexit
@@ -22,9 +22,7 @@ from tests.browser import browser
 __all__ = ["browser", "unchecked_signatures", "unchecked_signatures_of_module"]
 
 if os.environ.get("CI") and os.environ.get("SIGNATURES") != "0":
-    jaxtyping.install_import_hook(
-        ["ncscope", "ncscope_lab"], f"{signatures.__name__}.{signatures.checked.__name__}"
-    )
+    signatures.install()
 
 # Ray's workers yield to every other process, and beside a busy test they would hardly begin.
 os.environ.setdefault("RAY_worker_niceness", "0")
@@ -68,6 +66,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    signatures.forget_calls()
     if item.get_closest_marker("gpu"):
         import torch
 

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from jaxtyping import Float, TypeCheckError, jaxtyped
+from jaxtyping import Float, TypeCheckError
 from torch import Tensor
 
 from ncscope.math.pairs import row_blocks
 from ncscope.metrics.duality import alignment
-from tests.signatures import checked
+from tests.signatures import EVERY, check_some_calls, checked, jaxtyped
 
 hooked = pytest.mark.skipif(
     not os.environ.get("CI") or os.environ.get("SIGNATURES") == "0",
@@ -20,9 +20,9 @@ hooked = pytest.mark.skipif(
 
 @hooked
 def test_shapes_that_do_not_fit_are_caught() -> None:
-    alignment(torch.ones(2, 3), torch.ones(2, 3))
     with pytest.raises(TypeCheckError):
         alignment(torch.ones(2, 3), torch.ones(2, 4))
+    alignment(torch.ones(2, 3), torch.ones(2, 3))
 
 
 @hooked
@@ -52,6 +52,25 @@ def test_a_function_inside_of_another_is_checked_each_time_that_it_is_defined() 
         with pytest.raises(TypeCheckError, match="parameters"):
             every(step)(torch.ones(4, 3, dtype=torch.int64))
     assert every(1)(torch.ones(4, 3)).shape == (4, 3)
+
+
+def same(rows: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+    return rows
+
+
+def is_caught(function: Callable[[Tensor], Tensor]) -> bool:
+    try:
+        function(torch.ones(3))
+    except TypeCheckError:
+        return True
+    return False
+
+
+def test_the_first_of_ten_calls_in_a_test_is_checked() -> None:
+    sampled = check_some_calls(jaxtyped)(typechecker=checked)(same)
+    found = [at for at in range(1, 4 * EVERY) if is_caught(sampled)]
+    assert found == [1, EVERY + 1, 2 * EVERY + 1, 3 * EVERY + 1]
+    assert sampled.__wrapped__ is same
 
 
 @pytest.mark.usefixtures("unchecked_signatures")

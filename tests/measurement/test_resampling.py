@@ -150,7 +150,7 @@ def loader(rows: slice = slice(N)) -> DataLoader[Any]:
     return DataLoader(TensorDataset(FEATURES[order], LABELS[order]), batch_size=37)
 
 
-@pytest.mark.parametrize("memory", [2**30, 400_000])
+@pytest.mark.parametrize("memory", others_slow([2**30, 400_000], 400_000))
 def test_a_stream_has_what_its_features_have(memory: int) -> None:
     network, order = model(), LABELS.argsort(stable=True)
     seen: list[torch.Tensor] = []

@@ -2,20 +2,17 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 from lab.tests.cli.commands import ran as run_command
+from lab.tests.cli.commands import start_run
 from lab.tests.tiny import halving
 from lab.tests.tiny.halving import list_alone
 
 from ncscope_lab.catalogue import find_experiment
 from ncscope_lab.runs.lock import lock_folder
 
-NCSCOPE = Path(sys.executable).with_name("ncscope")
 COMMANDS = (
     "run xufm/ufm",
     "run geodesic --set start=2",
@@ -64,18 +61,17 @@ def test_a_report_needs_no_lock(with_halving, capsys, tmp_path):
 
 @pytest.mark.slow
 def test_the_second_of_two_commands_names_the_first(tmp_path):
-    brief = ("settings=first", "first_steps=200", "starts=2", "bias_decays=[0.05]")
-    command = [NCSCOPE, "run", "xufm/ufm", "--out", tmp_path / "run"]
-    command += [word for setting in brief for word in ("--set", setting)]
-    first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    first = start_run(tmp_path / "run")
     while not (tmp_path / "run" / ".locked-by").exists():
         assert first.poll() is None
         time.sleep(0.001)
     first.send_signal(signal.SIGSTOP)  # it has not ended when the second begins
-    second = subprocess.run([*command, "--resume"], capture_output=True, text=True, check=False)
-    assert (second.returncode, second.stdout, second.stderr.count("\n")) == (2, "", 1)
-    assert f"where process {first.pid} on " in second.stderr
+    second = start_run(tmp_path / "run", "--resume")
+    out, err = second.communicate()
+    assert (second.returncode, out, err.count("\n")) == (2, "", 1)
+    assert f"where process {first.pid} on " in err
     first.kill()
-    first.wait()
-    third = subprocess.run([*command, "--resume"], capture_output=True, check=False)
+    first.communicate()
+    third = start_run(tmp_path / "run", "--resume")
+    third.communicate()
     assert third.returncode == 0

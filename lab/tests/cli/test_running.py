@@ -5,27 +5,21 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from importlib import import_module
 from importlib.metadata import requires, version
 from pathlib import Path
 
 import pytest
 import typer
+from lab.tests.cli.commands import NCSCOPE, start_run
+from lab.tests.cli.commands import ran as run
 
-from ncscope.cli import main
 from ncscope.cli.app import app
 from ncscope.data.catalogue import CATALOGUE
 from ncscope.errors import LABORATORY, TARGETS, distribution, how_to_install
 from ncscope_lab.theory.statement import Result
 from tests.interrupting import heeds_control_c
-
-NCSCOPE = Path(sys.executable).with_name("ncscope")
-
-
-def run(*words: object) -> int:
-    with pytest.raises(SystemExit) as stopped:
-        main([str(word) for word in words])
-    return int(stopped.value.code or 0)
 
 
 def commands() -> dict[str, object]:
@@ -203,17 +197,17 @@ def test_an_interruption_says_how_to_go_on(words, said, monkeypatch, capsys) -> 
 
 @pytest.mark.slow
 def test_a_run_that_is_interrupted_goes_on_as_it_says(tmp_path) -> None:
-    brief = ("settings=first", "first_steps=2000", "starts=2", "bias_decays=[0.05]")
-    command = [NCSCOPE, "run", "xufm/ufm", "--out", tmp_path / "run"]
-    command += [word for setting in brief for word in ("--set", setting)]
-    first = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heeds_control_c)
+    first = start_run(tmp_path / "run", preexec_fn=heeds_control_c)
     while not (tmp_path / "run" / "metrics.jsonl").exists():
         assert first.poll() is None
+        time.sleep(0.01)
     first.send_signal(signal.SIGINT)
     _, err = first.communicate()
     assert first.returncode == 130
     assert err.strip().endswith(f"with --resume to go on with {tmp_path / 'run'}")
-    assert subprocess.run([*command, "--resume"], check=False).returncode == 0
+    second = start_run(tmp_path / "run", "--resume")
+    second.communicate()
+    assert second.returncode == 0
     assert (tmp_path / "run" / "report.html").exists()
 
 

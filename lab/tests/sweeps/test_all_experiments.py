@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from lab.tests.cli.commands import ran
 from lab.tests.tiny import halving
 from lab.tests.tiny.halving import list_alone
 
-from ncscope.cli import main
 from ncscope.errors import InputError
 from ncscope_lab import catalogue, execution
 from ncscope_lab.claims import decide
@@ -125,12 +125,6 @@ def test_claims_are_counted_at_their_owner() -> None:
     page = verdicts_page("small", [ExperimentVerdicts("vci/training", claims)])
     assert "&lt;2 &amp; 1&gt;" in page
     assert page.index("VCI, figure 2") < page.index("VCI, section 4.3") < page.index("1 undecided")
-
-
-def ran(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as stopped:
-        main([str(argument) for argument in arguments])
-    return int(stopped.value.code or 0)
 
 
 def test_the_command_prints_the_counts_and_the_failures(

@@ -1,15 +1,11 @@
-"""A program that trains, is killed at random moments or while it writes, and resumes.
+"""A program that trains, is killed while it writes a checkpoint, and resumes.
 
 Each attempt is a forked child, so that an attempt costs no start of Python.
 """
 
 import os
-import random
 import signal
 import sys
-import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -17,8 +13,6 @@ from lab.tests.tiny import training
 
 from ncscope_lab import execution
 from ncscope_lab.runs.resources import Resources
-
-EXPERIMENTS = {"random": training.EXPERIMENT, "writing": training.HEAVY}
 
 
 def attempt(folder: Path) -> None:
@@ -44,13 +38,6 @@ def ended(child: int) -> int:
     return os.waitpid(child, 0)[1]
 
 
-def at_random(child: int, moments: random.Random, length: float) -> int:
-    """Kill at a moment of the first eighth of what a whole run takes."""
-    time.sleep(moments.uniform(0.02, 0.13) * length)
-    os.kill(child, signal.SIGKILL)
-    return ended(child)
-
-
 def half_written(folder: Path) -> set[str]:
     """Names of what saves are writing, or were killed writing."""
     place = folder / "checkpoints" / "heavy"
@@ -70,17 +57,12 @@ def in_a_save(child: int, folder: Path, saves: int) -> int:
     return ended(child)
 
 
-def main(folder: Path, how: str, kills: int, seed: int) -> None:
+def main(folder: Path, kills: int) -> None:
     torch.set_num_threads(1)
-    execution.find_experiment = lambda name: EXPERIMENTS[how]
-    start = time.monotonic()
+    execution.find_experiment = lambda name: training.HEAVY
     assert ended(forked(folder / "whole")) == 0
-    moments, length = random.Random(seed), time.monotonic() - start
-    strike: Callable[[int], int] = partial(at_random, moments=moments, length=length)
-    if how == "writing":
-        strike = partial(in_a_save, folder=folder / "killed", saves=2)
     for kill in range(1, kills + 1):
-        status = strike(forked(folder / "killed"))
+        status = in_a_save(forked(folder / "killed"), folder / "killed", saves=2)
         halves = len(half_written(folder / "killed"))
         finished = (folder / "killed/finished.json").exists()
         print(f"kill {kill}: status {status}, left {halves} half-written, finished {finished}")
@@ -88,4 +70,4 @@ def main(folder: Path, how: str, kills: int, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    main(Path(sys.argv[1]), int(sys.argv[2]))

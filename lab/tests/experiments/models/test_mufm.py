@@ -17,31 +17,6 @@ def run(**settings: object) -> tuple[MUFMConfig, Results]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"scaling": "printed"},
-        {"model": "layered", "depth": 3},
-        pytest.param({"loss": "cross-entropy"}, marks=pytest.mark.slow),
-        pytest.param(
-            {"model": "layered", "loss": "cross-entropy", "depth": 2}, marks=pytest.mark.slow
-        ),
-    ],
-    ids=lambda settings: "-".join(map(str, settings.values())) or "default",
-)
-def test_what_theory_says_is_claimed_and_holds(settings: dict):
-    config, rows = run(**settings)
-    held = {claim.text: claim.held for claim in EXPERIMENT.judge(config, rows)}
-    assert held["The minimum is more concentrated than the data: PFC1(H) < PFC1(X)"]
-    assert held["The minimum is not collapsed: PFC1 above 0.01"]
-    assert held.get("PFC1 falls from layer to layer at the minimum", True)
-    assert ("model" in settings) == ("PFC1 falls from layer to layer at the minimum" in held)
-    (drawing,) = EXPERIMENT.draw(config, rows)
-    assert len(drawing.figure.axes) == 4
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("price", "unique"), [(1.0, True), (0.001, False)])
 def test_several_minima_are_noticed(price: float, unique: bool):
     """Theory promises one from lambda * lambda_W >= 1 on; here there are several far below."""

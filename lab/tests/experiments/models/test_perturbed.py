@@ -1,15 +1,11 @@
-"""The experiment on perturbed features: the law's first correction, and no noise."""
+"""The experiment on perturbed features: the law's first correction."""
 
 import math
 
 import pytest
 import torch
-from lab.tests.experiments.models.stories import FITS
-from lab.tests.observed import experiment_results
 
 from ncscope_lab.experiments.models.perturbed import (
-    EXPERIMENT,
-    PART,
     PerturbedConfig,
     first_correction,
 )
@@ -40,12 +36,3 @@ def test_first_correction_is_the_mean_of_what_the_first_order_leaves():
     error = float(found.std()) / math.sqrt(len(left))
     assert error < 0.1 * abs(first_correction(config))
     assert abs(float(found.mean()) - first_correction(config)) < 4 * error
-
-
-def test_no_noise_leaves_no_deviation():
-    config = FITS.model_copy(update={"noise": 0.0})
-    rows = experiment_results(EXPERIMENT, config)
-    assert {row.part for row in rows} == {PART}
-    assert [claim.held for claim in EXPERIMENT.judge(config, rows)] == [True, True]
-    (drawing,) = EXPERIMENT.draw(config, rows)
-    drawing.figure.canvas.draw()
