@@ -18,6 +18,7 @@ import math
 import warnings
 from copy import deepcopy
 from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -177,12 +178,13 @@ def deepfool_robustness(model: nn.Module, images: Float[Tensor, "n c h w"]) -> t
             import foolbox
     except ModuleNotFoundError as error:
         raise library_error(name="foolbox") from error
+    library: Any = foolbox  # for mypy: Foolbox does not export its names explicitly
     copy = deepcopy(model).eval().requires_grad_(False)  # only gradients in the input are needed
     with torch.no_grad():
         decisions = copy(images).argmax(1)
     anywhere = (-math.inf, math.inf)
-    network = foolbox.PyTorchModel(copy, bounds=anywhere, device=images.device)
-    attack = foolbox.attacks.L2DeepFoolAttack()
+    network = library.PyTorchModel(copy, bounds=anywhere, device=images.device)
+    attack = library.attacks.L2DeepFoolAttack()
     moved, _, changed = attack(network, images, decisions, epsilons=None)
     shares = (moved - images).flatten(1).norm(dim=1) / images.flatten(1).norm(dim=1)
     return float(shares.double().mean()), float(changed.double().mean())
