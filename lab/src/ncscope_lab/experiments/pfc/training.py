@@ -166,6 +166,189 @@ Course = Callable[[Run], Sequence[float]]
 """Function of a run that lists a metric from layer to layer, or along the straight line."""
 
 
+def name_network(run: Run) -> str:
+    """Name the network of a run, without its seed."""
+    return run.name.split(", seed ")[0]
+
+
+def with_decay(runs: Runs) -> Runs:
+    """Select the runs with weight decay, which PFC's conjecture is about."""
+    return Runs(run for run in runs if run.settings.optimisation.weight_decay > 0)
+
+
+def with_control(runs: Runs) -> Runs:
+    """Select the runs with weight decay that have a partner without."""
+    return Runs(run for run in with_decay(runs) if run.partner(weight_decay=0.0))
+
+
+def list_layers(run: Run, epoch: int | None = None) -> Path:
+    """List the layers of one dimension in forward order, by default at the last epoch."""
+    return [row for row in run.layers(epoch) if "relative_position" in row]
+
+
+def last_layer(run: Run) -> Path:
+    """Return the rows of the last layer of one dimension over training."""
+    layers = list_layers(run)
+    return run.path(layer=layers[-1].layer) if layers else []
+
+
+def at_start(key: str) -> Quantity:
+    """Return the quantity of the last layer's metric before training."""
+    return Quantity(f"{key} before training", lambda run: ends(last_layer(run), key)[0])
+
+
+def at_end(key: str) -> Quantity:
+    """Return the quantity of the last layer's metric at the end."""
+    return Quantity(f"{key} at the end", lambda run: ends(last_layer(run), key)[1])
+
+
+def at_zero_error(key: str) -> Quantity:
+    """Return the quantity of the last layer's metric at the first epoch of zero training error."""
+
+    def compute(run: Run) -> float:
+        reached = zero_error_row(run.path())
+        then = [row for row in last_layer(run) if reached and row.epoch == reached.epoch]
+        return ends(then, key)[0]
+
+    return Quantity(f"{key} at zero training error", compute)
+
+
+def bend(straightness: Quantity) -> Quantity:
+    """Return the quantity of the distance from a straight line, 1 minus straightness."""
+    return Quantity(f"1 - {straightness.name}", lambda run: 1 - straightness(run))
+
+
+@quantity("least cosine")
+def least_cosine(run: Run) -> float:
+    """Return the least cosine of the first and last layer's centred class means over training."""
+    return float(np.min(values(run.path(SAMPLE, WHOLE), "alignment_cosine") or math.nan))
+
+
+def block_constant(name: str, select: Callable[[Sequence[float]], float]) -> Quantity:
+    """Return the quantity of the least or largest ratio of a block's energy to squared weights."""
+
+    def compute(run: Run) -> float:
+        blocks = [row for row in run.layers(split=SAMPLE) if row.layer != WHOLE]
+        return select(values(blocks, "energy_constant") or [math.nan])
+
+    return Quantity(f"{name} ratio", compute)
+
+
+def layer_course(key: str, run: Run, epoch: int | None = None) -> Sequence[float]:
+    """Return a metric in the layers up to the effective depth, by default of the last epoch.
+
+    The effective depth is that of the first layer whose PFC3 is 1, which belongs to them.
+    """
+    layers = list_layers(run, epoch)
+    depth = effective_depth(values(layers, "pfc3"))
+    return values(layers if depth is None else layers[: depth + 1], key)
+
+
+def line_course(key: str, run: Run) -> Sequence[float]:
+    """Return a metric at the end along the straight line of the features.
+
+    The accuracy ends where it is 1, since it can rise no more, but has enough points for an order.
+    """
+    line = run.geodesic()
+    curve = [] if line is None else geodesic_curves(line)[key]
+    depth = effective_depth(curve) if key == "pfc3" else None
+    return curve if depth is None else curve[: max(depth + 1, LEAST_LAYERS)]
+
+
+def rank_correlation(course: Sequence[float]) -> float:
+    """Return the rank correlation with depth; NaN for few or equal values, or if one is NaN."""
+    if len(course) < LEAST_LAYERS or len(set(course)) == 1 or not all(map(math.isfinite, course)):
+        return math.nan
+    # Of a few layers. SciPy's function takes most of the time of a judgement, and of a perfect
+    # order it may return a value just below 1.
+    ranks = [sum(other < each for other in course) + course.count(each) / 2 for each in course]
+    return correlation(range(len(course)), ranks)
+
+
+def order(name: str, course: Course) -> Quantity:
+    """Return the quantity of the rank correlation of a course with depth."""
+    return Quantity(f"rank correlation {name}", lambda run: rank_correlation(course(run)))
+
+
+def order_past_zero_error(key: str) -> Quantity:
+    """Return the quantity of the mean rank correlation with depth past zero training error.
+
+    Epochs of which few layers come before the effective depth do not count.
+    """
+
+    def compute(run: Run) -> float:
+        reached = zero_error_row(run.path())
+        late = [row.epoch for row in run.path() if reached and row.epoch >= reached.epoch]
+        courses = [layer_course(key, run, epoch) for epoch in late]
+        if not all(map(math.isfinite, chain.from_iterable(courses))):
+            return math.nan
+        return average([rank_correlation(each) for each in courses if len(each) >= LEAST_LAYERS])
+
+    return Quantity("rank correlation past zero error", compute)
+
+
+def order_before(key: str) -> Quantity:
+    """Return the quantity of the rank correlation with depth before training."""
+    return order("before training", lambda run: layer_course(key, run, 0))
+
+
+def change(course: Course) -> Quantity:
+    """Return the quantity of the last value of a course minus the first."""
+
+    def compute(run: Run) -> float:
+        found = course(run) or [math.nan]
+        return found[-1] - found[0]
+
+    return Quantity("last minus first", compute)
+
+
+def towards_collapse(key: str, border: float) -> Region:
+    """Return the region of a change, or a trend, towards collapse by more than a border."""
+    return below(-border) if KEYS[key] else above(border)
+
+
+def goes(key: str) -> str:
+    """Write which way a metric goes at collapse."""
+    return f"{key.upper()} {'falls' if KEYS[key] else 'rises'}"
+
+
+def errors_between(key: str, run: Run) -> tuple[float, float]:
+    """Compute errors of two predictions of a metric between the first and the last layer.
+
+    Args:
+        key: Key of a positive metric.
+        run: The run.
+
+    Returns:
+        Root mean square errors in the logarithm at the last epoch: of the straight line of the
+        features at the layers' relative positions, and of the geometric interpolation of the
+        metric; NaN without layers between, or if a value is not positive.
+    """
+    layers, line = list_layers(run), run.geodesic()
+    measured, positions = values(layers, key), values(layers, "relative_position")
+    curve = [] if line is None else geodesic_curves(line)[key]
+    known = all(map(math.isfinite, [*positions, *measured, *curve]))
+    if line is None or len(layers) < 3 or not known or min([*measured, *curve]) <= 0:
+        return math.nan, math.nan
+    course = np.log(measured)
+    predicted = np.interp(positions, line.t, np.log(curve))
+    between = course[0] + np.array(positions) * (course[-1] - course[0])
+    first, second = (
+        float(np.sqrt(np.mean((each - course)[1:-1] ** 2))) for each in (predicted, between)
+    )
+    return first, second
+
+
+def line_error(key: str) -> Quantity:
+    """Return the quantity of the straight line's error."""
+    return Quantity("error of the line", lambda run: errors_between(key, run)[0])
+
+
+def interpolation_error(key: str) -> Quantity:
+    """Return the quantity of the interpolation's error."""
+    return Quantity("of the interpolation", lambda run: errors_between(key, run)[1])
+
+
 def list_claims(settings: PFCTraining) -> list[Claim]:
     """Return the geodesic curve assumption and the PFC conjecture on each network with decay."""
     # A seed gives one value. A claim holds of a network if the 95 % interval of the mean over the
@@ -526,189 +709,6 @@ def count_breaks(key: str, course: Sequence[float]) -> str:
     return f"{len(breaks)} of {max(0, len(course) - 1)}" + (
         f", {max(breaks):.2g}" if breaks else ""
     )
-
-
-def name_network(run: Run) -> str:
-    """Name the network of a run, without its seed."""
-    return run.name.split(", seed ")[0]
-
-
-def with_decay(runs: Runs) -> Runs:
-    """Select the runs with weight decay, which PFC's conjecture is about."""
-    return Runs(run for run in runs if run.settings.optimisation.weight_decay > 0)
-
-
-def with_control(runs: Runs) -> Runs:
-    """Select the runs with weight decay that have a partner without."""
-    return Runs(run for run in with_decay(runs) if run.partner(weight_decay=0.0))
-
-
-def list_layers(run: Run, epoch: int | None = None) -> Path:
-    """List the layers of one dimension in forward order, by default at the last epoch."""
-    return [row for row in run.layers(epoch) if "relative_position" in row]
-
-
-def last_layer(run: Run) -> Path:
-    """Return the rows of the last layer of one dimension over training."""
-    layers = list_layers(run)
-    return run.path(layer=layers[-1].layer) if layers else []
-
-
-def at_start(key: str) -> Quantity:
-    """Return the quantity of the last layer's metric before training."""
-    return Quantity(f"{key} before training", lambda run: ends(last_layer(run), key)[0])
-
-
-def at_end(key: str) -> Quantity:
-    """Return the quantity of the last layer's metric at the end."""
-    return Quantity(f"{key} at the end", lambda run: ends(last_layer(run), key)[1])
-
-
-def at_zero_error(key: str) -> Quantity:
-    """Return the quantity of the last layer's metric at the first epoch of zero training error."""
-
-    def compute(run: Run) -> float:
-        reached = zero_error_row(run.path())
-        then = [row for row in last_layer(run) if reached and row.epoch == reached.epoch]
-        return ends(then, key)[0]
-
-    return Quantity(f"{key} at zero training error", compute)
-
-
-def bend(straightness: Quantity) -> Quantity:
-    """Return the quantity of the distance from a straight line, 1 minus straightness."""
-    return Quantity(f"1 - {straightness.name}", lambda run: 1 - straightness(run))
-
-
-@quantity("least cosine")
-def least_cosine(run: Run) -> float:
-    """Return the least cosine of the first and last layer's centred class means over training."""
-    return float(np.min(values(run.path(SAMPLE, WHOLE), "alignment_cosine") or math.nan))
-
-
-def block_constant(name: str, select: Callable[[Sequence[float]], float]) -> Quantity:
-    """Return the quantity of the least or largest ratio of a block's energy to squared weights."""
-
-    def compute(run: Run) -> float:
-        blocks = [row for row in run.layers(split=SAMPLE) if row.layer != WHOLE]
-        return select(values(blocks, "energy_constant") or [math.nan])
-
-    return Quantity(f"{name} ratio", compute)
-
-
-def layer_course(key: str, run: Run, epoch: int | None = None) -> Sequence[float]:
-    """Return a metric in the layers up to the effective depth, by default of the last epoch.
-
-    The effective depth is that of the first layer whose PFC3 is 1, which belongs to them.
-    """
-    layers = list_layers(run, epoch)
-    depth = effective_depth(values(layers, "pfc3"))
-    return values(layers if depth is None else layers[: depth + 1], key)
-
-
-def line_course(key: str, run: Run) -> Sequence[float]:
-    """Return a metric at the end along the straight line of the features.
-
-    The accuracy ends where it is 1, since it can rise no more, but has enough points for an order.
-    """
-    line = run.geodesic()
-    curve = [] if line is None else geodesic_curves(line)[key]
-    depth = effective_depth(curve) if key == "pfc3" else None
-    return curve if depth is None else curve[: max(depth + 1, LEAST_LAYERS)]
-
-
-def rank_correlation(course: Sequence[float]) -> float:
-    """Return the rank correlation with depth; NaN for few or equal values, or if one is NaN."""
-    if len(course) < LEAST_LAYERS or len(set(course)) == 1 or not all(map(math.isfinite, course)):
-        return math.nan
-    # Of a few layers. SciPy's function takes most of the time of a judgement, and of a perfect
-    # order it may return a value just below 1.
-    ranks = [sum(other < each for other in course) + course.count(each) / 2 for each in course]
-    return correlation(range(len(course)), ranks)
-
-
-def order(name: str, course: Course) -> Quantity:
-    """Return the quantity of the rank correlation of a course with depth."""
-    return Quantity(f"rank correlation {name}", lambda run: rank_correlation(course(run)))
-
-
-def order_past_zero_error(key: str) -> Quantity:
-    """Return the quantity of the mean rank correlation with depth past zero training error.
-
-    Epochs of which few layers come before the effective depth do not count.
-    """
-
-    def compute(run: Run) -> float:
-        reached = zero_error_row(run.path())
-        late = [row.epoch for row in run.path() if reached and row.epoch >= reached.epoch]
-        courses = [layer_course(key, run, epoch) for epoch in late]
-        if not all(map(math.isfinite, chain.from_iterable(courses))):
-            return math.nan
-        return average([rank_correlation(each) for each in courses if len(each) >= LEAST_LAYERS])
-
-    return Quantity("rank correlation past zero error", compute)
-
-
-def order_before(key: str) -> Quantity:
-    """Return the quantity of the rank correlation with depth before training."""
-    return order("before training", lambda run: layer_course(key, run, 0))
-
-
-def change(course: Course) -> Quantity:
-    """Return the quantity of the last value of a course minus the first."""
-
-    def compute(run: Run) -> float:
-        found = course(run) or [math.nan]
-        return found[-1] - found[0]
-
-    return Quantity("last minus first", compute)
-
-
-def towards_collapse(key: str, border: float) -> Region:
-    """Return the region of a change, or a trend, towards collapse by more than a border."""
-    return below(-border) if KEYS[key] else above(border)
-
-
-def goes(key: str) -> str:
-    """Write which way a metric goes at collapse."""
-    return f"{key.upper()} {'falls' if KEYS[key] else 'rises'}"
-
-
-def errors_between(key: str, run: Run) -> tuple[float, float]:
-    """Compute errors of two predictions of a metric between the first and the last layer.
-
-    Args:
-        key: Key of a positive metric.
-        run: The run.
-
-    Returns:
-        Root mean square errors in the logarithm at the last epoch: of the straight line of the
-        features at the layers' relative positions, and of the geometric interpolation of the
-        metric; NaN without layers between, or if a value is not positive.
-    """
-    layers, line = list_layers(run), run.geodesic()
-    measured, positions = values(layers, key), values(layers, "relative_position")
-    curve = [] if line is None else geodesic_curves(line)[key]
-    known = all(map(math.isfinite, [*positions, *measured, *curve]))
-    if line is None or len(layers) < 3 or not known or min([*measured, *curve]) <= 0:
-        return math.nan, math.nan
-    course = np.log(measured)
-    predicted = np.interp(positions, line.t, np.log(curve))
-    between = course[0] + np.array(positions) * (course[-1] - course[0])
-    first, second = (
-        float(np.sqrt(np.mean((each - course)[1:-1] ** 2))) for each in (predicted, between)
-    )
-    return first, second
-
-
-def line_error(key: str) -> Quantity:
-    """Return the quantity of the straight line's error."""
-    return Quantity("error of the line", lambda run: errors_between(key, run)[0])
-
-
-def interpolation_error(key: str) -> Quantity:
-    """Return the quantity of the interpolation's error."""
-    return Quantity("of the interpolation", lambda run: errors_between(key, run)[1])
 
 
 EXPERIMENT = Experiment(
