@@ -150,12 +150,12 @@ def test_live_bars_show_names(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_progress_in_a_pipe_is_a_line_for_each_step(capsys: pytest.CaptureFixture[str]) -> None:
-    with terminal.row_bar(lines=True, pause=0) as on_step:
+    with terminal.row_bar(pause=0) as on_step:
         for done, part in enumerate(("a", "a", "b", ODD)):
             on_step(part, done, 4)
     written = capsys.readouterr().err.splitlines()
     assert written == ["  0% a", " 50% b", f" 75% {SHOWN}"]
-    with terminal.row_bar(lines=True) as on_step:  # what is quick says nothing
+    with terminal.row_bar() as on_step:  # what is quick says nothing
         on_step("a", 0, 4)
     assert capsys.readouterr().err == ""
 

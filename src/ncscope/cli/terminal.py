@@ -50,14 +50,13 @@ class Terminal(Console):
 
 @contextmanager
 def row_bar(
-    *, silent: bool = False, lines: bool = False, pause: float = 2.0
+    *, silent: bool = False, pause: float = 30.0
 ) -> Iterator[Callable[[str, int, int], None]]:
-    """Show a progress bar of measurements while the block runs.
+    """Show a progress bar while the block runs, or lines where there is no terminal.
 
     Args:
         silent: Show nothing if True, as in all processes of a run except the first.
-        lines: Write a line for a description to standard error if this is no terminal.
-        pause: Seconds at least before the first line, and from line to line.
+        pause: Seconds at least before the first line on standard error, and from line to line.
 
     Yields:
         Function of a description, the number done and the total; call it after each measurement.
@@ -69,8 +68,7 @@ def row_bar(
         TimeRemainingColumn(),
     )
     console = Terminal(stderr=True)
-    hidden = silent or not console.is_terminal
-    if lines and hidden and not silent:
+    if not silent and not console.is_terminal:
         last, due = "", monotonic() + pause
 
         def write_line(part: str, done: int, total: int) -> None:
@@ -82,7 +80,7 @@ def row_bar(
 
         yield write_line
         return
-    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
+    with Progress(*columns, console=console, transient=True, disable=silent) as progress:
         task = progress.add_task("Starting", total=None)
         yield lambda part, done, total: progress.update(
             task, description=printable(part), completed=done, total=total

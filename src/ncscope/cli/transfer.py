@@ -176,7 +176,7 @@ def transfer(
         "left_out": results_without,
         "seed": seed,
     }
-    with row_bar(lines=True) as on_step:
+    with row_bar(pause=2) as on_step:
         common["on_step"] = on_step
         if data is None:
             from ncscope.api.readable import check_files

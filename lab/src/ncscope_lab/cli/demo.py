@@ -29,7 +29,7 @@ def demo(
     from ncscope_lab.report.rows import claims_table
 
     settings = {"seed": seed} if epochs is None else {"seed": seed, "epochs": epochs}
-    with row_bar() as on_row:
+    with row_bar(pause=10) as on_row:
         found = run("pfc/demo", out=out, resume=resume, settings=settings, on_row=on_row)
     console = Terminal()
     if found.rows.measurements:
