@@ -154,6 +154,59 @@ def test_classes_of_few_samples_are_named() -> None:
     assert warning.startswith("class 1 has fewer than 10 samples")
 
 
+FREQUENT, RARE = [310] * 20, [1, 1, 2, 2, 3, 3, 4, 4]
+
+
+def unequal(counts: list[int], **options: Any) -> ncscope.Report:
+    """Orthonormal class means and a deviation of 0.1: at equal counts NC1 is 0.01 (K - 1)."""
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.repeat_interleave(torch.arange(28), torch.tensor(counts))
+    noise = 0.1 * torch.randn(len(labels), 32, generator=generator)
+    features = torch.eye(32)[labels] + noise
+    return ncscope.measure(features, labels, groups=["nc1"], num_classes=28, **options)
+
+
+def test_rare_classes_make_nc1_too_large_and_the_remedies_do_not() -> None:
+    report = unequal(FREQUENT + RARE)
+    assert report["nc1"] > 30 * 0.27
+    assert report.warnings[0] == (
+        "nc1 and fuzziness are too large: 99% is due to 8 rare classes with 0.32% of the samples; "
+        "read nc1_quotient, or leave classes 20, 21, 22, 23, 24, 25, 26, 27 out with ignore_index"
+    )
+    equal = unequal([221] * 28)
+    assert equal["nc1"] == pytest.approx(0.27, rel=0.02)
+    assert report["nc1_quotient"] == pytest.approx(equal["nc1_quotient"], rel=0.02)
+    rest = unequal(FREQUENT + RARE, ignore_index=range(20, 28))
+    assert rest["nc1"] == pytest.approx(0.19, rel=0.02)
+    assert not any("too large" in line for line in [*equal.warnings, *rest.warnings])
+
+
+def test_rare_classes_of_many_samples_are_weighted_alike_instead() -> None:
+    counts = [20 * count for count in FREQUENT + RARE]
+    (warning,) = unequal(counts).warnings
+    assert warning.endswith("read nc1_quotient, or weight all classes alike with prior='uniform'")
+    alike = unequal(counts, prior="uniform")
+    assert alike["nc1"] == pytest.approx(0.27, rel=0.02)
+    assert alike.warnings == []
+
+
+def test_small_classes_lower_cdnv_by_the_share_said() -> None:
+    report = unequal(FREQUENT + RARE)
+    (said,) = [line for line in report.warnings if line.endswith(": cdnv")]
+    share = float(said.partition("by about ")[2].partition("%")[0]) / 100
+    assert share == pytest.approx(1 - report["cdnv"] / unequal([221] * 28)["cdnv"], abs=0.04)
+
+
+def test_what_rare_classes_raise_is_not_called_too_low() -> None:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.repeat_interleave(torch.arange(6), torch.tensor([40] * 5 + [1]))
+    features = torch.eye(16)[labels] + torch.randn(201, 16, generator=generator)
+    warnings = ncscope.measure(features, labels, groups=["nc1"]).warnings
+    (low,) = [line for line in warnings if "of the spread of the class means" in line]
+    assert low.endswith("too low by about as much: nc1_quotient, cdnv")
+    assert any(line.startswith("nc1 and fuzziness are too large") for line in warnings)
+
+
 @pytest.mark.parametrize(("scale", "warned"), [(1.0, False), (20.0, True)])
 def test_logits_far_from_one_hot_are_of_another_loss(scale: float, warned: bool) -> None:
     etf = simplex_etf(4, dim=4)

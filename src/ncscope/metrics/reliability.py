@@ -4,7 +4,10 @@ import math
 from collections.abc import Collection, Iterator, Mapping
 
 import torch
+from jaxtyping import Bool
+from torch import Tensor
 
+from ncscope.math.pairs import row_blocks
 from ncscope.metrics.information import Entropies
 from ncscope.metrics.registry import METRICS
 from ncscope.metrics.sources import Sources
@@ -24,6 +27,15 @@ SHARE_OF_NOISE = 0.1
 
 SAMPLES_OF_MEANS = 100
 """Samples of a class from which a ratio over noisy means is too large to look collapsed."""
+
+RARE = 0.1
+"""Share of the average class's samples below which a class is rare."""
+
+SHARE_OF_RARE = 0.5
+"""Largest share of NC1 due to rare classes that is not warned about."""
+
+LOST = 0.01
+"""Least share by which small classes lower CDNV that is warned about."""
 
 NO_GAIN = 0.05
 """Share of the way from chance to collapse that counts as no gain."""
@@ -54,13 +66,17 @@ def warnings_on(sources: Sources, values: Mapping[str, float]) -> tuple[str, ...
             *_warn_of_bounded_ranks(stats, values),
             *_warn_of_rounding_in_spectrum(sources, values),
         )
+    rare = [*_warn_of_rare_classes(sources, values)]
+    # What rare classes make too large is not too low.
+    noisy = {key: value for key, value in values.items() if not (rare and key == "nc1")}
     return (
+        *rare,
         *_warn_of_few_samples(stats, values),
         *_warn_of_bounded_ranks(stats, values),
-        *_warn_of_noisy_means(stats, values),
+        *_warn_of_noisy_means(stats, noisy),
         *_warn_of_no_simplex(sources, values),
         *_warn_of_absent_classes(stats),
-        *_warn_of_small_classes(stats),
+        *_warn_of_small_classes(stats, values),
         *_warn_of_inexact_entropies(sources, values),
         *_warn_of_rounding_in_scatter(stats, values),
         *_warn_of_rounding_in_spectrum(sources, values),
@@ -129,6 +145,53 @@ def _warn_of_bounded_ranks(stats: ClassStatistics, values: Collection[str]) -> I
             f"{stats.num_samples:,} samples span at most {stats.num_samples:,} of {stats.dim:,} "
             f"dimensions, which bounds {', '.join(bounded)}: measure {enough:,} samples"
         )
+
+
+def _warn_of_rare_classes(sources: Sources, values: Collection[str]) -> Iterator[str]:
+    """Warn if NC1 is mostly due to classes with few of the samples."""
+    raised = [key for key in ("nc1", "fuzziness") if key in values]
+    stats = sources.stats
+    rare = stats.counts * stats.k < RARE * stats.num_samples
+    if not raised or not bool(rare.any()):
+        return
+    share = share_of_fuzziness(sources, rare)
+    if not share > SHARE_OF_RARE:
+        return
+    labels = stats.classes[rare].tolist()
+    part = float(stats.counts[rare].sum()) / stats.num_samples
+    kind = "rare class" if len(labels) == 1 else "rare classes"
+    # Their variance is not known well enough for a weight of 1/K.
+    if int(stats.counts.min()) < SAMPLES_PER_CLASS:
+        remedy = f"leave {_name_classes(labels)} out with ignore_index"
+    else:
+        remedy = "weight all classes alike with prior='uniform'"
+    yield (
+        f"{' and '.join(raised)} {'is' if len(raised) == 1 else 'are'} too large: {share:.0%} is "
+        f"due to {len(labels):,} {kind} with {part:.2%} of the samples; "
+        f"read nc1_quotient, or {remedy}"
+    )
+
+
+def share_of_fuzziness(sources: Sources, chosen: Bool[Tensor, " k"]) -> float:
+    r"""Return the share of the fuzziness, a trace, that is due to some classes.
+
+    A class adds $\pi_c(\mu_c-\mu_G)^\top\Sigma_B^\dagger\Sigma_W\Sigma_B^\dagger(\mu_c-\mu_G)$. Of
+    $\Sigma_W$ only the diagonal in the eigenvectors of $\Sigma_B$ is taken; what the rest adds sums
+    to 0 over the classes. Where only one class's mean lies in a direction, $\Sigma_B$ is
+    proportional to $\pi_c$ there, and this part of the trace to $1/\pi_c$.
+
+    Args:
+        sources: Statistics with the pooled scatter.
+        chosen: True for the classes.
+    """
+    stats, between = sources.in_range.stats, sources.in_range.discriminants.between
+    terms = sources.in_range.discriminants.within_along / between.values
+    centre, (rows,) = stats.prior @ stats.offsets, torch.nonzero(chosen, as_tuple=True)
+    part = terms.new_zeros(())
+    for block in row_blocks(len(rows), stats.dim):
+        along = (stats.offsets[rows[block]] - centre) @ between.vectors
+        part += stats.prior[rows[block]] @ (along.square() @ (terms / between.values))
+    return float(part / terms.sum())
 
 
 def _warn_of_noisy_means(stats: ClassStatistics, values: Mapping[str, float]) -> Iterator[str]:
@@ -238,15 +301,17 @@ def _warn_of_absent_classes(stats: ClassStatistics) -> Iterator[str]:
     )
 
 
-def _warn_of_small_classes(stats: ClassStatistics) -> Iterator[str]:
+def _warn_of_small_classes(stats: ClassStatistics, values: Collection[str]) -> Iterator[str]:
     small = stats.classes[stats.counts < SAMPLES_PER_CLASS].tolist()
     if not small:
         return
-    least = int(stats.counts.min())
-    subject = f"class {small[0]} has" if len(small) == 1 else f"classes {_list_classes(small)} have"
+    verb = "has" if len(small) == 1 else "have"
+    # The variance about a mean of n samples is (n - 1)/n of the class's own.
+    lost = float((1 / stats.counts).mean())
+    low = f"; too low by about {lost:.0%}: cdnv" if "cdnv" in values and lost >= LOST else ""
     yield (
-        f"{subject} fewer than {SAMPLES_PER_CLASS} samples (the fewest: {least}): a mean of so few "
-        "follows its samples, and the variation within the class is underestimated"
+        f"{_name_classes(small)} {verb} fewer than {SAMPLES_PER_CLASS} samples (the fewest: "
+        f"{int(stats.counts.min())}): a mean of so few follows its samples{low}"
     )
 
 
@@ -288,6 +353,10 @@ def error_of_ratio(entropies: Entropies) -> float:
     """Return the standard error of MIR from that of the joint entropy."""
     least = min(entropies.first, entropies.second)
     return entropies.joint.standard_error / max(least, 1e-300)
+
+
+def _name_classes(classes: list[int]) -> str:
+    return f"class{'es' if len(classes) > 1 else ''} {_list_classes(classes)}"
 
 
 def _list_classes(classes: list[int]) -> str:
