@@ -393,14 +393,15 @@ def test_what_tensorboard_cannot_hold_is_refused(tmp_path: Path, monkeypatch: An
         whole.to_tensorboard(tmp_path)
 
 
-def test_the_latex_table_escapes_and_holds_first_and_last_values(
+def test_the_latex_table_escapes_and_holds_values_at_the_last_common_step(
     history: History, tmp_path: Path
 ) -> None:
     text = history.save(tmp_path / "run.tex").read_text()
-    assert r"<b>\_a\&b</b>, train, epoch 1" in text
-    first, last = (f"{history.run('deep').split('train')['nc1'][end]:.4g}" for end in (0, -1))
-    assert rf"\texttt{{nc1}} & ${first}$ & ${last}$ & " in text
-    assert text.count(r"\begin{tabular}{lrrrrrr}") == 1
+    assert r"run & deep & deep & <b>\_a\&b</b> \\" in text
+    train, test = (f"{history.run('deep').split(name)['nc1'][1]:.4g}" for name in ("train", "test"))
+    assert rf"\texttt{{nc1}} & ${train}$ & ${test}$ & " in text
+    assert "epoch & 1 & 1 & 1" in text
+    assert text.count(r"\begin{tabular}{lrrr}") == 1
 
 
 def test_a_notebook_shows_first_against_last(history: History) -> None:

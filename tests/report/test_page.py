@@ -779,9 +779,12 @@ def test_a_curve_that_comes_back_is_said_to_be_nearer_than_at_its_worst() -> Non
         return Measurement(ModelRecord((replace(record, **errors),)), step)
 
     (back,) = build_headlines([at(0, 0.8), at(1, 1.1), at(9, 0.9)], "epoch")
-    assert back.trend == "↑ farther from collapse than at epoch 0, nearer than at epoch 1"
+    assert (
+        back.trend
+        == "↑ farther from collapse than at epoch 0 (before training), nearer than at epoch 1"
+    )
     (away,) = build_headlines([at(0, 0.8), at(1, 0.7), at(9, 0.9)], "epoch")
-    assert away.trend == "↑ farther from collapse than at epoch 0"
+    assert away.trend == "↑ farther from collapse than at epoch 0 (before training)"
     page = render_history_page("Away", [at(0, 0.8), at(9, 0.9)])
     assert "judged only where both have 95 % intervals" in page
 

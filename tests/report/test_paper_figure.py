@@ -1,6 +1,7 @@
 """`History.plot("nc")`: NC1 to NC4 for a paper, from a history or over the layers of a report."""
 
 import io
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -11,6 +12,7 @@ from torch import nn
 
 import ncscope
 from ncscope.errors import InputError
+from ncscope.measurement.records import ModelRecord
 from ncscope.report.figures import plot_model
 from ncscope.report.payload import build_history_payload
 
@@ -159,6 +161,73 @@ def test_what_cannot_be_drawn_is_refused(history, report):
             call()
 
 
+def test_a_table_fits_a_column_and_names_its_short_heads_below(history, tmp_path):
+    keys = [*NC.values(), "accuracy", "vci"]
+    text = history.save(tmp_path / "h.tex", metrics=keys).read_text()
+    lines = [line for line in text.splitlines() if line.endswith(r" \\")]
+    assert lines[0] == r"run & split & epoch & NC1 & NC2 & NC3 & NC4 & Acc. & \texttt{vci} \\"
+    assert [line.split(" & ")[:3] for line in lines[1:5]] == [
+        [f"seed {seed}", split, "3"] for seed in (1, 2) for split in ("train", "test")
+    ]
+    for line, (seed, split) in zip(
+        lines[1:5], ((1, "train"), (1, "test"), (2, "train")), strict=False
+    ):
+        part = history.run(f"seed {seed}").split(split)
+        assert line.split(" & ")[3] == f"${part['nc1'][-1]:.4g}$"
+    notes = [line.partition(r"\footnotesize ")[2].removesuffix(r"} \\") for line in lines[5:]]
+    assert notes == [
+        "NC1: fuzziness / K; NC2: distance to simplex ETF",
+        "NC3: self-duality; NC4: classifier against nearest mean",
+        r"Acc.: accuracy; \texttt{vci}: variability collapse index",
+        "$n$ = 40 and 20, $K$ = 3, $d$ = 5",
+    ]
+
+
+def test_one_rule_says_which_steps_are_in_the_tables_of_one_history_and_of_several(
+    history, tmp_path
+):
+    """A ``.csv`` has every measurement, a ``.tex`` the last step that all have."""
+    long = ncscope.History()
+    for each in history.run("seed 1"):
+        long.append(each)
+        long.append(replace(each, step=each.step + 4))
+    several = ncscope.compare(long, history.run("seed 2"), names=["seed 1", "seed 2"])
+    one = ncscope.History()
+    for each in (*long, *history.run("seed 2")):
+        one.append(each)
+    for source, steps in ((one, "3"), (several, "3"), (long, "7")):
+        text = source.save(tmp_path / "x.tex", metrics="nc1").read_text()
+        rows = [line.split(" & ") for line in text.splitlines() if line.startswith("seed")]
+        assert {row[2] for row in rows} == {steps}
+        lines = source.save(tmp_path / "x.csv", metrics="nc1").read_text().splitlines()
+        assert len(lines) - 1 == len(one if source is several else source)
+    assert "Runs end at epochs 3 to 7: compared at epoch 3" in (
+        several.save(tmp_path / "x.tex").read_text()
+    )
+    early = ncscope.History()
+    early.append(replace(history.measurements[0], step=0))
+    early.append(replace(history.measurements[0], step=9))
+    text = ncscope.compare(early, history.run("seed 2")).save(tmp_path / "x.tex").read_text()
+    assert "compared at epoch 0 (before training)" in text
+
+
+def test_a_csv_keeps_the_order_of_the_metrics_asked_for(history, tmp_path):
+    first, *rest = history
+    layer = first.model_record.layers[0]
+    # The first row lacks the first metric.
+    early = replace(layer, layer="early", metrics={"vci": 1.0})
+    late = ncscope.History()
+    late.append(replace(first, model_record=ModelRecord((early, layer))))
+    for each in rest:
+        late.append(each)
+    for source in (late, ncscope.compare(late), ncscope.compare(late, history)):
+        text = source.save(tmp_path / "x.csv", metrics=["nc1", "vci"]).read_text()
+        assert text.splitlines()[0].endswith(",nc1,vci")
+    report = ncscope.ModelReport(ModelRecord((early, layer)), {})
+    text = report.save(tmp_path / "x.csv", metrics=["nc1", "vci"]).read_text()
+    assert text.splitlines()[0] == "layer,nc1,vci"
+
+
 def test_tables_hold_the_metrics_asked_for(history, report, tmp_path):
     keys = ["nc1", "vci"]
     lines = report.save(tmp_path / "r.csv", metrics=keys).read_text().splitlines()
@@ -170,14 +239,14 @@ def test_tables_hold_the_metrics_asked_for(history, report, tmp_path):
     text = report.save(tmp_path / "r.tex", metrics=["nc1", "nc3_self_duality"]).read_text()
     body = text.partition(r"\bottomrule")[0]
     rows = [line for line in body.splitlines() if line.endswith(r"\\")]
-    assert [row.partition(" &")[0] for row in rows] == ["", "1", "3"]
+    assert [row.partition(" &")[0] for row in rows] == ["layer", "1", "3"]
     assert rows[1].endswith(r"& -- \\")  # the head reads layer 3 alone
     assert r"\multicolumn{3}{l}{\footnotesize --: not measured} \\" in text
     lines = history.save(tmp_path / "h.csv", metrics="nc").read_text().splitlines()
     assert lines[0] == "run,split,step,layer," + ",".join(NC.values())
     assert len(lines) == 1 + 16
     rows = history.save(tmp_path / "h.tex", metrics=keys).read_text().splitlines()
-    assert sum("seed" in row for row in rows) == 8  # first and last of two runs and two splits
+    assert sum("seed" in row for row in rows) == 4  # the last of two runs and two splits
     assert history.save(tmp_path / "h.svg", metrics=keys).stat().st_size > 1000
     for each in (history, report):
         with pytest.raises(InputError, match="a choice; leave metrics out"):

@@ -97,7 +97,7 @@ ALL: dict[str, Any] = {
 def printed(problem: Any, point: Point) -> float:
     """The objective as its paper prints it, of what the head makes of the last level."""
     if isinstance(problem, ClassifierMUFM):
-        return printed(problem.model, problem.completed(point))
+        return printed(problem.model, problem.complete(point))
     model = getattr(problem, "_last", problem)  # of a layered one, which has the decays
     parts = list(point)
     if isinstance(model, MUFM):

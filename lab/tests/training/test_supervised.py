@@ -11,7 +11,7 @@ from ncscope.measurement.model import measure_layers
 from ncscope.measurement.options import Options
 from ncscope_lab.runs.resources import Resources
 from ncscope_lab.training.loop import EpochEnd
-from ncscope_lab.training.objectives import mixed, objective
+from ncscope_lab.training.objectives import mix_images, objective
 from ncscope_lab.training.optimisation import Optimisation
 from ncscope_lab.training.settings import Training
 from ncscope_lab.training.supervised import measure_splits, prepare_bench
@@ -34,7 +34,7 @@ def test_the_objective_of_mixed_batches_is_cross_entropy_with_the_shares() -> No
     mixing = objective(settings(mixing=True, seed=7), 3, torch.device("cpu"))
     torch.manual_seed(5)
     loss = mixing(model, (images, labels))
-    blend, shares = mixed(images, labels, 3, 7, 5)
+    blend, shares = mix_images(images, labels, 3, 7, 5)
     expected = -(shares * model(blend).log_softmax(1)).sum(1).mean()
     assert torch.allclose(loss, expected)
     torch.manual_seed(6)

@@ -56,26 +56,26 @@ class Comparison:
         self.contents, self.sections = dict(contents), dict(sections or {})
 
     def rows(self) -> list[dict[str, object]]:
-        """Return a flat row for each report, run and split: name, run, split, step, sizes, metrics.
+        """Return a flat row for each measurement: name, run, split, step, sizes, metrics.
 
         ``name`` is the source's; a report has no run and no split, and its step is None.
         The metrics are those of the last layer; where there are standard errors, ``nc1_low`` and
-        ``nc1_high`` are the ends of the 95 % interval of ``nc1``. Runs of histories are compared at
-        the last step that all of them have.
+        ``nc1_high`` are the ends of the 95 % interval of ``nc1``.
         """
-        from ncscope.report.comparison import build_columns
         from ncscope.report.wording import find_interval
 
         rows = []
-        for column in build_columns(self._sources())[0]:
-            last = column.last
-            row: dict[str, object] = dict(zip(_COLUMNS, column.place, strict=True))
-            row |= {"samples": last.num_samples, "classes": last.k, "dimension": last.dim}
-            for key, value in last.metrics.items():
-                row[key] = value
-                if (ends := find_interval(last, key)) is not None:
-                    row[f"{key}_low"], row[f"{key}_high"] = ends
-            rows.append(row)
+        for source in self._sources():
+            for each in source.measurements:
+                last = each.model_record.layers[-1]
+                place = (each.run, each.split, each.step) if source.unit else ("", "", None)
+                row: dict[str, object] = dict(zip(_COLUMNS, (source.name, *place), strict=True))
+                row |= {"samples": last.num_samples, "classes": last.k, "dimension": last.dim}
+                for key, value in last.metrics.items():
+                    row[key] = value
+                    if (ends := find_interval(last, key)) is not None:
+                        row[f"{key}_low"], row[f"{key}_high"] = ends
+                rows.append(row)
         return rows
 
     def to_dataframe(self) -> "pandas.DataFrame":
@@ -156,12 +156,15 @@ class Comparison:
     ) -> Path:
         """Write the comparison as .html, .csv, .tex, .png, .svg or .pdf.
 
+        A ``.csv`` holds every measurement, a ``.tex`` the last step that all runs and splits have,
+        as those of a history do.
+
         Args:
             path: File to write; one that is there is replaced whole or not at all.
             title: Heading of the page; by default the names of the sources, or of their experiment.
-            metrics: Keys of the metrics of a figure (see `plot`), of the columns of a ``.csv`` or
-                of a ``.tex``, which then has a row for each report, run and split; by default all.
-                Pages hold all.
+            metrics: Keys of the metrics of a figure (see `plot`), or of the columns of a ``.csv``
+                or ``.tex``, in their order, which then has a row for each report, run and split; by
+                default all. Pages hold all.
 
         Returns:
             Path of the file.
@@ -170,8 +173,8 @@ class Comparison:
             InputError: If the suffix is none of these, nothing was measured, no last layer has a
                 metric, or the file cannot be written.
         """
-        from ncscope.report.comparison import build_columns, render_comparison_page
-        from ncscope.report.latex import format_records
+        from ncscope.report.comparison import render_comparison_page
+        from ncscope.report.latex import format_sources_latex
         from ncscope.report.page import render_page
 
         path = check_file(path, COMPARISONS)
@@ -182,18 +185,15 @@ class Comparison:
         if path.suffix != ".html" and not sources:
             fix = "save an .html page"
             raise InputError(expected="measurements for a table", found="none", fix=fix)
-        records = {column.title: column.last for column in build_columns(sources)[0]}
-        known = {key for record in records.values() for key in record.metrics}
+        everything = [each for source in sources for each in source.measurements]
+        known = {key for each in everything for key in each.model_record.layers[-1].metrics}
         chosen = choose_columns(path, metrics, known)
         if path.suffix == ".csv":
-            rows = self.rows()
-            if chosen is not None:
-                ends = [f"{key}{end}" for key in chosen for end in ("", "_low", "_high")]
-                names = (*_COLUMNS, *ends)
-                rows = [{name: row[name] for name in names if name in row} for row in rows]
-            return write_text(path, csv_text(rows))
+            ends = [f"{key}{end}" for key in chosen or () for end in ("", "_low", "_high")]
+            names = None if chosen is None else (*_COLUMNS, *ends)
+            return write_text(path, csv_text(self.rows(), names))
         if path.suffix == ".tex":
-            return write_text(path, format_records(records, chosen))
+            return write_text(path, format_sources_latex(sources, chosen))
         if path.suffix != ".html":
             return write_figure(path, self.plot("nc" if metrics is None else metrics))
         sections = dict(self.sections)
@@ -237,8 +237,8 @@ def compare(
             variable that holds it.
 
     Returns:
-        The comparison, with ``rows``, ``to_dataframe``, ``plot`` and ``save``. Runs of different
-        length are compared at the last step that all of them have.
+        The comparison, with ``rows``, ``to_dataframe``, ``plot`` and ``save``. Pages and tables
+        compare runs of different length at the last step that all of them have.
 
     Raises:
         InputError: If there is no source, a file holds something else, a history is empty, or the

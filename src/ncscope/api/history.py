@@ -112,7 +112,8 @@ class History:
 
         Args:
             report: Result of `measure`, `measure_model` or `watch`.
-            step: Epochs or iterations completed, or the value of the parameter.
+            step: Epochs or iterations completed, 0 for the model before training; or the value of
+                the parameter.
             split: Name of the samples that were measured.
             run: Name of the run, where the history holds several.
             values: Further numbers of the step, for example ``{"loss": 0.3}``.
@@ -411,12 +412,14 @@ class History:
     ) -> Path:
         """Write the history as .html, .json, .csv, .tex, .png, .svg or .pdf.
 
+        A ``.csv`` holds every measurement, a ``.tex`` the last layer at the last step that all runs
+        and splits have: in columns, or with chosen metrics a row for each run and split.
+
         Args:
             path: File to write; one that is there is replaced whole or not at all.
             title: Heading of the page; by default the name of the file.
-            metrics: Keys of the metrics of a figure (see `plot`), of the columns of a ``.csv`` or
-                of a ``.tex``, whose rows are then the first and last measurements of the runs and
-                splits; by default all, in columns. Pages and ``.json`` hold all.
+            metrics: Keys of the metrics of a figure (see `plot`), or of the columns of a ``.csv``
+                or ``.tex``, in their order; by default all. Pages and ``.json`` hold all.
 
         Returns:
             The path written.
@@ -431,15 +434,14 @@ class History:
         if path.suffix == ".json":
             return write_text(path, format_history(self.measurements, self.unit, self.provenance))
         if path.suffix == ".csv":
-            rows = self.rows()
-            if chosen is not None:
-                names = (*_COLUMNS, *chosen)
-                rows = [{name: row[name] for name in names if name in row} for row in rows]
-            return write_text(path, csv_text(rows))
+            names = None if chosen is None else (*_COLUMNS, *chosen)
+            return write_text(path, csv_text(self.rows(), names))
         if path.suffix == ".tex":
-            from ncscope.report.latex import format_history_latex
+            from ncscope.report.comparison import ComparisonSource
+            from ncscope.report.latex import format_sources_latex
 
-            return write_text(path, format_history_latex(self.measurements, self.unit, chosen))
+            source = ComparisonSource("", self.measurements, self.unit, self.provenance)
+            return write_text(path, format_sources_latex([source], chosen))
         if path.suffix == ".html":
             return write_text(path, self.page(title or path.stem))
         return write_figure(path, self.plot(metrics))

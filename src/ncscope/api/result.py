@@ -323,12 +323,9 @@ class Report(Mapping[str, float]):
         if path.suffix == ".csv":
             rows = self.rows()
             if chosen is not None:
-                rows = [
-                    {"layer": each.layer}
-                    | {key: each.metrics[key] for key in chosen if key in each.metrics}
-                    for each in layers
-                ]
-            return write_text(path, csv_text(rows))
+                rows = [{"layer": each.layer, **each.metrics} for each in layers]
+            names = None if chosen is None else ("layer", *chosen)
+            return write_text(path, csv_text(rows, names))
         if path.suffix == ".tex":
             from ncscope.report.latex import format_model_latex
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Content = TypeVar("Content")
 
 
-def csv_text(rows: Sequence[Mapping[str, object]]) -> str:
+def csv_text(rows: Sequence[Mapping[str, object]], columns: Sequence[str] | None = None) -> str:
     """Write rows as CSV with a column for every name; a cell that a row lacks is empty.
 
     Text is `printable`: a line break, a NUL or half a character of UTF-16 is an escape. Text that a
@@ -22,9 +22,13 @@ def csv_text(rows: Sequence[Mapping[str, object]]) -> str:
 
     Args:
         rows: Rows of the table.
+        columns: Names to write, in their order, of which a name without a cell is left out; None
+            for all.
     """
     text = io.StringIO()
     names = list(dict.fromkeys(name for row in rows for name in row))
+    if columns is not None:
+        names = [name for name in dict.fromkeys(columns) if name in names]
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(map(_quote_formula, names))
     writer.writerows([_quote_formula(row.get(name, "")) for name in names] for row in rows)

@@ -51,6 +51,7 @@ from ncscope.report.wording import (
     list_sizes,
     make_all_printable,
     make_printable,
+    name_start,
     name_step,
     round_for_json,
     typeset,
@@ -269,7 +270,8 @@ def build_columns(
             until = (
                 f"end at {unit} {first}" if first == last else f"end at {unit}s {first} to {last}"
             )
-            sentences.append(f"Runs {until}: compared at {unit} {common[unit]:g}, the last of all.")
+            at = name_start(common[unit], unit)
+            sentences.append(f"Runs {until}: compared at {at}, the last of all.")
     columns = []
     for source, run, split, of_split in lines:
         end = common.get(source.unit, math.inf)

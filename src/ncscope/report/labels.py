@@ -63,6 +63,14 @@ NC_METRICS = {
 }
 """Metrics chosen by ``"nc"``: for each of NC1 to NC4, one that is 0 at collapse."""
 
+SHORT_NAMES = {
+    **{key: tag for tag, key in NC_METRICS.items()},
+    **{key: key.upper() for key in PFC_METRICS},
+    "accuracy": "Acc.",
+    "ncc_accuracy": "NCC acc.",
+}
+"""Names of metrics at the heads of a paper's table."""
+
 
 def list_nc_metrics(num_classes: int, dim: int) -> Mapping[str, Sequence[str]]:
     """Return the metrics that stand for NC1 to NC4, the first choice of each first.

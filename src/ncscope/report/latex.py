@@ -3,11 +3,18 @@
 from collections.abc import Mapping, Sequence
 
 from ncscope.errors import printable
-from ncscope.measurement.records import ClassTable, LayerRecord, Measurement, ModelRecord
+from ncscope.measurement.records import ClassTable, LayerRecord, ModelRecord
+from ncscope.metrics.registry import METRICS
 from ncscope.report.classes import build_class_view
-from ncscope.report.labels import NC_METRICS, find_key, find_label, sort_labels
-from ncscope.report.overview import select_ends
-from ncscope.report.wording import describe_numbers, find_interval, format_plain, list_sizes
+from ncscope.report.comparison import ComparisonSource, build_columns
+from ncscope.report.labels import SHORT_NAMES, find_key, find_label, sort_labels
+from ncscope.report.wording import (
+    describe_numbers,
+    find_interval,
+    format_plain,
+    format_step,
+    list_sizes,
+)
 
 _ESCAPES = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "&": r"\&", "%": r"\%", "$": r"\$",
@@ -19,6 +26,9 @@ _ESCAPES = {
 
 _MISSING, _UNDEFINED = "--", "undef."
 """Cells of what was not measured, and of what has no value."""
+
+_NOTE_WIDTH = 60
+"""Letters of a note, which would widen the table if it were longer."""
 
 
 def escape_latex(text: str) -> str:
@@ -34,32 +44,39 @@ def escape_latex(text: str) -> str:
     return "".join(_ESCAPES.get(char, char) for char in printable(text))
 
 
-def format_history_latex(
-    measurements: Sequence[Measurement], unit: str, metrics: Sequence[str] | None = None
+def format_sources_latex(
+    sources: Sequence[ComparisonSource], metrics: Sequence[str] | None = None
 ) -> str:
-    r"""Write the first and the last measurement of every run and split as a ``tabular``.
+    r"""Write every report, and every run and split of histories at its last step, as a ``tabular``.
 
     Rows are the metrics of the last layer, columns the measurements; with chosen metrics rows are
     the measurements. A 95 % interval stands behind a value that has one. The rules are those of the
-    package ``booktabs``.
+    package ``booktabs``. The step is the last that all runs and splits have measured.
 
     Args:
-        measurements: Measurements of one run or several; at least one.
-        unit: Unit of their steps.
+        sources: Reports and histories; at least one.
         metrics: Keys of the metrics to write; None for all.
     """
-    models = select_ends(measurements, unit)
-    return format_records({name: model.layers[-1] for name, model in models.items()}, metrics)
+    columns, apart, sentence = build_columns(sources)
+    units = list(dict.fromkeys(source.unit for source in sources if source.unit))
+    records: dict[tuple[str, ...], LayerRecord] = {}
+    for column in columns:
+        step = column.place[-1]
+        alone = "" if step is None else format_step(step)
+        name = (column.run, column.split, column.step if len(units) > 1 else alone)
+        records[name] = column.last
+    places = ("run", "split", "step" if len(units) != 1 else units[0])
+    return _format_records(records, places, metrics, " ".join([*apart, sentence]).strip())
 
 
 def format_model_latex(model: ModelRecord, metrics: Sequence[str] | None = None) -> str:
-    r"""Write a measurement as a ``tabular``, a column for each layer; see `format_history_latex`.
+    r"""Write a measurement as a ``tabular``, a column for each layer; see `format_sources_latex`.
 
     Args:
         model: Measurement of one or more layers.
         metrics: Keys of the metrics to write, with a row for each layer; None for all.
     """
-    return format_records({record.layer: record for record in model.layers}, metrics)
+    return _format_records({(record.layer,): record for record in model.layers}, ["layer"], metrics)
 
 
 def format_classes_latex(table: ClassTable, class_names: Sequence[str] = ()) -> str:
@@ -84,15 +101,22 @@ def format_classes_latex(table: ClassTable, class_names: Sequence[str] = ()) -> 
     return frame_tabular(lines, "l" + "r" * len(keys))
 
 
-def format_records(records: Mapping[str, LayerRecord], metrics: Sequence[str] | None = None) -> str:
+def _format_records(
+    records: Mapping[tuple[str, ...], LayerRecord],
+    places: Sequence[str],
+    metrics: Sequence[str] | None,
+    sentence: str = "",
+) -> str:
     r"""Write metrics as a ``tabular``: a column for each record, or a row if metrics are chosen.
 
     The numbers of samples, classes and dimensions are the last rows, or a note below; further notes
-    say what the signs of the cells mean.
+    say what short names and the signs of the cells mean.
 
     Args:
-        records: Measurements by the names to show.
+        records: Measurements by the parts of their names, such as run and split.
+        places: Heads of these parts; one that no name has is left out.
         metrics: Keys of the metrics to write; None for all.
+        sentence: Sentence below the table.
     """
 
     def format_cell(record: LayerRecord, key: str) -> str:
@@ -106,46 +130,61 @@ def format_records(records: Mapping[str, LayerRecord], metrics: Sequence[str] | 
         return f"{value} $[{low}, {high}]$"
 
     def format_head(key: str) -> str:
-        title = find_label(key).title
-        for tag, chosen in NC_METRICS.items():
-            if key == chosen and not title.startswith(tag):
-                title = f"{tag}: {title[0].lower()}{title[1:]}"
-        return escape_latex(title)
+        short = SHORT_NAMES.get(key) if metrics is not None else None
+        return short or rf"\texttt{{{escape_latex(key)}}}"
 
-    names = [escape_latex(name) for name in records]
-    sizes = format_sizes([list_sizes(record) for record in records.values()])
-    if metrics is None:
-        labels = sort_labels(key for record in records.values() for key in record.metrics)
-        of_each = zip(*(list_sizes(record) for record in records.values()), strict=True)
-        lines = [["metric", *names]]
-        lines += [
-            [
-                rf"\texttt{{{escape_latex(label.key)}}}",
-                *(format_cell(record, label.key) for record in records.values()),
-            ]
-            for label in labels
+    measured = [
+        label.key for label in sort_labels(key for r in records.values() for key in r.metrics)
+    ]
+    keys = measured if metrics is None else metrics
+    used = [place for place, _ in enumerate(places) if any(name[place] for name in records)]
+    lines = [[*(escape_latex(places[place]) for place in used), *map(format_head, keys)]]
+    lines += [
+        [
+            *(escape_latex(name[place]) for place in used),
+            *(format_cell(record, key) for key in keys),
         ]
-        lines += [
-            [f"${name}$", *(f"{number:,}" for number in numbers)]
-            for name, numbers in zip("nKd", of_each, strict=True)
-            if any(numbers)
-        ]
-    else:
-        lines = [["", *map(format_head, metrics)]]
-        lines += [
-            [name, *(format_cell(record, key) for key in metrics)]
-            for name, record in zip(names, records.values(), strict=True)
-        ]
+        for name, record in records.items()
+    ]
     cells = {cell for line in lines for cell in line}
+    notes = []
+    if metrics is None:
+        for name, *numbers in zip("nKd", *map(list_sizes, records.values()), strict=True):
+            if any(numbers):
+                lines[0].append(f"${name}$")
+                for line, number in zip(lines[1:], numbers, strict=True):
+                    line.append(f"{number:,}")
+        lines = list(map(list, zip(*lines, strict=True)))
+        columns = "l" + "r" * len(records)
+    else:
+        columns = "l" * len(used) + "r" * len(keys)
+        labels = [(format_head(key), METRICS.get(find_label(key).key)) for key in keys]
+        meanings = [
+            (head, row.title.removeprefix(f"{head}: ")) for head, row in labels if row is not None
+        ]
+        notes += _fill_notes([f"{head}: {escape_latex(title)}" for head, title in meanings])
+        notes.append(format_sizes([list_sizes(record) for record in records.values()]))
     legend = {
-        sizes: metrics is not None,
         r"$[\;]$: 95 \% interval": any("$[" in cell for cell in cells),
         f"{_MISSING}: not measured": _MISSING in cells,
         f"{_UNDEFINED}: without a value, see the report's notes": _UNDEFINED in cells,
+        escape_latex(sentence): bool(sentence),
     }
-    head, *rows = [" & ".join(line) + r" \\" for line in lines]
-    notes = [note for note, applies in legend.items() if applies]
-    return frame_tabular([head, r"\midrule", *rows], "l" + "r" * (len(lines[0]) - 1), notes)
+    notes += [note for note, applies in legend.items() if applies]
+    head = 1 if metrics is not None else len(used)
+    rows = [" & ".join(line) + r" \\" for line in lines]
+    return frame_tabular([*rows[:head], r"\midrule", *rows[head:]], columns, notes)
+
+
+def _fill_notes(definitions: Sequence[str]) -> list[str]:
+    """Put definitions beside each other in lines that widen no table."""
+    lines: list[str] = []
+    for definition in definitions:
+        if lines and len(lines[-1]) + len(definition) < _NOTE_WIDTH:
+            lines[-1] += f"; {definition}"
+        else:
+            lines.append(definition)
+    return lines
 
 
 def format_sizes(sizes: Sequence[tuple[int, int, int]]) -> str:

@@ -38,6 +38,7 @@ from ncscope.report.wording import (
     format_interval_title,
     make_all_printable,
     make_printable,
+    name_start,
     name_step,
     quote_number,
     typeset,
@@ -127,8 +128,10 @@ def render_history_fragment(
     runs = group_by_run(measurements)
     for run, of_run in runs.items():
         for split, of_split in group_by_split(of_run).items():
-            for each in (of_split[0], of_split[-1]):
-                name = ", ".join(filter(None, (run, split, name_step(each, unit))))
+            first, last = of_split[0], of_split[-1]
+            for each in (first, last):
+                at = name_step(each, unit) if each is last else name_start(each.step, unit)
+                name = ", ".join(filter(None, (run, split, at)))
                 ends[name] = replace(each.model_record.layers[-1], metrics=merge_values(each))
             lasts[name] = each.model_record
     shown, folds = ends, []

@@ -31,6 +31,7 @@ from ncscope.report.wording import (
     format_interval_title,
     format_step,
     join_words,
+    name_start,
     name_step,
     quote_number,
     typeset,
@@ -265,7 +266,7 @@ def _describe_change(
             if not nearer:
                 # The first network is often untrained, with means that spread evenly as noise does:
                 # farther than there is not on the way away.
-                trend = f"{trend[0]} farther from collapse than at {name_step(first, unit)}"
+                trend = f"{trend[0]} farther from collapse than at {name_start(first.step, unit)}"
                 choose = min if metric.better == "high" else max
                 pairs = zip(values, measurements, strict=True)
                 known = [(v, at) for v, at in pairs if v is not None and not math.isnan(v)]
@@ -514,25 +515,20 @@ def describe_history(measurements: Sequence[Measurement], unit: str) -> list[str
 
 
 def select_last(measurements: Sequence[Measurement], unit: str) -> dict[str, ModelRecord]:
-    """Return the last measurement of each run and split, by caption."""
-    return select_ends(measurements, unit, ends=(-1,))
-
-
-def select_ends(
-    measurements: Sequence[Measurement], unit: str, ends: Sequence[int] = (0, -1)
-) -> dict[str, ModelRecord]:
-    """Return the first and the last measurement of each run and split, by caption.
+    """Return the last measurement of each run and split, by caption.
 
     Args:
         measurements: Measurements of one run or several.
         unit: Unit of their steps.
-        ends: Places of the measurements among those of a run and split.
     """
-    return {
-        ", ".join(filter(None, (run, split, name_step(each, unit)))): each.model_record
+    lasts = [
+        (run, split, of_split[-1])
         for run, of_run in group_by_run(measurements).items()
         for split, of_split in group_by_split(of_run).items()
-        for each in (of_split[end] for end in ends)
+    ]
+    return {
+        ", ".join(filter(None, (run, split, name_step(last, unit)))): last.model_record
+        for run, split, last in lasts
     }
 
 

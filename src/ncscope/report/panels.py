@@ -30,7 +30,7 @@ from ncscope.report.curves import (
     select_drawable,
 )
 from ncscope.report.labels import Label, find_label, find_value, is_fixed
-from ncscope.report.wording import format_figure_text, format_plain
+from ncscope.report.wording import COUNTS, format_figure_text, format_plain
 
 ACCENT, SECOND, SOFT, GRID = "#0b6a70", "#c2570c", "#6b747b", "#e4e6e2"
 SERIES = ("#0b6a70", "#c2570c", "#44398a", "#7a8288", "#a8761a")
@@ -298,7 +298,7 @@ def place_steps(axes: Axes, times: Sequence[float], unit: str) -> list[float]:
     """
     distinct = sorted(set(times))
     label = format_figure_text(unit)
-    is_count = unit in ("epoch", "step", "iteration") and distinct[0] >= 0
+    is_count = unit in COUNTS and distinct[0] >= 0
     middle = distinct[len(distinct) // 2] - distinct[0]
     if not is_count or len(distinct) < 3 or 4 * middle >= distinct[-1] - distinct[0]:
         axes.set_xlabel(label)

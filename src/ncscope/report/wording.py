@@ -218,3 +218,22 @@ def format_step(step: float) -> str:
 def name_step(measurement: Measurement, unit: str) -> str:
     """Name the step of a measurement, for example ``epoch 1,200``."""
     return f"{unit} {format_step(measurement.step)}"
+
+
+COUNTS = ("epoch", "step", "iteration")
+"""Units that count how far training has come, in place of a parameter's value."""
+
+
+def name_start(step: float, unit: str) -> str:
+    """Name the step at which a run begins; at none completed, say that it is before training.
+
+    Args:
+        step: First step of a run with later ones.
+        unit: Unit of the steps.
+
+    Example:
+        >>> name_start(0, "epoch"), name_start(0, "noise"), name_start(5, "epoch")
+        ('epoch 0 (before training)', 'noise 0', 'epoch 5')
+    """
+    note = " (before training)" if step == 0 and unit in COUNTS else ""
+    return f"{unit} {format_step(step)}{note}"

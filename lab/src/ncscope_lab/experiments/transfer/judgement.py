@@ -393,7 +393,7 @@ def judge_claims(verdicts: Verdicts) -> list[Finding]:
                     alone.append(f"{name} {ours - theirs:.3f}")
             told += f"; bootstrap over networks {low:.3f} to {high:.3f}"
             told += f"; within {', '.join(alone)}" if alone else ""
-        mean, interval = sum(values) / len(values), mean_interval(values)
+        mean, interval = float(sum(values) / len(values)), mean_interval(values)
         held = mean >= MARGIN and (None if interval is None else interval.low > 0)
         ends = "no interval" if interval is None else f"{interval.low:.3f}, {interval.high:.3f}"
         pairs = zip(found[INDEX], values, strict=True)
