@@ -386,7 +386,7 @@ CONVERTED: dict[str, tuple[str, Callable[[Path], Any], str]] = {
     "npz of two sets": (
         "a.npz",
         lambda p: np.savez(p, x_train=ROWS, y_train=CLASSES, x_test=ROWS[:5], y_test=CLASSES[:5]),
-        "found entries x_test, x_train, y_test, y_train",
+        "found entries x_train, y_train, x_test, y_test",
     ),
     "hdf5 of groups": (
         "a.h5",

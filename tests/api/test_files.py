@@ -185,7 +185,7 @@ TENSORS: dict[str, tuple[Mapping[Any, Any], str]] = {
     "without data": (as_entries(torch.empty(60, 5, device="meta")), "found a tensor without data"),
     "a list": (as_entries([[1.0], [2.0]]), "tensors in a.pt, found list under 'features'"),
     "text": (as_entries(FEATURES, "abc"), "tensors in a.pt, found str under 'labels'"),
-    "other keys": ({1: FEATURES, ("a",): LABELS}, "found entries ('a',), 1;"),
+    "other keys": ({1: FEATURES, ("a",): LABELS}, "found entries 1, ('a',);"),
 }
 
 

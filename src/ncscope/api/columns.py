@@ -403,4 +403,4 @@ def list_names(names: Collection[Any]) -> str:
         for name in islice(names, _MOST_NAMES_SHOWN)
     ]
     more = len(names) - len(shown)
-    return ", ".join(sorted(shown)) + (f" and {more:,} more" if more else "") or "none"
+    return ", ".join(shown) + (f" and {more:,} more" if more else "") or "none"
