@@ -1,4 +1,4 @@
-"""The picture of the README: NC1 to NC4 of the demo, drawn by ``History.plot``.
+"""The picture of the README: NC1 to NC4 of the demo in a row, drawn by ``History.plot``.
 
 Cost: seconds, after ``ncscope demo``, under two minutes on two cores.
 Command: ``.venv/bin/ncscope demo && .venv/bin/python docs/figures/demo.py``; writes

@@ -12,8 +12,9 @@ from torch import nn
 
 import ncscope
 from ncscope.errors import InputError
-from ncscope.measurement.records import ModelRecord
+from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
 from ncscope.report.figures import plot_model
+from ncscope.report.labels import find_label
 from ncscope.report.payload import build_history_payload
 
 NC = {
@@ -88,6 +89,51 @@ def test_panels_do_not_overlap_on_axes_of_a_constrained_layout(history, shape):
     history.plot("nc", axes=axes).draw_without_rendering()
     boxes = [each.get_tightbbox() for each in axes]
     assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+
+
+def test_axes_are_logarithmic_alike_and_show_it_and_0_has_a_strip():
+    history = ncscope.History()
+    points = ((0, 1.1, 0.9, 2.0, 0.9), (10, 0.6, 0.7, 0.2, 0.01), (20, 0.5, 0.8, 0.1, 0.0))
+    for step, *values in points:
+        record = LayerRecord("last", dict(zip(NC.values(), values, strict=True)), (), 3, 60, 5)
+        history.append(Measurement(ModelRecord((record,)), step))
+    figure = draw(history)
+    for axes in figure.axes:
+        assert axes.get_yscale() == "log"
+        low, high = axes.get_ylim()
+        assert sum(low <= tick <= high for tick in axes.get_yticks()) >= 2
+        assert sum(low <= tick <= high for tick in axes.yaxis.get_minorticklocs()) >= 2
+        assert sum(0 <= tick <= 20 for tick in axes.get_xticks()) >= 3
+    # 0.7 to 0.9 alone would have marks at equal distances, as on a linear axis.
+    assert [tick.get_text() for tick in figure.axes[1].get_yticklabels()] == ["0.5", "1"]
+    assert [len(axes.patches) for axes in figure.axes] == [0, 0, 0, 1]
+    (strip,), (line,) = figure.axes[3].patches, figure.axes[3].lines
+    top = strip.get_y() + strip.get_height()
+    assert line.get_ydata()[-1] < top < line.get_ydata()[-2]
+    assert figure.axes[3].get_yticklabels()[0].get_text() == "0"
+
+
+def test_labels_of_axes_are_no_taller_than_their_panels(history):
+    last = history.measurements[0].model_record.layers[-1]
+    keys = [key for key in last.metrics if find_label(key).group != "other"]
+    longest = sorted(keys, key=lambda key: -len(find_label(key).title))
+    for chosen in (longest[:4], longest[4:8]):
+        for axes in draw(history, chosen).axes:
+            assert axes.yaxis.label.get_window_extent().height <= axes.bbox.height
+    for axes in draw(history).axes:
+        assert "\n" not in axes.get_ylabel()
+
+
+def test_a_figure_without_a_choice_draws_every_run(history):
+    labels = {line.get_label() for axes in history.plot().axes for line in axes.lines}
+    assert labels == {f"seed {run}, {split}" for run in (1, 2) for split in ("train", "test")}
+    many = ncscope.History()
+    for run in range(8):
+        for each in history.run("seed 1").split("train"):
+            many.append(replace(each, run=f"seed {run}"))
+    figure = draw(many)
+    assert len({to_rgb(line.get_color()) for line in figure.axes[0].lines}) == 8
+    assert figure.get_figheight() > draw(history).get_figheight()  # the legend's rows
 
 
 def test_what_two_classes_fix_is_said_and_not_drawn():

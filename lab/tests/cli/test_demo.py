@@ -22,6 +22,8 @@ def test_the_run_folder_is_complete(folder):
     names = {file.name for file in folder.iterdir()}
     expected = {"config.yaml", "metrics.jsonl", "history.json", "claims.json", "report.html"}
     assert names == {*expected, "finished.json", "figures"}
+    pictures = {file.name for file in (folder / "figures").iterdir()}
+    assert pictures == {"nc.pdf", "nc.svg", "demo.pdf", "demo.svg"}
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert {(line["epoch"], line["split"]) for line in lines} >= {(0, "train"), (2, "test")}
     assert all({"step", "layer", "nc1_quotient", "pfc3"} <= set(line) for line in lines)

@@ -108,7 +108,8 @@ def test_an_experiment_runs_into_its_default_folder(with_halving, capsys, tmp_pa
 
 def test_settings_are_changed_and_report_compares(with_halving, tmp_path):
     for start in (2, 4):
-        assert ran("run", "xufm/ufm", "--set", f"start={start}", "--out", tmp_path / str(start)) == 0
+        out = tmp_path / str(start)
+        assert ran("run", "xufm/ufm", "--set", f"start={start}", "--out", out) == 0
     assert ran("report", tmp_path / "2", tmp_path / "4", "--save", tmp_path / "both.html") == 0
     page = (tmp_path / "both.html").read_text()
     assert "It halves." in page

@@ -376,8 +376,8 @@ class History:
         Args:
             metrics: ``"nc"`` draws NC1 to NC4 of the last layer, a panel each, with a line for
                 every run and split, as wide as a column of a paper; a list of keys does so for
-                these metrics. One key draws it for every layer too. By default, the first run's
-                main metrics, layers and class means.
+                these metrics. One key draws it for every layer too. By default, of several runs
+                as ``"nc"``; of one run its main metrics, layers and class means.
             axes: Axes of your own figure, one for each panel of ``"nc"`` or of a list. Make the
                 figure with ``layout="constrained"``: its layout stays as it is, and without one
                 labels lie over the panels beside them.
@@ -392,9 +392,8 @@ class History:
         from ncscope.report.figures import plot_metric, plot_run
 
         self._check_not_empty()
-        if metrics is None and axes is None:
-            first = self.measurements[0].run
-            return plot_run([each for each in self if each.run == first], self.unit)
+        if metrics is None and axes is None and len({each.run for each in self}) == 1:
+            return plot_run(self.measurements, self.unit)
         known = self._keys()
         if isinstance(metrics, str) and metrics != "nc" and axes is None:
             check_metrics([metrics], known)

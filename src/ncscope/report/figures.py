@@ -159,6 +159,9 @@ def plot_metric(measurements: Sequence[Measurement], key: str, unit: str = "epoc
 _COLUMN = 8.5 / 2.54
 """Width of a column of a paper in inches."""
 
+_LEGEND_ROW = 0.145
+"""Height in inches of a row of the legend below a paper's figure."""
+
 _SMALL = {
     "font.size": 7,
     "axes.titlesize": 7.5,
@@ -196,7 +199,7 @@ def plot_panels(
         if axes is None:
             columns = min(len(keys), 2)
             rows = math.ceil(len(keys) / columns)
-            size = (_COLUMN if columns > 1 else _COLUMN / 2 + 0.6, 1.35 * rows + 0.3)
+            size = (_COLUMN if columns > 1 else _COLUMN / 2 + 0.6, 1.4 * rows)
             figure: Figure = panels.ReportFigure(figsize=size, layout="constrained")
             grid = list(figure.subplots(rows, columns, squeeze=False).flat)
             for empty in grid[len(keys) :]:
@@ -220,6 +223,8 @@ def plot_panels(
             if not str(line.get_label()).startswith("_")
         }
         if handles and axes is None:
+            legend = _LEGEND_ROW * (math.ceil(len(handles) / 2) + 1)
+            figure.set_figheight(figure.get_figheight() + legend)
             figure.legend(
                 list(handles.values()), list(handles), loc="outside lower center", ncols=2
             )

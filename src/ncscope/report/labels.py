@@ -71,6 +71,9 @@ SHORT_NAMES = {
 }
 """Names of metrics at the heads of a paper's table."""
 
+SHORT_TITLES = {"nc2_etf": "Distance to ETF", "nc4_disagreement": "Disagreement"}
+"""Titles of metrics beside an axis, where the whole title would be longer than the axis."""
+
 
 def list_nc_metrics(num_classes: int, dim: int) -> Mapping[str, Sequence[str]]:
     """Return the metrics that stand for NC1 to NC4, the first choice of each first.

@@ -17,6 +17,7 @@ from matplotlib.ticker import (
     FixedFormatter,
     FixedLocator,
     MaxNLocator,
+    NullFormatter,
     NullLocator,
 )
 
@@ -29,7 +30,7 @@ from ncscope.report.curves import (
     relative_positions,
     select_drawable,
 )
-from ncscope.report.labels import Label, find_label, find_value, is_fixed
+from ncscope.report.labels import SHORT_TITLES, Label, find_label, find_value, is_fixed
 from ncscope.report.wording import COUNTS, format_figure_text, format_plain
 
 ACCENT, SECOND, SOFT, GRID = "#0b6a70", "#c2570c", "#6b747b", "#e4e6e2"
@@ -78,7 +79,7 @@ DASHED = (0, (3, 2))
 _MARKERS = ("o", "D", "s", "^", "v")
 # A panel is wide enough for the labels of so many marks.
 _MOST_MARKS = 5
-_LONGEST_LABEL = 20
+_LONGEST_LABEL = 15
 """Letters of an axis's label that fit beside a panel of a paper's figure."""
 
 
@@ -107,7 +108,7 @@ def _place_zero(scale: Sequence[float]) -> float:
 
 
 def make_logarithmic(axes: Axes, way: Literal["x", "y"], scale: Sequence[float]) -> None:
-    """Make an axis logarithmic, with round marks and, if a value is 0, a mark for it.
+    """Make an axis logarithmic, with round marks and, if a value is 0, a grey strip for it.
 
     Args:
         axes: Axes on which everything is drawn, as `place_on_log_axis` places it.
@@ -118,7 +119,19 @@ def make_logarithmic(axes: Axes, way: Literal["x", "y"], scale: Sequence[float])
     zero = _place_zero(scale) if 0 in scale else None
     if positive or zero:
         axes.set(**{f"{way}scale": "log"})
-    _mark_round_values(axes, way, zero, empty=not positive)
+    _mark_round_values(axes, way, zero, positive, empty=not positive)
+
+
+def is_logarithmic(key: str, scale: Sequence[float]) -> bool:
+    """Return whether the axis of a metric is logarithmic: of all that fall towards 0.
+
+    Args:
+        key: Key of the metric.
+        scale: All values on the axis, of which one at least is positive and none is negative.
+    """
+    label = find_label(key)
+    falls = label.log_scale or (label.better == "low" and label.at_collapse is None)
+    return falls and max(scale, default=0.0) > 0 and min(scale) >= 0
 
 
 def collect_pfc_values(model: ModelRecord, key: str) -> list[float]:
@@ -240,9 +253,17 @@ def draw_key_metrics(axes: Axes, record: LayerRecord, labels: Sequence[Label]) -
 
 
 def _mark_round_values(
-    axes: Axes, way: Literal["x", "y"], zero: float | None = None, empty: bool = False
+    axes: Axes,
+    way: Literal["x", "y"],
+    zero: float | None = None,
+    positive: Sequence[float] = (),
+    empty: bool = False,
 ) -> None:
     """Mark a logarithmic axis at round values, so few that their labels do not touch.
+
+    An axis without two round values is widened to the next ones: marks at equal distances and of
+    equal differences would be read as those of a linear axis. Small marks at 2, 3, ..., 9 times the
+    powers of ten show what the axis is.
 
     Matplotlib labels 2, 3, 4, ... times a power of ten where an axis spans about one, and these
     labels overlap.
@@ -251,13 +272,18 @@ def _mark_round_values(
         axes: Axes with the logarithmic axis.
         way: Axis to mark.
         zero: Place of the value 0, below all others; None without such a value.
+        positive: Values on the axes, and on those that share their scale.
         empty: No value is positive if True: there are no other marks.
     """
     axis = axes.xaxis if way == "x" else axes.yaxis
-    low, high = axes.get_xlim() if way == "x" else axes.get_ylim()
+    begin, end = axes.get_xlim() if way == "x" else axes.get_ylim()
+    begin, end = min([begin, *positive]), max([end, *positive])
+    low, high = begin, end
     if zero is not None:  # no mark so near to that of 0 that their labels touch
+        begin = min(begin, zero * (zero / high) ** 0.05)
         low = zero * (high / zero) ** 0.14
     marks: list[float] = []
+    powers = range(0)
     if not empty:
         powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         for multiples in ((1, 2, 5), (1, 3), (1,)):
@@ -268,9 +294,16 @@ def _mark_round_values(
                 break
         else:
             marks = marks[:: math.ceil(len(marks) / _MOST_MARKS)]
-        if len(marks) < 2:  # the axis spans so little that it has no round values
-            ticks = MaxNLocator(3).tick_values(low, high)
-            marks = [tick for tick in ticks if low <= tick <= high] or [low, high]
+        if len(marks) < (2 if zero is None else 1):
+            near = [
+                float(f"{many}e{power}")
+                for power in range(powers[0] - 1, powers[-1] + 1)
+                for many in (1, 1.5, 2, 3, 5, 7)
+            ]
+            if zero is None:
+                begin = low = max(mark for mark in near if mark <= low)
+            end = high = min(mark for mark in near if mark >= high)
+            marks = sorted({*marks, high, *([low] if zero is None else [])})
     as_powers = bool(marks) and (marks[0] < 1e-3 or marks[-1] >= 1e4)
 
     def format_mark(mark: float) -> str:
@@ -283,7 +316,15 @@ def _mark_round_values(
     zeros = [] if zero is None else [zero]
     axis.set_major_locator(FixedLocator([*zeros, *marks]))
     axis.set_major_formatter(FixedFormatter(["0" for _ in zeros] + list(map(format_mark, marks))))
-    axis.set_minor_locator(NullLocator())
+    between = [float(f"{many}e{power}") for power in powers for many in range(2, 10)]
+    axis.set_minor_locator(FixedLocator([mark for mark in between if low <= mark <= high]))
+    axis.set_minor_formatter(NullFormatter())
+    if zero is not None and positive:
+        border = math.sqrt(zero * min(positive))
+        span = axes.axvspan if way == "x" else axes.axhspan
+        span(begin, border, color=GRID, linewidth=0, zorder=0)
+    if not empty:
+        axes.set(**{f"{way}lim": (begin, end)})
 
 
 def place_steps(axes: Axes, times: Sequence[float], unit: str) -> list[float]:
@@ -302,6 +343,9 @@ def place_steps(axes: Axes, times: Sequence[float], unit: str) -> list[float]:
     middle = distinct[len(distinct) // 2] - distinct[0]
     if not is_count or len(distinct) < 3 or 4 * middle >= distinct[-1] - distinct[0]:
         axes.set_xlabel(label)
+        if all(float(time).is_integer() for time in distinct):
+            most = 4 if len(f"{distinct[-1]:.0f}") <= 3 else 2  # labels of a narrow panel
+            axes.xaxis.set_major_locator(MaxNLocator(most, steps=[1, 2, 5, 10], integer=True))
         return list(times)
     last, marks = distinct[-1], [0]
     for power in range(len(str(int(last)))):
@@ -390,13 +434,16 @@ def draw_runs(
                 lines.append((shade, dash, name, [each.step for each in of_split], values))
     every = [step for *_, steps, _ in lines for step in steps]
     scale = [value for *_, values in lines for value in values if math.isfinite(value)]
-    log = find_label(key).log_scale and any(value > 0 for value in scale)
+    log = is_logarithmic(key, scale)
     places = iter(place_steps(axes, every, unit)) if every else iter(())
     for colour, dash, name, steps, values in lines:
         axes.plot(
             [next(places) for _ in steps],
             place_on_log_axis(values, scale) if log else values,
-            color=SERIES[colour % len(SERIES)],
+            # A colour for each run: of more runs than colours, from dark to light.
+            color=SERIES[colour % len(SERIES)]
+            if len(runs) <= len(SERIES)
+            else colormaps["viridis"](0.9 * colour / (len(runs) - 1)),
             linestyle=DASHED if dash else "-",
             linewidth=1.1,
             marker=_MARKERS[colour % len(_MARKERS)],
@@ -414,7 +461,8 @@ def draw_runs(
 
 
 def _name_metric(axes: Axes, key: str) -> None:
-    title = re.sub(r"^NC\d: ", "", find_label(key).title)  # the panel's title says it
+    # The panel's title says which of NC1 to NC4 it is.
+    title = SHORT_TITLES.get(key) or re.sub(r"^NC\d: ", "", find_label(key).title)
     axes.set_ylabel(textwrap.fill(title[:1].upper() + title[1:], _LONGEST_LABEL))
 
 
@@ -442,7 +490,7 @@ def draw_layers(axes: Axes, model: ModelRecord, key: str) -> None:
         return
     values = collect_layer_values(model, key)
     scale = [value for value in values if math.isfinite(value)]
-    log = find_label(key).log_scale and any(value > 0 for value in scale)
+    log = is_logarithmic(key, scale)
     drawn = place_on_log_axis(values, scale) if log else values
     axes.plot(range(len(values)), drawn, "o-", color=ACCENT, markersize=3.5)
     _name_layers(axes, [record.layer for record in model.layers])
@@ -489,7 +537,7 @@ def draw_metric(
         scale: All values on the axes, and on those that share their scale.
     """
     names = list_layers(each.model_record for of_split in splits.values() for each in of_split)
-    log = find_label(key).log_scale and any(value > 0 for value in scale)
+    log = is_logarithmic(key, scale)
     for rank, (split, of_split) in enumerate(splits.items()):
         for index, name in enumerate(names):
             values = [_find_metric(each, name, key) for each in of_split]

@@ -41,7 +41,8 @@ from ncscope.measurement.model import measure_layers
 from ncscope.measurement.options import Options
 from ncscope.metrics.layerwise import effective_depth, order_breaks
 from ncscope.models.networks.residual import ResidualNet
-from ncscope.report.figures import plot_run
+from ncscope.report.figures import plot_panels, plot_run
+from ncscope.report.labels import NC_METRICS
 from ncscope_lab.claims import Claim, below
 from ncscope_lab.experiment import Experiment, Part
 from ncscope_lab.observations import Event, Heartbeat
@@ -245,14 +246,20 @@ def tell_order(key: str, runs: Runs) -> str:
 
 
 def draw_figures(settings: DemoConfig, runs: Runs) -> list[Drawing]:
-    """Draw one figure of the run: metrics over training, layers and class means."""
+    """Draw two figures: NC1 to NC4 for a column of a paper, and the run with its layers."""
     caption = (
         "Training set. Left: collapse of the last layer over training. Middle: PFC1 from layer to "
         "layer, early and late, with the geodesic's prediction. Right: cosines between the class "
         "means at the end, and those of the simplex ETF."
     )
     measurements = runs.find(PART).measurements
-    return [Drawing("demo", caption, plot_run(measurements))] if measurements else []
+    if not measurements:
+        return []
+    of_paper = "NC1 to NC4 of the last layer over training, 0 at full collapse."
+    return [
+        Drawing("nc", of_paper, plot_panels(measurements, NC_METRICS)),
+        Drawing("demo", caption, plot_run(measurements)),
+    ]
 
 
 def train_demo(settings: DemoConfig, resources: Resources | None = None) -> Iterator[Event]:
