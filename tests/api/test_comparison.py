@@ -268,7 +268,10 @@ def test_intervals_and_sizes_are_in_every_table(tmp_path):
     assert f"{low:.3g} to {high:.3g}" in repr(both)
     assert "warning: Dimensions differ (4 and 8)" in repr(both)
     assert {len(line) <= 80 for line in repr(both).splitlines()} == {True}
-    assert "<li>d = 4 and 8</li>" in both.save(tmp_path / "t.html").read_text()
+    page = both.save(tmp_path / "t.html").read_text()
+    assert "<li>d = 4 and 8</li>" in page
+    open_part = page.partition('class="warnings"')[2].partition("<details>")[0]
+    assert "Dimensions differ (4 and 8)" in open_part
 
 
 def test_numbers_of_classes_that_differ_leave_nothing_marked(tmp_path):

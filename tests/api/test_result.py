@@ -66,6 +66,17 @@ def test_tells_the_sizes(report: ncscope.Report) -> None:
     assert all(note in text for note in report.notes)
 
 
+def test_prints_the_chance_level_beside_each_value() -> None:
+    draws = torch.Generator().manual_seed(0)
+    features, labels = torch.randn(60, 4, generator=draws), torch.arange(60) % 3
+    report = ncscope.measure(features, labels, groups=["nc1"], baseline=True)
+    (line,) = [line for line in repr(report).splitlines() if line.startswith("  nc1 ")]
+    assert line.split() == [
+        *("nc1", f"{report['nc1']:.6g}"),
+        *("by", "chance", f"{report.baseline['nc1']:.4g}"),
+    ]
+
+
 def test_spectra_are_arrays(report: ncscope.Report) -> None:
     assert {name: (v.dtype, v.ndim) for name, v in report.spectra.items()} == dict.fromkeys(
         ["between", "within", "total", "snr_singular_values"], (np.dtype(float), 1)

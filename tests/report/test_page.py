@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Literal
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, Request
 
@@ -815,6 +816,39 @@ def test_a_warning_on_none_of_the_leading_numbers_is_folded(single_layer: ModelR
     assert said[0] in folded
     alone = render_model_page("One", ModelRecord((replace(layer, warnings=said[:1]),)))
     assert "<summary>Read with care: mse_nc1</summary>" in alone
+
+
+def test_values_that_either_side_reaches_are_explained_once(single_layer: ModelRecord) -> None:
+    (layer,) = single_layer.layers
+    said = "without one can be reached from either side"
+    for key, times in (("nc2_of", 1), ("nc2_etf", 0)):
+        metrics = {"nc1": 0.5, "nc1_quotient": 0.2, key: 0.5}
+        page = render_model_page("One", ModelRecord((replace(layer, metrics=metrics),)))
+        assert page.count(said) == times
+
+
+def test_the_camera_stands_above_the_charts_of_every_class(
+    show: Open, single_layer: ModelRecord
+) -> None:
+    (layer,) = single_layer.layers
+    count = 28
+    gram = np.eye(count).tolist()
+    record = replace(layer, gram=gram, num_classes=count, metrics={"nc1": 0.5, "nc2_of": 0.5})
+    page = show(render_model_page("One", ModelRecord((record,))))
+    for chart in (*GRAM_CHARTS, "spectra-eigenvalues"):
+        bar = page.locator(f"#{chart} .modebar-btn svg").bounding_box()
+        drawing = page.locator(f"#{chart} .main-svg").first.bounding_box()
+        assert bar["y"] + bar["height"] <= drawing["y"] + 2
+    ticks = page.locator("#gram-measured .xtick").all_text_contents()
+    assert ticks == [str(label) for label in range(count)]
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_timeout(150)
+    ticks = page.locator("#gram-measured .xtick").all_text_contents()
+    assert len(ticks) > 8
+    assert ticks == [str(n) for n in range(0, count, int(ticks[1]))]
+    # The table of all metrics folds: nothing of it lies beyond the edge.
+    table = page.locator("table.details.single")
+    assert table.evaluate("(node) => node.scrollWidth - node.parentElement.clientWidth") <= 0
 
 
 def test_short_runs_have_linear_epochs(show: Open, measurements: list[Measurement]) -> None:

@@ -7,10 +7,11 @@ import math
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from ncscope.measurement.provenance import UNKNOWN
-from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
+from ncscope.measurement.records import ClassTable, LayerRecord, Measurement, ModelRecord
 from ncscope.report.comparison import ComparisonSource, render_comparison_page
 from ncscope.report.curves import describe_layers, select_drawable
 from ncscope.report.overview import build_details, flatten_config, split_config
@@ -138,6 +139,17 @@ def test_large_gram_is_cut_and_says_so() -> None:
     assert frame is not None
     assert [len(row) for row in frame["cosines"]] == list(range(1, GRAM_CLASSES + 1))
     assert frame["reading"][-1] == f"Drawn: the first {GRAM_CLASSES} of {count} classes."
+
+
+def test_heat_maps_name_the_classes_present() -> None:
+    gram = np.eye(3).tolist()
+    table = ClassTable([2, 5, 7], *[[1.0] * 3] * 4, None, None, *[[1.0] * 3] * 4, None, None)
+    record = LayerRecord("l", {}, (), 9, 9, 3, {}, gram, num_present=3, per_class=table)
+    assert build_gram_frame(record)["names"] == ["2", "5", "7"]
+    assert build_gram_frame(record, list("abcdefghi"))["names"] == ["c", "f", "h"]
+    assert build_gram_frame(replace(record, per_class=None))["names"] == []
+    whole = replace(record, per_class=None, num_present=0)
+    assert build_gram_frame(whole)["names"] == ["0", "1", "2"]
 
 
 def many_runs(runs: int, steps: int, classes: int) -> list[Measurement]:

@@ -94,7 +94,12 @@ class Report(Mapping[str, float]):
         return len(self.record.metrics)
 
     def __repr__(self) -> str:
-        lines = [f"  {key:<26} {value:.6g}" for key, value in self.items()]
+        lines = []
+        for key, value in self.items():
+            line = f"  {key:<26} {value:.6g}"
+            if key in self.baseline:
+                line = f"{line:<41} by chance {self.baseline[key]:.4g}"
+            lines.append(line)
         lines += [f"  note: {note}" for note in self.notes]
         lines = [f"  warning: {warning}" for warning in self.warnings] + lines
         classes = f"{self.num_classes} classes" if self.num_classes else "no labels"

@@ -146,7 +146,8 @@ def render_comparison_page(
             *filter(None, [steps]),
         ],
         **sections,
-        "warnings": [*apart, *warn_of_unlike_sizes(columns), *collect_warnings(models)],
+        "size_warnings": [*apart, *warn_of_unlike_sizes(columns)],
+        "warnings": collect_warnings(models),
         "comparison": {
             "columns": [column.title for column in columns],
             "of_layers": any(len(column.model.layers) > 1 for column in columns),

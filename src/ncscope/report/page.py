@@ -23,6 +23,7 @@ from ncscope.report.formulas import formula
 from ncscope.report.labels import Label, group_labels, sort_labels
 from ncscope.report.overview import (
     Headline,
+    MetricRow,
     build_cell,
     build_details,
     build_headlines,
@@ -46,6 +47,7 @@ from ncscope.report.wording import (
 _EMPTY_SECTIONS: Mapping[str, Any] = {
     "lead": "",
     "facts": (),
+    "size_warnings": (),
     "warnings": (),
     "folded_warnings": (),
     "folded_names": "",
@@ -274,6 +276,7 @@ def render_page(**sections: Any) -> str:
     warnings = sections.get("warnings", ())
     # What concerns none of the numbers that lead is folded, and the first chart moves up.
     folded = [w for w in warnings if (keys := name_metrics(w)) and not leading & set(keys)]
+    sections["size_warnings"] = list(sections.get("size_warnings", ()))
     sections["warnings"] = [w for w in warnings if w not in folded]
     sections["folded_warnings"] = folded
     named = list(dict.fromkeys(key for sentence in folded for key in name_metrics(sentence)))
@@ -324,6 +327,11 @@ def _load_environment() -> Environment:
         held = Markup('<span class="formula" data-latex="{0}">{0}</span>').format(latex)
         return held if latex else Markup()
 
+    def without_arrow(groups: Mapping[str, Sequence[MetricRow]]) -> bool:
+        """Return whether a metric has a value at collapse, and no arrow towards it."""
+        rows = [row for of_group in groups.values() for row in of_group]
+        return any(row.collapsed and not row.metric.arrow for row in rows)
+
     environment = Environment(
         loader=PackageLoader("ncscope", "report/templates"),
         autoescape=True,
@@ -335,6 +343,7 @@ def _load_environment() -> Environment:
     environment.filters["formula"] = hold_formula
     environment.filters["breakable"] = make_breakable
     environment.filters["quote_number"] = quote_number
+    environment.filters["without_arrow"] = without_arrow
     return environment
 
 

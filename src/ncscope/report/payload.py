@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ncscope.errors import printable
 from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
-from ncscope.report.classes import build_class_frame
+from ncscope.report.classes import build_class_frame, name_class
 from ncscope.report.curves import (
     SPECTRUM_TITLES,
     describe_layers,
@@ -346,7 +345,7 @@ def build_gram_frame(
 
     Args:
         record: Measurement of the layer.
-        class_names: Names of all classes; left out where a class has no samples, and so no row.
+        class_names: Names of all classes; a class without a name has its label.
         most: Number of classes to draw at most.
     """
     gram = record.gram
@@ -354,7 +353,10 @@ def build_gram_frame(
         return None
     count = len(gram)
     most = min(count, most)
-    names = list(map(printable, class_names)) if len(class_names) == count else []
+    labels = range(count) if record.per_class is None else record.per_class.classes
+    # Without a table of classes, which of them are absent is not known.
+    is_known = record.per_class is not None or not record.num_present
+    names = [name_class(label, class_names) for label in labels] if is_known else []
     target = -1 / (count - 1) if count > 1 else math.nan
     apart = [
         abs(value - target)
@@ -369,8 +371,6 @@ def build_gram_frame(
             f"Between classes the cosine differs from the ETF’s {typeset(target, 3)} by {mean} on "
             f"average and {largest} at most."
         )
-    if most < count:
-        sentences.append(f"Drawn: the first {most} of {count} classes.")
     pairs = [
         (value, names[row], names[column])
         for row in range(len(names))
@@ -380,8 +380,11 @@ def build_gram_frame(
     if len(names) > 2 and pairs:
         value, first, second = max(pairs)
         sentences.append(
-            f"Closest to each other: {second} and {first}, with cosine {typeset(value, 3)}."
+            f"Closest to each other: {'' if class_names else 'classes '}{second} and {first}, with "
+            f"cosine {typeset(value, 3)}."
         )
+    if most < count:
+        sentences.append(f"Drawn: the first {most} of {count} classes.")
     return {
         "classes": count,
         # Up to the diagonal; the page mirrors the rest.

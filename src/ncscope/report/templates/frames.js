@@ -17,15 +17,17 @@ function minus(left, right) {
   return left.map((row, i) => row.map((value, j) => (value === null ? null : value - right[i][j])));
 }
 
-// Names of classes on an axis of a chart: all of them where they fit, shortened where they are long.
+// Names of classes on an axis of a chart: as many as fit, shortened where they are long.
 function classTicks(names, chart) {
-  if (!names.length || names.length * 13 > chart.clientWidth - 70) return {};
+  if (!names.length) return {};
+  const every = Math.ceil((names.length * 13) / (chart.clientWidth - 70));
+  const kept = names.map((_, place) => place).filter((place) => place % every === 0);
   const short = (name) => (name.length > 12 ? `${name.slice(0, 11)}…` : name);
   return {
     showticklabels: true,
-    tickvals: names.map((_, place) => place),
-    ticktext: names.map((name) => escapeText(short(name))),
-    tickfont: { size: names.length > 16 ? 10 : 11 },
+    tickvals: kept,
+    ticktext: kept.map((place) => escapeText(short(names[place]))),
+    tickfont: { size: kept.length > 16 ? 10 : 11 },
     ticklabelstandoff: 4,
     automargin: true,
   };

@@ -124,10 +124,14 @@ const coarse = matchMedia("(pointer: coarse)").matches;
 
 async function draw(node, traces, layout) {
   const label = node.getAttribute("aria-label");
+  const camera = !coarse && !node.matches(".small");
+  // The camera stands in a strip above the chart, where it hides nothing. A chart of rows has its own.
+  node.classList.toggle("camera", camera && !node.matches(".rows"));
   const box = node.getBoundingClientRect();
+  const strip = parseFloat(getComputedStyle(node).paddingTop);
   const common = {
     width: Math.floor(box.width),
-    height: Math.floor(box.height),
+    height: Math.floor(box.height - strip),
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: token("ink") },
@@ -140,7 +144,7 @@ async function draw(node, traces, layout) {
   const config = {
     displaylogo: false,
     modeBarButtons: [["toImage"]],
-    displayModeBar: coarse || node.matches(".small") ? false : "hover",
+    displayModeBar: camera ? "hover" : false,
     toImageButtonOptions: { format: "svg", filename: label },
   };
   await Plotly.react(node, traces, { ...common, ...layout }, config);
