@@ -136,6 +136,21 @@ def test_a_figure_without_a_choice_draws_every_run(history):
     assert figure.get_figheight() > draw(history).get_figheight()  # the legend's rows
 
 
+def test_what_two_classes_fix_is_left_out_beside_runs_of_more_classes(tmp_path):
+    history = ncscope.History()
+    for run, labels in (("two", LABELS.clamp(max=1)), ("all", LABELS)):
+        for epoch in range(2):
+            features = FEATURES + epoch * WEIGHT[labels]
+            report = ncscope.measure(features, labels, WEIGHT[: len(labels.unique())])
+            history.add(report, step=epoch, run=run)
+    nc1, nc2, *_ = draw(history).axes
+    assert [line.get_label() for line in nc1.lines] == ["two", "all"]
+    assert [line.get_label() for line in nc2.lines] == ["all"]
+    assert [text.get_text() for text in nc2.texts] == ["not drawn: 0 of two classes"]
+    table = history.save(tmp_path / "t.tex", metrics="nc").read_text()
+    assert "two classes fix NC2: no sign of collapse" in table
+
+
 def test_what_two_classes_fix_is_said_and_not_drawn():
     history, labels = ncscope.History(), LABELS.clamp(max=1)
     for epoch in range(3):
@@ -196,7 +211,7 @@ def test_what_cannot_be_drawn_is_refused(history, report):
         (lambda: history.plot("nc", axes=Figure().subplots(1, 3)), "4 axes, one for each of NC1"),
         (lambda: history.plot([]), "expected metrics to draw, found none"),
         (lambda: by_default.plot("nc"), "no nc1 in several layers; measure with layer_groups="),
-        (lambda: by_default.plot("nc"), "such as pfc1, pfc2"),
+        (lambda: by_default.plot("nc"), "such as nc2_etf, pfc1, pfc2"),
         (lambda: of_nc1.plot("nc"), "found no nc2_etf; measure with groups="),
         (lambda: of_nc1.save("x.csv", metrics="nc"), "found no nc2_etf"),
         (lambda: single.plot("nc"), "one layer; measure a model with layers"),

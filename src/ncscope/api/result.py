@@ -420,8 +420,11 @@ def choose_nc_metrics(known: Collection[str], *, of_layers: bool = False) -> dic
 
     lacking = [key for key in (NC_METRICS["NC1"], NC_METRICS["NC2"]) if key not in known]
     if lacking:
-        groups = "layer_groups=['nc1', 'nc2']" if of_layers else "groups=['nc1', 'nc2', ...]"
-        near = [key for key in ("pfc1", "pfc2", "vci", "cdnv") if key in known] or sorted(known)
+        groups = (
+            "layer_groups=['nc1', 'nc2']" if of_layers else "groups=['nc1', 'nc2', 'nc3', 'nc4']"
+        )
+        usual = (*NC_METRICS.values(), "pfc1", "pfc2", "vci", "cdnv")
+        near = [key for key in usual if key in known] or sorted(known)
         instead = (
             f", or pass keys that were measured, such as {', '.join(near[:4])}" if near else ""
         )

@@ -209,7 +209,7 @@ def _fix_for_two_classes_(values: dict[str, float], rows: list[Metric]) -> list[
     names = [name for row in rows if row.key in fixed for name in (row.key, *row.aliases)]
     if not names:
         return []
-    return [f"two classes fix {', '.join(names)}, whatever the features are: no sign of collapse"]
+    return [f"two classes fix {', '.join(names)}, whatever the network is: no sign of collapse"]
 
 
 def _note_class_limits(rows: list[Metric]) -> list[str]:

@@ -7,7 +7,7 @@ from ncscope.measurement.records import ClassTable, LayerRecord, ModelRecord
 from ncscope.metrics.registry import METRICS
 from ncscope.report.classes import build_class_view
 from ncscope.report.comparison import ComparisonSource, build_columns
-from ncscope.report.labels import SHORT_NAMES, find_key, find_label, sort_labels
+from ncscope.report.labels import SHORT_NAMES, find_key, find_label, is_fixed, sort_labels
 from ncscope.report.wording import (
     describe_numbers,
     find_interval,
@@ -164,7 +164,11 @@ def _format_records(
         ]
         notes += _fill_notes([f"{head}: {escape_latex(title)}" for head, title in meanings])
         notes.append(format_sizes([list_sizes(record) for record in records.values()]))
+    fixed = [key for key in keys if any(is_fixed(key, each.k) for each in records.values())]
+    if fixed and metrics is not None:
+        notes.append(f"two classes fix {', '.join(map(format_head, fixed))}: no sign of collapse")
     legend = {
+        "two classes fix some values, see the report's notes": bool(fixed) and metrics is None,
         r"$[\;]$: 95 \% interval": any("$[" in cell for cell in cells),
         f"{_MISSING}: not measured": _MISSING in cells,
         f"{_UNDEFINED}: without a value, see the report's notes": _UNDEFINED in cells,

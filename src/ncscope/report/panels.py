@@ -412,26 +412,27 @@ def draw_runs(
         key: Key of the metric.
         unit: Unit of the steps.
     """
-    last_layers = [
-        each.model_record.layers[-1]
-        for splits in runs.values()
-        for of_split in splits.values()
-        for each in of_split
-    ]
-    if all(is_fixed(key, record.k) for record in last_layers):
-        _say_fixed(axes, key)
-        return
     lines: list[tuple[int, int, str, list[float], list[float]]] = []
+    has_fixed = False
     for colour, (run, splits) in enumerate(runs.items()):
         for dash, (split, of_split) in enumerate(splits.items()):
+            last_layers = [each.model_record.layers[-1] for each in of_split]
+            if all(is_fixed(key, record.k) for record in last_layers):
+                has_fixed = True
+                continue
             values = [
-                _find_metric(each, each.model_record.layers[-1].layer, key) for each in of_split
+                _find_metric(each, record.layer, key)
+                for each, record in zip(of_split, last_layers, strict=True)
             ]
             if not all(map(math.isnan, values)):
                 several = (run if len(runs) > 1 else "", split if len(splits) > 1 else "")
                 name = ", ".join(filter(None, several))
                 shade = colour if len(runs) > 1 else dash
                 lines.append((shade, dash, name, [each.step for each in of_split], values))
+    if has_fixed:
+        _say_fixed(axes, key, has_curves=bool(lines))
+    if has_fixed and not lines:
+        return
     every = [step for *_, steps, _ in lines for step in steps]
     scale = [value for *_, values in lines for value in values if math.isfinite(value)]
     log = is_logarithmic(key, scale)
@@ -466,15 +467,21 @@ def _name_metric(axes: Axes, key: str) -> None:
     axes.set_ylabel(textwrap.fill(title[:1].upper() + title[1:], _LONGEST_LABEL))
 
 
-def _say_fixed(axes: Axes, key: str) -> None:
+def _say_fixed(axes: Axes, key: str, *, has_curves: bool = False) -> None:
     """Say that two classes fix a metric, in the place of a curve that would look like collapse."""
-    value = find_label(key).for_two_classes or 0.0
+    fixed = find_label(key).for_two_classes
+    assert fixed is not None, "the callers asked is_fixed"
+    value = format_plain(fixed)
+    text, at = f"{value} by construction:\ntwo classes", 0.5
+    if has_curves:
+        text, at = f"not drawn: {value} of two classes", 0.95
     axes.text(
-        0.5, 0.5, f"{format_plain(value)} by construction:\ntwo classes",
-        transform=axes.transAxes, ha="center", va="center", color=SOFT,
+        0.5, at, text, transform=axes.transAxes, ha="center", va="center" if at == 0.5 else "top",
+        color=SOFT,
     )  # fmt: skip
-    axes.set(xticks=[], yticks=[])
-    _name_metric(axes, key)
+    if not has_curves:
+        axes.set(xticks=[], yticks=[])
+        _name_metric(axes, key)
 
 
 def draw_layers(axes: Axes, model: ModelRecord, key: str) -> None:

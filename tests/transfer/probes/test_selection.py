@@ -1,5 +1,7 @@
 """Choosing the strength, against scikit-learn doing the same."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -153,3 +155,12 @@ def test_weaker_strengths_are_tried_for_a_feature_that_varies_little():
     strengths = scale_strengths(features)
     assert strengths[0] == pytest.approx(1e14)
     assert strengths[-1] == pytest.approx(1e-3, rel=1e-6)  # variance 1, three decades down
+
+
+def test_strengths_are_those_of_any_form_of_features_and_of_any_scale():
+    assert scale_strengths(np.array([[0.0], [2.0]])) == pytest.approx(STRENGTHS[::-1])
+    far = scale_strengths([[1e140, 1e140, 1e-30], [-1e140, -1e140, -1e-30]])
+    assert math.log10(far[-1]) == pytest.approx(-63)  # squares leave the range of float64
+    assert len(far) == 97 + 24
+    with pytest.raises(InputError, match="finite"):
+        scale_strengths([[0.0], [math.nan]])

@@ -1,54 +1,61 @@
 """Probe whose strength of the penalty is chosen on validation samples."""
 
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from ncscope.arguments import Positive, check_arguments
+from ncscope.array_checks import as_tensor, check_features, refuse_nonfinite
 from ncscope.errors import InputError
 from ncscope.labels import find_names
 from ncscope.transfer.probes.linear_probe import MEASURES, LinearProbe, Measure
 from ncscope.transfer.probes.logistic import TOLERANCE, follow_path
 from ncscope.transfer.samples import DownstreamSamples, check_downstream
-from ncscope.transfer.uneven_scales import power_of_two
 
 STRENGTHS: Sequence[float] = [10.0 ** (step / 8) for step in range(-48, 49)]
 """97 values from 1e-6 to 1e6, evenly spaced on a logarithmic scale (VCI 6.3)."""
 
 
-def scale_strengths(features: Float[Tensor, "n d"]) -> list[float]:
+def scale_strengths(features: Any) -> list[float]:
     """Return strengths in units of the median variance of a feature, the strongest first.
 
     A probe on features times c decides as a probe on the features if its strength is c² times
     theirs. With these strengths a common factor, which networks and layers differ by, changes no
-    choice. They go further down, by at most nine decades, if one feature varies far less than most:
-    such a feature can separate the classes too.
+    choice. If one feature varies less than a thousandth of the median, up to 24 weaker strengths
+    follow, down to a thousandth of its variance: such a feature can separate the classes too.
 
     Args:
-        features: Features of the training samples.
+        features: Features of the training samples, n x d array-like.
+
+    Raises:
+        InputError: If the features are no matrix of finite numbers.
 
     Example:
-        >>> strengths = scale_strengths(torch.tensor([[0.0, 3.0], [0.02, 3.0]]))
+        >>> strengths = scale_strengths([[0.0, 3.0], [0.02, 3.0]])
         >>> print(f"{strengths[0]:g} to {strengths[-1]:g}")
         100 to 1e-10
     """
+    rows = as_tensor(features, "features")
+    check_features(rows)
+    refuse_nonfinite(rows)
     # A constant feature has no variance; its computed one can be rounding.
-    varying = features[:, features.amin(0) < features.amax(0)].double()
+    varying = rows[:, rows.amin(0) < rows.amax(0)].double()
     if varying.shape[1] == 0:
         return list(reversed(STRENGTHS))
-    shift = power_of_two(torch.linalg.vector_norm(varying, ord=torch.inf))
-    variances = (varying * shift).var(0, correction=0)
-    unit = float(variances.median())
-    least = max(float(variances.min()) / unit, 1e-12)
-    lowest = -48 + min(0, math.floor(8 * (math.log10(least) + 3)))
-    steps = range(48, lowest - 1, -1)
-    return [max(10 ** (step / 8) * unit / shift / shift, sys.float_info.min) for step in steps]
+    # In logarithms, and each feature times a power of two: squares can leave the range of float64.
+    exponents = torch.frexp(varying.abs().amax(0)).exponent
+    variances = torch.ldexp(varying, -exponents).var(0, correction=0)
+    decades = variances.log10() + 2 * math.log10(2) * exponents.double()
+    unit, least = float(decades.median()), float(decades.min())
+    places = [step / 8 for step in range(48, -49, -1)]
+    below = least - unit - 3 - places[-1]
+    if below < 0:
+        count = min(24, math.ceil(-8 * below))
+        places += [places[-1] + below * (step + 1) / count for step in range(count)]
+    return [10 ** min(max(unit + place, -300), 300) for place in places]
 
 
 @dataclass(frozen=True)

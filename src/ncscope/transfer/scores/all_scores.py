@@ -29,8 +29,9 @@ from ncscope.transfer.uneven_scales import check_scale
 
 NLEEP_LIMIT = 20_000
 PARC_LIMIT = 2_000
-_ROUNDING = 1e-12  # of a share from 0 to 1
 """Samples times classes for NLEEP, and samples for PARC, above which they run on request only."""
+
+_ROUNDING = 1e-12  # of a share from 0 to 1
 
 
 class SourceOutputs(NamedTuple):
