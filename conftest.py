@@ -1,10 +1,10 @@
 """Options of the suite, and the check of signatures.
 
-In continuous integration (``CI=1``), types in signatures are checked at every call, and shapes at
-the first of ten calls of a function in a test (`tests.signatures`). The slow tests and those of the
-bare install repeat the calls of the others, and leave that out (``SIGNATURES=0``). The hook must be
-in place before anything imports ncscope; pytest imports this file first. The examples of hypothesis
-are the same every time.
+In continuous integration (``CI=1``), shapes and types in signatures are checked at the first of
+ten calls of a function in a test (`tests.signatures`). The slow tests and those of the bare install
+repeat the calls of the others, and leave that out (``SIGNATURES=0``). The hook must be in place
+before anything imports ncscope; pytest imports this file first. The examples of hypothesis are the
+same every time.
 """
 
 import atexit

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from benchmarks.measure import Row, compare
-from ncscope_lab.experiments.info.modular_addition import Grokking, full_batch_steps, prepare_run
+from ncscope_lab.experiments.info.modular_addition import Grokking, prepare_run, train_full_batch
 from ncscope_lab.runs.resources import Resources
 
 
@@ -33,10 +33,11 @@ def unavoidable_products(settings: Grokking, pairs: int, device: str) -> Callabl
 def step(device: str) -> list[Row]:
     """p=113: a step of the training loop, loss and optimiser included."""
     settings = Grokking(steps=10**6)
-    bench = prepare_run(settings, 0, Resources(accelerator=device).fabric)
-    steps = full_batch_steps(bench)
+    fabric = Resources(accelerator=device).fabric
+    data, learner = prepare_run(settings, 0, fabric)
+    steps = train_full_batch(fabric, learner, data.train, settings.steps)
     next(steps)
-    pairs = len(bench.data.train.pairs)
+    pairs = len(data.train.pairs)
     operations = 6 * pairs * settings.width * (settings.hidden + settings.modulus) / 1e9
     name = f"grokking, a step at p=113: {pairs:,} pairs, {operations:.2f} GFLOP"
     baseline = unavoidable_products(settings, pairs, device)

@@ -360,6 +360,7 @@ def test_a_part_of_the_classes_under_other_names_gets_a_warning() -> None:
     )
 
 
+@pytest.mark.usefixtures("unchecked_signatures")
 def test_options_are_one_object() -> None:
     options = Options(ignore_index=(-1, 255), class_names=NAMES, split_batch="labels")
     loader = [{"input": X, "labels": Y.masked_fill(Y == 3, 255)}]

@@ -143,7 +143,10 @@ def test_large_gram_is_cut_and_says_so() -> None:
 
 def test_heat_maps_name_the_classes_present() -> None:
     gram = np.eye(3).tolist()
-    table = ClassTable([2, 5, 7], *[[1.0] * 3] * 4, None, None, *[[1.0] * 3] * 4, None, None)
+    ones, numbers = [1, 1, 1], [1.0] * 3
+    table = ClassTable(
+        [2, 5, 7], ones, *[numbers] * 3, None, None, ones, *[numbers] * 3, None, None
+    )
     record = LayerRecord("l", {}, (), 9, 9, 3, {}, gram, num_present=3, per_class=table)
     assert build_gram_frame(record)["names"] == ["2", "5", "7"]
     assert build_gram_frame(record, list("abcdefghi"))["names"] == ["c", "f", "h"]

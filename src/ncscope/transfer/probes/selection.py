@@ -19,6 +19,7 @@ STRENGTHS: Sequence[float] = [10.0 ** (step / 8) for step in range(-48, 49)]
 """97 values from 1e-6 to 1e6, evenly spaced on a logarithmic scale (VCI 6.3)."""
 
 
+@check_arguments
 def scale_strengths(features: Any) -> list[float]:
     """Return strengths in units of the median variance of a feature, the strongest first.
 

@@ -334,18 +334,7 @@ def grokking_events(settings: Grokking, seed: int, resources: Resources) -> Iter
     information_steps, accuracy_steps = settings.information_steps, settings.accuracy_steps
 
     def epochs(after_step: AfterStep) -> Iterator[EpochEnd]:
-        # By default glibc returns the large blocks of activations to the system, which fills each
-        # with zeros before lending it again; this takes a seventh of a step. glibc keeps blocks
-        # that are smaller than the largest block, up to 32 MiB, that was freed before.
-        torch.empty(2**25 - 2**16, dtype=torch.uint8)
-        return train(
-            resources.fabric,
-            learner,
-            lambda epoch, first: [data.train],
-            supervised(cross_entropy),
-            settings.steps,
-            after_step=after_step,  # never called, as every step ends an epoch
-        )
+        return train_full_batch(resources.fabric, learner, data.train, settings.steps, after_step)
 
     def due(end: EpochEnd) -> list[Recorded]:
         if end.step not in accuracy_steps:
@@ -384,6 +373,32 @@ def prepare_run(settings: Grokking, seed: int, fabric: Fabric) -> tuple[SumSplit
     )
     constant = LambdaLR(optimiser, lambda epoch: 1.0)
     return data, Learner(model, optimiser, constant)
+
+
+def train_full_batch(
+    fabric: Fabric,
+    learner: Learner,
+    pairs: Sums,
+    steps: int,
+    after_step: AfterStep = lambda: None,
+) -> Iterator[EpochEnd]:
+    """Train on all training pairs at every step, which is an epoch; see `train`.
+
+    Args:
+        fabric: A launched Fabric.
+        learner: Transformer, which is trained from its current state, and optimiser.
+        pairs: Training pairs.
+        steps: Number of steps.
+        after_step: See `train`; never called, as every step ends an epoch.
+    """
+    # By default glibc returns the large blocks of activations to the system, which fills each with
+    # zeros before lending it again; this takes a seventh of a step. glibc keeps blocks that are
+    # smaller than the largest block, up to 32 MiB, that was freed before.
+    torch.empty(2**25 - 2**16, dtype=torch.uint8)
+    objective = supervised(cross_entropy)
+    return train(
+        fabric, learner, lambda epoch, first: [pairs], objective, steps, after_step=after_step
+    )
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
