@@ -99,3 +99,5 @@ def list_alone(patch: pytest.MonkeyPatch, *experiments: Experiment[Any]) -> None
 
     for module in ("execution", "sweeps.sweep", "sweeps.requests", "sweeps.all_experiments"):
         patch.setattr(f"ncscope_lab.{module}.find_experiment", find)
+    for module in ("run", "sweep"):
+        patch.setattr(f"ncscope_lab.cli.{module}.refuse_unknown", lambda name: None)
