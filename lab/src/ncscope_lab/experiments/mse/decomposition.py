@@ -209,10 +209,10 @@ def claim_in_training_mode(text: str, quantity: Callable[[str], Quantity], regio
 # The rule of all claims, which `claim_of_most` sets: every run, of one network and seed, gives one
 # ratio. For each data set and kind of network the claim holds if the 95 % interval of the geometric
 # mean over the seeds lies in the region; it is not held if the interval lies outside, and undecided
-# otherwise. "In most networks": it must hold of two thirds of these (three of the small scale's
-# four), the ResNet and the DenseNet on STL-10 apart, which the paper calls outliers; it is not held
-# if too few still can. Zero training error begins, in both modes, at the first measured epoch with
-# an accuracy of 99.9 % on training images in evaluation mode.
+# otherwise, or if a run has no value. "In most networks": it must hold of two thirds of these
+# (three of the small scale's four), the ResNet and the DenseNet on STL-10 apart, which the paper
+# calls outliers; it is not held if too few still can. Zero training error begins, in both modes, at
+# the first measured epoch with an accuracy of 99.9 % on training images in evaluation mode.
 CLAIMS = [
     claim_in_training_mode(
         "at the end the part off the central path, features in training mode, is below "

@@ -22,9 +22,10 @@ proposition 1), and the energy of the blocks with their weights (III-C), see `pa
 one dimension are the stem (or the entry of the last stage), the paper's layer 0, and the blocks.
 Straightness is chord over path length, in sums over all training images. Zero training error means
 that all training images are classified correctly; the effective depth is the first layer whose
-nearest class mean, too, is right for all of them. Everything is judged on one value for each seed.
-A metric counts as going from layer to layer if its rank correlation with depth is beyond 0.8 or
--0.8; a table counts the steps that break the strict order.
+nearest class mean, too, is right for all of them. The paper chose networks of which this is the
+last layer; ours may have few layers before it, and PFC3 then ends at 1. Everything is judged on one
+value for each seed. A metric counts as going from layer to layer if its rank correlation with depth
+is beyond 0.8 or -0.8; a table counts the steps that break the strict order.
 """
 
 import math

@@ -230,6 +230,8 @@ def coefficient(first: Quantity, second: Quantity) -> Quantity:
 # coefficient, that of the means over seeds, which no claim uses.
 STRONG = 0.7  # least correlation that counts as strong; the paper states no number
 
+# Signs are those of the paper's tables 1 and 2: more variability goes with better transfer over the
+# temperatures, which the caption of figure 7 calls a negative relation with collapse.
 in_both = partial(
     Claim,
     scale="correlation",
