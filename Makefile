@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # would compile everything again in each of them.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-instrument test-all test-bare coverage mutants lint bench gpu docs figures clean
+.PHONY: install demo test test-instrument test-all test-bare coverage mutants lint bench gpu docs figures clean
 
 $(STAMP): pyproject.toml lab/pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -40,6 +40,9 @@ $(BARE)/.installed: pyproject.toml
 	$(BARE)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BARE)/bin/python -m pip install --quiet --editable . --group bare
 	touch $@
+
+# Both environments.
+install: $(STAMP) $(BARE)/.installed
 
 test-bare: $(BARE)/.installed
 	$(BARE)/bin/python -m pytest --bare tests

@@ -21,7 +21,13 @@ from ncscope_lab.claims import (
     within,
 )
 from ncscope_lab.findings import Finding, tally
-from ncscope_lab.intervals import SHARE, mean_interval, seeds_to_decide, smallest_effect
+from ncscope_lab.intervals import (
+    SHARE,
+    mean_interval,
+    seeds_to_decide,
+    share_interval,
+    smallest_effect,
+)
 from ncscope_lab.observations import Observation
 from ncscope_lab.quantities import Quantity, Run, Runs, first, last
 
@@ -229,7 +235,7 @@ def test_verdicts_of_ten_trials(hits: int, verdict: str) -> None:
     claim = judge_share("it arrives", source="ours", hits=trials, more="more")
     assert claim.verdict == verdict
     assert claim.evidence.startswith(f"{hits} of 10 starts, 95 % interval of the share 0.")
-    assert claim.evidence.endswith("; more")
+    assert "; more" in claim.evidence
 
 
 def test_the_interval_is_clopper_and_pearson_s() -> None:
@@ -285,6 +291,43 @@ def test_a_finding_says_what_would_have_shown_or_decided() -> None:
     assert "would have shown" in against.evidence
     held = judge_mean("a", source="ours", values=[1.0, 1.1, 1.2], region=above(0.0))
     assert (held.detectable, held.seeds_to_decide) == (None, None)
+
+
+def test_a_claim_of_equality_says_which_mean_would_have_shown_if_one_could() -> None:
+    values = [1.0, 1.1, 1.2]
+    for sign in (1, -1):
+        own = [sign * value for value in values]
+        wide = judge_mean("a", source="ours", values=own, region=within(0.5))
+        assert wide.verdict == "not held"
+        assert wide.detectable == smallest_effect(own, sign * 0.5, -sign, "plain")
+        assert abs(wide.detectable or 1) < 0.5
+        narrow = judge_mean("a", source="ours", values=own, region=within(0.01))
+        assert (narrow.verdict, narrow.detectable) == ("not held", None)
+        assert "no mean would have shown" in narrow.evidence
+
+
+def test_undecided_shares_and_groups_say_how_many_would_decide() -> None:
+    share = judge_share("a", source="ours", hits=[True] * 7 + [False] * 3)
+    needed = share.seeds_to_decide
+    assert needed is not None
+    assert f"about {needed} starts would decide" in share.evidence
+    assert share_interval([True] * 7 + [False] * 3).low < 0.5
+    ends = [
+        share_interval([True] * round(0.7 * n) + [False] * (n - round(0.7 * n))).low
+        for n in (needed - 1, needed)
+    ]
+    assert ends[0] <= 0.5 < ends[1]
+    means = [
+        judge_mean("a", source="ours", values=values, region=above(0.0))
+        for values in ([1.5, 0.3, -0.9], [1.0, 2.0, -0.5], [1.0, 1.1, 1.2])
+    ]
+    assert [each.verdict for each in means] == ["undecided", "undecided", "held"]
+    groups = judge_groups("a", source="ours", findings=dict(zip("abc", means, strict=True)))
+    assert groups.seeds_to_decide == max(int(each.seeds_to_decide or 0) for each in means[:2])
+    one_open = judge_groups("a", source="ours", findings={"a": means[0], "b": of(None)})
+    assert (one_open.verdict, one_open.seeds_to_decide) == ("undecided", None)
+    enough = judge_groups("a", source="ours", findings={"a": means[0], "b": means[2]}, enough=1)
+    assert (enough.verdict, enough.seeds_to_decide) == ("held", None)
 
 
 def make_runs(*pairs: tuple[float, float]) -> Runs:

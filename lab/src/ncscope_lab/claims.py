@@ -4,7 +4,7 @@ A claim names a quantity of one run, the region in which the quantity lies if th
 a rule: how the runs are counted. The judge turns the table and the results into findings.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite, isnan
 from typing import Any, Literal
@@ -16,6 +16,7 @@ from ncscope_lab.intervals import (
     seeds_to_decide,
     share_interval,
     smallest_effect,
+    trials_to_decide,
 )
 from ncscope_lab.quantities import (
     AnyQuantity,
@@ -325,8 +326,8 @@ def judge_mean(
 
     The claim is held if the interval is inside the region, not held if the interval is outside, and
     undecided if the interval contains a border or there is none, see `mean_interval`. A claim that
-    is not held comes with the mean that would have shown, an undecided one with the number of seeds
-    that would decide.
+    is not held comes with the mean that would have shown, if one could, an undecided one with the
+    number of seeds that would decide.
 
     Args:
         text: Text of the claim.
@@ -349,19 +350,26 @@ def judge_mean(
     interval = mean_interval(values, scale=scale, step=step, bounds=bounds)
     words = [", ".join(f"{value:.3g}" for value in values)]
     if interval is None:
+        finite = [value for value in values if isfinite(value)]
         reason = "fewer than two finite values"
-        if len(values) > 1 and all(map(isfinite, values)):
-            is_alike = min(values) == max(values)
+        if len(finite) > 1:
+            is_alike = min(finite) == max(finite)
             reason = "values that are all alike" if is_alike else _OFF_SCALE[scale]
+        if 1 < len(finite) < len(values):
+            reason = f"values of which {len(values) - len(finite)} are missing"
         words = [f"no interval from {reason}: {words[0] or 'none measured'}", more]
         evidence = "; ".join(filter(None, words))
         return Finding(text=text, source=source, verdict="undecided", evidence=evidence)
     verdict = region.verdict(interval.low, interval.high)
     detectable, needed = None, None
-    if verdict == "not held" and isfinite(region.low) != isfinite(region.high):
-        border, sign = (region.low, 1) if isfinite(region.low) else (region.high, -1)
-        effect = smallest_effect(values, border, sign, scale, step)
-        detectable = effect if isfinite(effect) else None
+    if verdict == "not held":
+        nearest, far = (region.low, 1), (region.high, -1)
+        if interval.low > region.high:
+            nearest, far = far, nearest
+        effect, limit = (smallest_effect(values, *each, scale, step) for each in (nearest, far))
+        # No mean can show that it is in a region that is narrower than its intervals.
+        is_possible = not isfinite(far[0]) or nearest[1] * (limit - effect) >= 0
+        detectable = effect if isfinite(effect) and is_possible else None
     elif verdict == "undecided":
         border = min(
             filter(isfinite, (region.low, region.high)),
@@ -375,6 +383,8 @@ def judge_mean(
     words = [f"{told}: {words[0]}", more]
     if detectable is not None:
         words.append(f"a mean of {detectable:.3g} would have shown (80 % power)")
+    elif verdict == "not held":
+        words.append("no mean would have shown: intervals are wider than the region")
     if verdict == "undecided":
         words.append(f"about {needed or 'a thousand or more'} {of} would decide")
     return Finding(
@@ -411,16 +421,22 @@ def judge_share(
     if not hits:
         return decide(text, source=source, held=None, evidence=f"no {of} measured")
     share = share_interval(hits)
-    words = (
+    words = [
         f"{sum(hits)} of {len(hits)} {of}, 95 % interval of the share {share.low:.2f} to "
-        f"{share.high:.2f} (binomial)"
-    )
+        f"{share.high:.2f} (binomial)",
+        more,
+    ]
+    verdict, needed = above(MOST).verdict(share.low, share.high), None
+    if verdict == "undecided":
+        needed = trials_to_decide(hits, MOST)
+        words.append(f"about {needed or 'a thousand or more'} {of} would decide")
     return Finding(
         text=text,
         source=source,
-        verdict=above(MOST).verdict(share.low, share.high),
-        evidence="; ".join(filter(None, (words, more))),
+        verdict=verdict,
+        evidence="; ".join(filter(None, words)),
         interval=share,
+        seeds_to_decide=needed,
     )
 
 
@@ -454,5 +470,17 @@ def judge_groups(
     words = "; ".join(f"{name}: {finding.evidence}" for name, finding in findings.items())
     count = f"{good} of {len(findings)} {of} held, {is_open} undecided"
     evidence = f"{count}; {words or 'none to judge'}"
-    groups = {name: each.interval for name, each in findings.items() if each.interval is not None}
-    return Finding(text=text, source=source, verdict=verdict, evidence=evidence, groups=groups)
+    return Finding(
+        text=text,
+        source=source,
+        verdict=verdict,
+        evidence=evidence,
+        groups={name: each.interval for name, each in findings.items() if each.interval},
+        seeds_to_decide=None if verdict != "undecided" else _most_seeds(findings.values()),
+    )
+
+
+def _most_seeds(findings: Iterable[Finding]) -> int | None:
+    """Return how many seeds decide all of several findings; None if an undecided one has none."""
+    needed = [each.seeds_to_decide for each in findings if each.verdict == "undecided"]
+    return max(map(int, needed)) if needed and all(needed) else None

@@ -234,5 +234,28 @@ def seeds_to_decide(
     return int(enough[0]) if len(enough) else None
 
 
+def trials_to_decide(hits: Sequence[bool], border: float) -> int | None:
+    """Return of how many trials with this share of hits the interval excludes a border.
+
+    Args:
+        hits: Outcome of each trial.
+        border: Border of the claim.
+
+    Returns:
+        The number; None if a thousand are too few.
+
+    Example:
+        >>> trials_to_decide([True] * 3, 0.5), trials_to_decide([True, False], 0.5)
+        (6, None)
+    """
+    share = sum(hits) / len(hits)
+    for count in range(len(hits) + 1, _MANY + 1):
+        good = round(share * count)
+        found = share_interval([True] * good + [False] * (count - good))
+        if not found.low <= border <= found.high:
+            return count
+    return None
+
+
 def _quantiles(count: Any) -> Any:
     return stats.t.ppf((1 + CONFIDENCE) / 2, count - 1) + stats.t.ppf(POWER, count - 1)

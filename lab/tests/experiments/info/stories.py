@@ -200,7 +200,7 @@ def grokked(suffixes: tuple[str, ...] = ("", "_batch"), **changed: list[float]) 
 
 
 BY_HEART = "when all training pairs are known by heart, held-out accuracy exceeds chance by less "
-REACHES = "held-out accuracy is 1 at the end"
+REACHES = "held-out accuracy is 1 after"
 LATE = "learning the rule takes at least 10 times as many steps"
 MIR_FIRST = "until the training pairs are known by heart, MIR rises"
 HDR_FIRST = "until the training pairs are known by heart, HDR falls"
@@ -226,7 +226,8 @@ GROKKING = Story(
         ({"train": [0.04, 0.5, 0.6, 1.0, 1.0, 1.0]}, [BY_HEART, LATE, MIR_SECOND, HDR_SECOND]),
         ({"test": [0.04, 0.05, 0.10, 0.30, 0.995, 1.0]}, [BY_HEART]),
         ({"test": [0.04, 0.05, 0.06, 0.30, 1.0, 0.999]}, [REACHES]),
-        ({"test": [0.04, 0.05, 0.06, 0.30, 0.8, 0.9]}, [REACHES, LATE, *NEEDS_RULE]),
+        # A rule that is not learnt takes at least as long as the run.
+        ({"test": [0.04, 0.05, 0.06, 0.30, 0.8, 0.9]}, [REACHES, *NEEDS_RULE]),
         ({"mir": [0.76, 0.7, 0.8, 0.6, 0.4, 0.3]}, [MIR_FIRST]),
         ({"mir": [0.5, 0.7, 0.8, 0.76, 0.9, 0.3]}, [MIR_SECOND]),
         ({"mir": [0.5, 0.7, 0.8, 0.3, 0.4, 0.5]}, [MIR_END]),

@@ -51,12 +51,17 @@ def run(experiment: Experiment[Any], settings: Any) -> Callable[..., Results]:
     return tell_real(lambda: experiment_results(experiment, settings))
 
 
+PRINTED_LAW = (
+    "The paper's algorithm, gradient steps that are each renormalised, follows the printed law in "
+    "the end, with the smallest steps"
+)
 FLOW = central_path.CentralPath(dim=4, per_class=2, points=9, descent_steps=(16, 64))
 CENTRAL_PATH = Story(
     experiment=central_path.EXPERIMENT,
     settings=FLOW,
     tell=run(central_path.EXPERIMENT, FLOW),
-    count=15,
+    count=16,
+    never=[PRINTED_LAW],
     turns=[
         turn(part, key, value, lost, last=True)
         for lost, part, key, value in [

@@ -1,7 +1,7 @@
 """The central path: the loss, owners of claims, the paper's scales, two classes."""
 
 import pytest
-from lab.tests.experiments.models.stories import CENTRAL_PATH
+from lab.tests.experiments.models.stories import CENTRAL_PATH, PRINTED_LAW
 from lab.tests.observed import changed, experiment_results, results_of
 
 from ncscope_lab.catalogue import find_experiment
@@ -14,12 +14,16 @@ def rows() -> Results:
     return CENTRAL_PATH.tell()
 
 
-def test_the_renormalised_law_is_ours_and_the_projected_law_the_papers(rows: Results) -> None:
-    owners = {claim.text: claim.source for claim in CENTRAL_PATH.judge(rows)}
-    text = "{} flow: simulated features follow the closed form"
-    assert owners[text.format("Projected")] == "MSE, proposition 2"
-    assert owners[text.format("Renormalised")] == "ours"
-    assert "MSE" not in owners.values()
+def test_the_printed_law_is_the_papers_and_not_that_of_its_algorithm(rows: Results) -> None:
+    claims = {claim.text: claim for claim in CENTRAL_PATH.judge(rows)}
+    of_paper = claims[PRINTED_LAW]
+    assert (of_paper.source, of_paper.verdict) == ("MSE, proposition 2", "not held")
+    for flow in ("Projected", "Renormalised"):
+        assert claims[f"{flow} flow: simulated features follow the closed form"].source == "ours"
+    steps = [row for row in rows if row.part == "descent in 64 steps"]
+    near = changed(steps[-1], projected_deviation=0.001)
+    judged = CENTRAL_PATH.judge(Results([*rows, near]))
+    assert next(claim for claim in judged if claim.text == PRINTED_LAW).held
 
 
 def test_the_loss_is_that_of_the_singular_values(rows: Results) -> None:
@@ -33,11 +37,11 @@ def test_the_loss_is_that_of_the_singular_values(rows: Results) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("unchecked_signatures")
 @pytest.mark.parametrize("scale", ["small", "paper"])
-def test_all_claims_hold_at_the_scales_of_the_paper(scale: str) -> None:
+def test_all_claims_but_the_printed_law_hold_at_the_scales_of_the_paper(scale: str) -> None:
     config = find_experiment("mse/central-path").scales[scale]  # type: ignore[index]
     found = EXPERIMENT.judge(config, results_of(*EXPERIMENT.parts(config)))
-    assert [claim.text for claim in found if not claim.held] == []
-    assert len(found) == 15
+    assert [claim.text for claim in found if not claim.held] == [PRINTED_LAW]
+    assert len(found) == 16
 
 
 @pytest.mark.slow
@@ -47,7 +51,7 @@ def test_two_classes_have_one_singular_value() -> None:
     )
     two = experiment_results(EXPERIMENT, config)
     claims = EXPERIMENT.judge(config, two)
-    assert len(claims) == 13
+    assert len(claims) == 14
     assert [claim.text for claim in claims if "ratio" in claim.text] == []
     emerged = [claim.held for claim in claims if "NC1 to NC4" in claim.text]
     assert emerged == [True, True]

@@ -15,6 +15,7 @@ from ncscope_lab.experiments.vci.variability_runs import (
     claim_trend,
     in_setting,
     read_spectra,
+    spacing_of_trends,
     tabulate_spectra,
     trend,
     unevenness,
@@ -76,6 +77,21 @@ def test_a_run_is_compared_with_the_run_of_its_seed() -> None:
     compared = last("vci") / in_setting("a", last("vci"))
     assert [compared(run) for run in runs] == pytest.approx([1, 1, 1, 1, 1 / 4, 1])
     assert isnan(in_setting("c", last("vci"))(runs[0]))
+
+
+def test_a_trend_can_begin_later() -> None:
+    # Epochs 0 to 4, of which a half begins at 2.
+    run = collect({(SEEDED[0], "train", "vci"): (0.1, 9.0, 2.0, 3.0, 4.0)})[0]
+    late = trend("vci", since=0.5)
+    assert (late(run), late.parts[0](run)) == (pytest.approx(1), pytest.approx(2, rel=0.01))
+    assert trend("vci", since=0.25)(run) == pytest.approx(-1 + 0.8)
+
+
+def test_trends_of_short_courses_are_coarse() -> None:
+    # Two ranks exchanged change the sum of squared differences by 2: of 4 epochs 1 - 6 * 2 / 60.
+    run = collect({(SEEDED[0], "train", "vci"): (9.0, 1.0, 2.0, 4.0, 3.0)})[0]
+    assert spacing_of_trends(Runs([run])) == pytest.approx(1 - trend("vci")(run))
+    assert spacing_of_trends(Runs()) == 0.5
 
 
 @pytest.mark.parametrize(

@@ -110,18 +110,21 @@ def fit_exponent(path: Path) -> float:
     return -float(np.polyfit(epochs, numbers, 1)[0])
 
 
-@quantity("epoch of the least common NC1")
+@quantity("epoch of the common NC1")
 def epoch_of_common_nc1(run: Run) -> float:
-    """Return the epoch at which a run reaches the least NC1 that it and its rival both reach.
+    """Return the epoch at which NC1 is half-way, in decades, to the least that both losses reach.
 
-    The values at the end are no measure of speed: they also depend on how far a network collapses
-    at all.
+    The least values are no measure of speed: they depend on how far a network collapses at all, and
+    the rival that collapses less reaches its own at its last epoch.
     """
-    pair = [run, find_rival(run) or run]
-    least = [
-        min(filter(math.isfinite, values(one.path(), "nc1")), default=math.nan) for one in pair
+    pair = [
+        [value for value in values(one.path(), "nc1") if math.isfinite(value)]
+        for one in (run, find_rival(run) or run)
     ]
-    return epochs_to(run.path(), max(least))
+    if not all(pair):
+        return math.nan
+    first, least = min(course[0] for course in pair), max(min(course) for course in pair)
+    return epochs_to(run.path(), math.sqrt(first * least))
 
 
 @quantity("decades of NC1 a decade of epochs")
@@ -160,8 +163,8 @@ def late_decades(split: str) -> Quantity:
 PAIRED_CLAIMS = [
     claim_of_most(
         text="networks collapse faster under MSE than under cross-entropy: NC1 on the training set "
-        "reaches the least value that both losses reach in fewer epochs, by a factor of at least "
-        f"{FACTOR:g}, in most networks",
+        "is half-way, in decades, to the least value that both losses reach after fewer epochs, by "
+        f"a factor of at least {FACTOR:g}, in most networks",
         source="MSE, figure 10",
         quantity=epoch_of_common_nc1 / of_rival(epoch_of_common_nc1),
         region=below(1 / FACTOR),
