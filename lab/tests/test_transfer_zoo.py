@@ -50,7 +50,7 @@ from ncscope_lab.transfer_zoo import Zoo
 
 pytestmark = [
     pytest.mark.usefixtures("unchecked_signatures_of_module"),  # most of the time, otherwise
-    pytest.mark.slow,
+    pytest.mark.nightly,
 ]
 
 TINY: dict[str, Any] = {

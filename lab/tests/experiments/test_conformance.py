@@ -347,7 +347,7 @@ def test_claims_of_any_numbers(name: str) -> None:
         assert label == "the last layer alone" or [one.text for one in found] == texts, label
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_claims_of_what_was_not_measured_do_not_hold(name: str) -> None:
     experiment, pairs = EXPERIMENTS[name], list(recordings(name))
@@ -379,24 +379,29 @@ def test_claims_of_other_settings(name: str, label: str) -> None:
     assert EXPERIMENTS[name].judge(config, results_of(list(recordings(name))))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "label"),
     [
-        *((name, "as recorded") for name in EXPERIMENTS if name not in MEASURED),
-        *((name, label) for name in MEASURED for label in ("untrained", "partly measured")),
+        pytest.param(name, label, marks=mark)
+        for name in EXPERIMENTS
+        for label, mark in (
+            ("as recorded", pytest.mark.slow),
+            ("untrained", pytest.mark.nightly),
+            ("partly measured", pytest.mark.nightly),
+        )
+        if name in MEASURED or label == "as recorded"
     ],
 )
 def test_every_figure_can_be_written(name: str, label: str) -> None:
     experiment, pairs = EXPERIMENTS[name], list(recordings(name))
-    config, changed = SMALL[name], pairs
+    expected = experiment.draw(SMALL[name], results_of(pairs))
+    drawings = expected
     if label == "untrained":
-        changed = untrained(pairs)
+        drawings = experiment.draw(SMALL[name], results_of(untrained(pairs)))
     if label == "partly measured":
         changed = [pair for pair in at(0.0)(pairs) if pair[0] == pairs[0][0]]
         changed += [pair for pair in at(math.nan)(pairs) if pair[0] != pairs[0][0]]
-    drawings = experiment.draw(config, results_of(changed))
-    expected = experiment.draw(config, results_of(pairs))
+        drawings = experiment.draw(SMALL[name], results_of(changed))
     assert [drawing.name for drawing in drawings] == [drawing.name for drawing in expected]
     assert drawings
     for drawing in drawings:

@@ -24,7 +24,7 @@ from ncscope_lab.experiments.info.pruning import PRUNED
 from ncscope_lab.experiments.vci.variability_runs import name_setting
 from ncscope_lab.observations import Observation, Results
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unchecked_signatures")]
+pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("unchecked_signatures")]
 DRAWS, MOST, NOISE = 40, 4, 0.03
 AXES = {"omega", "sparsity", "num_classes", "size", "time", "minimum"}
 """Keys of what is no measured value."""

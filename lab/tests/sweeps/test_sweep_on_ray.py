@@ -27,7 +27,7 @@ from tests.interrupting import heeds_control_c
 from tests.processes import alive, descendants, of_ray
 
 pytest.importorskip("ray")
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("reachable", "unchecked_signatures")]
+pytestmark = pytest.mark.usefixtures("reachable", "unchecked_signatures")
 
 ROOT = Path(__file__).parents[3]
 EXPERIMENT = str(ROOT / "lab" / "tests" / "tiny" / "waiting.py")
@@ -58,6 +58,7 @@ def worker_of(name: str) -> int:
     return found
 
 
+@pytest.mark.slow
 def test_a_run_that_lost_its_worker_goes_on_and_one_that_fails_stops_no_other(tmp_path):
     """A sweep that was killed has left a file."""
     first, second = ["fails=false,start=1.0", "fails=true,start=2.0"]
@@ -95,6 +96,7 @@ def test_a_run_that_lost_its_worker_goes_on_and_one_that_fails_stops_no_other(tm
     assert of_ray(descendants(os.getpid())) == before
 
 
+@pytest.mark.slow
 def test_the_program_that_drives_ray_does_not_wait_for_torch():
     code = "import sys, ncscope_lab.sweeps.ray_driver; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -143,6 +145,7 @@ if Path({folder!r}, environ["MACHINE"]).exists():
 """ncscope as it is, but older on a machine that a file in a folder names."""
 
 
+@pytest.mark.nightly
 def test_every_machine_is_asked_what_it_has_also_where_two_go_by_one_name(tmp_path, monkeypatch):
     front = tmp_path / "front" / "ncscope" / "__init__.py"
     front.parent.mkdir(parents=True)
@@ -161,6 +164,7 @@ def test_every_machine_is_asked_what_it_has_also_where_two_go_by_one_name(tmp_pa
             (tmp_path / name).unlink()
 
 
+@pytest.mark.nightly
 def test_a_cluster_is_joined_interrupted_and_taken_up_again(cluster, tmp_path, capsys):
     words = ["sweep", EXPERIMENT, "--over", "start=1,2,3", "--set", "wait=0.5", "--set", "steps=1"]
     words += ["--out", tmp_path / "sweep", "--cluster", cluster]
@@ -192,6 +196,7 @@ def test_a_cluster_is_joined_interrupted_and_taken_up_again(cluster, tmp_path, c
         )
 
 
+@pytest.mark.slow
 def test_one_experiment_on_a_cluster_is_the_same_as_here(cluster, tmp_path, capsys):
     words = ["run", EXPERIMENT, "--out", tmp_path / "there", "--cluster", cluster]
     assert ran(*words) == 0
@@ -207,6 +212,7 @@ def test_one_experiment_on_a_cluster_is_the_same_as_here(cluster, tmp_path, caps
     assert "pass --resume" in said.err
 
 
+@pytest.mark.slow
 def test_the_verdicts_of_all_experiments_are_the_same_as_here(cluster, tmp_path):
     only = [EXPERIMENT]
     here = run_all(out=tmp_path / "here", only=only)
@@ -217,6 +223,7 @@ def test_the_verdicts_of_all_experiments_are_the_same_as_here(cluster, tmp_path)
     ).read_bytes()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_a_sweep_that_is_ended_leaves_no_process_and_no_file_of_its_own(how, tmp_path):
     command = [Path(sys.executable).with_name("ncscope"), "sweep", EXPERIMENT]

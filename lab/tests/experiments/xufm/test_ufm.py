@@ -26,7 +26,7 @@ def test_scales_differ_in_the_settings_alone() -> None:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("unchecked_signatures")
 def test_claims_hold_of_what_the_small_scale_leaves_out() -> None:
     """The verdicts of the small scale are committed."""
