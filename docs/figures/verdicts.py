@@ -21,7 +21,7 @@ from ncscope_lab.report.drawing import Drawing
 FOLDER = Path(__file__).parent
 IMAGES = FOLDER.parent / "images" / "runs"
 DPI = 130
-COLOURS = 48  # enough for lines and text, in a quarter of the bytes
+COLOURS = 256  # with fewer, lines change their colour
 
 
 def main() -> None:

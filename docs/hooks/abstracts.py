@@ -193,7 +193,7 @@ def _write_sentence(
         name, figure = (part.strip() for part in sentence.figure.split("|"))
         scale, _ = _largest(name, runs)
         if figure in read_captions(name, scale) and name not in list_outdated(scale):
-            lines += [show_figure(name, figure, "evidence.md"), ""]
+            lines += [show_figure(name, figure, scale, "evidence.md"), ""]
     ran = "; ".join(_write_run(name, runs) for name in claims)
     checked = "random instances, with counterexamples sought" if sentence.statements else ""
     lines += [

@@ -211,20 +211,12 @@ def read_captions(name: str, scale: str) -> Mapping[str, str]:
     return record["experiments"].get(name, {}).get("figures", {})
 
 
-def show_figure(name: str, figure: str, uri: str) -> str:
-    """Return the picture of a figure of an experiment, for a page."""
+def show_figure(name: str, figure: str, scale: str, uri: str) -> str:
+    """Return a figure of an experiment with its caption, for a page."""
     picture = f"images/runs/{name.replace('/', '-')}-{figure}.png"
     path = posixpath.relpath(picture, posixpath.dirname(uri) or ".")
-    return f"![{name}: {figure}]({path}){{ .run loading=lazy }}"
-
-
-def show_figures(name: str, scale: str, uri: str) -> str:
-    """Return the figures of an experiment with their captions."""
-    shown = [
-        f"{show_figure(name, figure, uri)}\n*{_prose(caption)}*"
-        for figure, caption in read_captions(name, scale).items()
-    ]
-    return "\n\n".join(shown)
+    caption = read_captions(name, scale)[figure]
+    return f"![{name}: {figure}]({path}){{ .run loading=lazy }}\n*{_prose(caption)}*"
 
 
 def tabulate_claims(name: str, runs: Runs, uri: str) -> str:
@@ -239,8 +231,8 @@ def tabulate_claims(name: str, runs: Runs, uri: str) -> str:
             continue
         if name in list_outdated(scale):
             parts.append(OUTDATED)
-        elif figures := show_figures(name, scale, uri):
-            parts.append(figures)
+        else:
+            parts += [show_figure(name, each, scale, uri) for each in read_captions(name, scale)]
         lines = [
             f"*{scale.capitalize()} scale:* {count_verdicts(claims)}.",
             "",

@@ -396,7 +396,10 @@ SYMBOLS = {TEMPERATURE: r"$\tau$", PENALTY: r"$\lambda$"}
 
 def draw_figures(settings: Pretrainings, runs: Runs) -> list[Drawing]:
     """Draw figure 7, and figure 7 from the paper's tables."""
-    axes = "the mean log odds gain against metrics on training images of the pretraining set"
+    axes = (
+        "MLOG, the mean log odds of the probes less those of pretraining, against metrics on "
+        "training images of the pretraining set"
+    )
     return [
         Drawing(
             "fig-7",
@@ -419,7 +422,7 @@ def draw_correlations(runs: Runs) -> Figure:
         [partial(draw_correlation, group, key) for key in METRICS]
         for group in runs.group(name_group).values()
     ]
-    return draw_grid(rows, cell=(3, 2.9), share_y="row")
+    return draw_grid(rows, cell=(2.2, 2.5), share_y="row")
 
 
 def draw_correlation(runs: Runs, key: str, axes: Axes) -> None:
@@ -446,9 +449,10 @@ def draw_correlation(runs: Runs, key: str, axes: Axes) -> None:
             )
     pearson = correlate_means(runs, metric, MLOG).value
     axes.plot([], [], " ", label=f"Pearson {pearson:.3f}".replace("-", "−"))
-    axes.legend(loc="upper right", handlelength=0, handletextpad=0, borderaxespad=0.1)
+    corner = "lower right" if pearson > 0 else "upper right"
+    axes.legend(loc=corner, handlelength=0, handletextpad=0, borderaxespad=0.1)
     axes.margins(0.16)
-    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.set_title(METRICS[key])
     if key == next(iter(METRICS)):
         axes.set_ylabel(f"MLOG, {SYMBOLS[group]} varied")

@@ -301,10 +301,13 @@ def draw_metrics(number: int, subject: str, runs: Runs) -> Drawing:
         axes.set_title(METRICS[key])
 
     names = "fuzziness, squared distance, cosine distance and VCI on training images"
+    keys = list(METRICS)
+    grid = [[partial(panel, key) for key in row] for row in (keys[:2], keys[2:])]
     return Drawing(
         f"fig-{number}",
-        f"VCI figure {number}: {names}, {subject}; means and ranges over seeds.",
-        draw_grid([[partial(panel, key) for key in METRICS]], cell=(3, 2.8), legend="below"),
+        f"VCI figure {number}: {names} from the first epoch on, {subject}; means over the seeds, "
+        "and their ranges as bands. The first two have logarithmic axes.",
+        draw_grid(grid, cell=(3.6, 2.5), legend="below"),
     )
 
 
@@ -324,16 +327,22 @@ def draw_columns(runs: Runs, rows: Mapping[str, Callable[[Runs, Axes], None]]) -
 
 
 def draw_course(axes: Axes, runs: Runs, key: str, label: str, split: str = "train") -> None:
-    """Draw a metric from epoch 1 on: mean over the runs, and their range as a band."""
+    """Draw a metric from epoch 1 on: mean over the runs, and their range as a band.
+
+    Shares stand on a linear axis from 0, all else on a logarithmic one.
+    """
     rows = (row for run in runs for row in run.path(split) if row.epoch > 0)
     points = collect_points(rows, "epoch", key)
     colour = panels.SERIES[len(axes.lines) % len(panels.SERIES)]
     if points:
-        draw_band(axes, points, label, colour)
+        draw_band(axes, points, label, colour, ("-", "--", "-.", ":")[len(axes.lines) % 4])
+    axes.set_xlabel("epoch")
+    if key in ("cosine_within", "vci"):
+        axes.set_ylim(bottom=0)
+        return
     logarithmic_values(axes)
     # The curves span one or two decades, so powers of ten would be too few labels.
     if axes.get_yscale() == "log":
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axes.yaxis.set_minor_locator(NullLocator())
-    axes.set_xlabel("epoch")
