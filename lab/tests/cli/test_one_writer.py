@@ -59,7 +59,7 @@ def test_a_report_needs_no_lock(with_halving, capsys, tmp_path):
         assert run_command("report", tmp_path / "run", "--save", tmp_path / "page.html") == 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_second_of_two_commands_names_the_first(tmp_path):
     first = start_run(tmp_path / "run")
     while not (tmp_path / "run" / ".locked-by").exists():

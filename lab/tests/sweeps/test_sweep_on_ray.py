@@ -58,7 +58,7 @@ def worker_of(name: str) -> int:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_that_lost_its_worker_goes_on_and_one_that_fails_stops_no_other(tmp_path):
     """A sweep that was killed has left a file."""
     first, second = ["fails=false,start=1.0", "fails=true,start=2.0"]

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[3]
 KILLS = 2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_killed_while_it_writes_checkpoints_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     """Of a network so large that a write takes long enough to be seen."""
     done = subprocess.run(

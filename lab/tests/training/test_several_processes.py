@@ -9,7 +9,7 @@ import pytest
 
 from tests.closeness import numbers
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 PROGRAM = Path(__file__).with_name("several_processes.py")
 
