@@ -2,7 +2,7 @@
 
 ``python -m tests.fuzzing --calls 20000`` reports every call that ends in another exception than
 `InputError`, in a warning, or in a value that is out of its range or off its reference;
-``--call 17`` repeats one of them. The slow suite makes 400 calls.
+``--call 17`` repeats one of them. The nightly suite makes 400 calls.
 """
 
 import argparse

@@ -81,7 +81,7 @@ def test_a_fork_leaves_its_parent_alone():
     assert mutants.in_fork(lambda: 1 // 0).startswith("error: ZeroDivisionError")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_mutants_of_a_module_die_under_its_tests(tmp_path):
     results = tmp_path / "mutants.jsonl"
     command = [sys.executable, "-m", "tools.mutants", "math", "--files", "pairs"]

@@ -1,8 +1,8 @@
 """Random arrays and arguments: a report whose values lie in their ranges, or one InputError.
 
-The slow suite runs 1,000 examples, and 400 calls of the whole interface with hostile arguments;
-``pytest -m slow tests/api/test_fuzz.py --fuzz 50000`` runs more. The examples are the same in every
-run of one number. `tests.fuzzing` names each of the calls, to repeat it.
+The nightly suite runs 1,000 examples, and 400 calls of the whole interface with hostile arguments;
+``pytest -m nightly tests/api/test_fuzz.py --fuzz 50000`` runs more. The examples are the same in
+every run of one number. `tests.fuzzing` names each of the calls, to repeat it.
 """
 
 import math
@@ -20,7 +20,7 @@ import ncscope
 from ncscope.metrics.registry import GROUPS
 from tests.fuzzing import BY_NAME, Finding, check_report, run_calls
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unchecked_signatures")]
+pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("unchecked_signatures")]
 
 KINDS: dict[str, Callable[[np.ndarray], Any]] = {
     "float64": lambda a: a,

@@ -19,7 +19,7 @@ from tests.processes import alive, descendants, of_ray
 
 pytest.importorskip("ray")
 pytest.importorskip("pyarrow")
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 SIZES = (40_000, 20_000, 30_000, 0, 25_000, 35_000, 20_000, 30_000)
 

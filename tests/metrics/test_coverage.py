@@ -68,7 +68,7 @@ DESIGNS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", IN_CI)
 def test_intervals_cover_as_often_as_they_say(name: str) -> None:
     """The other designs take minutes each: ``python -m tests.metrics.test_coverage``."""

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
-from itertools import product, starmap
+from itertools import product
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from .layerwise import (
 )
 from .moments import reference_moments
 
-pytestmark = pytest.mark.slow  # what these test changes with themselves only, not with ncscope
+pytestmark = pytest.mark.nightly  # what these test changes with themselves only, not with ncscope
 
 KEYS_WITHOUT_HEAD = {
     "fuzziness",
@@ -236,15 +236,9 @@ def test_central_path_losses_equal_the_snr_formulas():
     assert values["mse_nc23"] == pytest.approx(shortfall, rel=1e-12)
 
 
-def of_two_by_two_by_two(prior, with_bias, decay):
-    """One of the eight: half of them, with every pair of settings, are in the default suite."""
-    half = (prior == "uniform") + with_bias + (decay > 0)
-    return pytest.param(prior, with_bias, decay, marks=() if half % 2 else pytest.mark.slow)
-
-
 @pytest.mark.parametrize(
     ("prior", "with_bias", "decay"),
-    [*starmap(of_two_by_two_by_two, product(["empirical", "uniform"], [True, False], [0.0, 5e-3]))],
+    [*product(["empirical", "uniform"], [True, False], [0.0, 5e-3])],
 )
 def test_least_squares_is_a_stationary_point(with_bias, decay, prior):
     instance = INSTANCES["imbalanced"]()

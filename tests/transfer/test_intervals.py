@@ -149,7 +149,7 @@ CASES = {  # samples of a class; shares that both, only the first, only the seco
 }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("measure", ["top-1", "mean per class"])
 def test_the_intervals_cover_as_often_as_they_say(name, measure):
