@@ -32,6 +32,7 @@ from ncscope_lab.experiments.info.information_runs import (
     PAPER_NETWORKS,
     claim_by_batch,
     collapse_mir_of,
+    count_seeds,
     draw_collapse,
     name_runs,
     paper_training,
@@ -212,10 +213,9 @@ CLAIMS = [
 def draw_figures(settings: Trainings, runs: Runs) -> list[Drawing]:
     """Draw figures 1 and 2 side by side, with a row for each data set."""
     sets = runs.group("data")
-    seeds = ", ".join(f"{len(own)} on {data}" for data, own in sets.items())
     caption = (
         "INFO figures 1 and 2: accuracy, MIR and HDR on held-out images over training. Lines are "
-        f"means over seeds ({seeds}), bands show their range. Ratios are means over batches of "
+        f"means over {count_seeds(runs)}; bands show their range. Ratios are means over batches of "
         "64, as the claims judge them, or exact values of the whole set, of the features or of "
         "these less their mean. The dotted line is MIR at collapse to a simplex; HDR's value at "
         "collapse is 0. The vertical strip shows where seeds reach zero training error (an "
