@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from ncscope.report import panels
 from ncscope.report.labels import find_label
+from ncscope_lab.intervals import mean_interval
 from ncscope_lab.observations import Observation
 from ncscope_lab.quantities import Path, Runs
 
@@ -74,7 +75,9 @@ def _add_legend(figure: Figure, axes: Sequence[Axes], place: str) -> None:
     if place == "first":
         axes[0].legend(list(entries.values()), list(entries))
         return
-    columns = 1 if place == "beside" else min(len(entries), 6)
+    # As many entries side by side as fit the width, at 0.06 inches a letter beside the line.
+    room = axes[0].figure.get_figwidth() // (0.6 + 0.06 * max(map(len, entries)))
+    columns = 1 if place == "beside" else int(min(len(entries), max(room, 1), 6))
     figure.legend(list(entries.values()), list(entries), loc=_LEGENDS[place], ncols=columns)
 
 
@@ -94,12 +97,14 @@ class Curve:
         label: Entry in the legend.
         colour: Colour of line and band.
         style: Style of the line.
+        marker: Marker at each measurement, none if empty.
     """
 
     key: str
     label: str
     colour: Any = panels.ACCENT
     style: Any = "-"
+    marker: str = "o"
 
 
 def draw_band(
@@ -108,6 +113,7 @@ def draw_band(
     label: str = "",
     colour: Any = panels.ACCENT,
     style: Any = "-",
+    marker: str = "o",
 ) -> None:
     """Draw the mean of several runs as a line, and their range as a band.
 
@@ -117,11 +123,12 @@ def draw_band(
         label: Entry in the legend.
         colour: Colour of line and band.
         style: Style of the line.
+        marker: Marker at each coordinate, none if empty.
     """
     at = list(points)
     arrays = [np.asarray(numbers) for numbers in points.values()]
     mean = [float(numbers.mean()) for numbers in arrays]
-    axes.plot(at, mean, "o", linestyle=style, color=colour, markersize=2.6, label=label)
+    axes.plot(at, mean, marker=marker, linestyle=style, color=colour, markersize=2.6, label=label)
     least, most = ([float(end(numbers)) for numbers in arrays] for end in (np.min, np.max))
     axes.fill_between(at, least, most, color=colour, alpha=0.15, linewidth=0)
 
@@ -140,7 +147,7 @@ def draw_over_epochs(axes: Axes, runs: Runs, curves: Sequence[Curve], split: str
             (row for run in runs for row in run.path(split)), "epoch", curve.key
         )
         if points:
-            draw_band(axes, points, curve.label, curve.colour, curve.style)
+            draw_band(axes, points, curve.label, curve.colour, curve.style, curve.marker)
     axes.set_xlabel("epoch")
 
 
@@ -191,6 +198,51 @@ def draw_reference(axes: Axes, value: float, label: str = "", style: Any = ":") 
     """Draw a thin horizontal line at a value, with an entry in the legend; nothing for NaN."""
     if math.isfinite(value):
         axes.axhline(value, color=panels.SOFT, linestyle=style, linewidth=1.1, label=label)
+
+
+def draw_interval(
+    axes: Axes,
+    at: float,
+    numbers: Sequence[float],
+    *,
+    colour: Any = panels.ACCENT,
+    marker: str = "o",
+    face: Any = None,
+    label: str = "",
+) -> None:
+    """Draw the mean of several values and the 95 % interval that claims on them are judged by.
+
+    Args:
+        axes: Axes to draw on.
+        at: Coordinate of the mean.
+        numbers: Values of the runs; those that are not finite are left out, as the caller must say.
+        colour: Colour of marker and interval.
+        marker: Marker of the mean.
+        face: Colour inside the marker; default the same.
+        label: Entry in the legend.
+    """
+    known = [number for number in numbers if math.isfinite(number)]
+    if not known:
+        return
+    middle, interval = float(np.mean(known)), mean_interval(known)
+    reach = [[middle - interval.low], [interval.high - middle]] if interval else None
+    axes.errorbar(at, middle, reach, fmt=marker, color=colour, markerfacecolor=face or colour,
+                  markersize=5, capsize=3, label=label)  # fmt: skip
+
+
+def draw_yardstick(axes: Axes, numbers: Sequence[float], height: float, label: str = "") -> None:
+    """Draw a band of a given height around the middle of some values, which fit it or do not.
+
+    Args:
+        axes: Axes to draw on.
+        numbers: Values that the band is centred on.
+        height: Height of the band; nothing is drawn if it or the middle is not finite.
+        label: Entry in the legend.
+    """
+    middle = (min(numbers) + max(numbers)) / 2 if numbers else math.nan
+    if math.isfinite(middle) and math.isfinite(height):
+        low, high = middle - height / 2, middle + height / 2
+        axes.axhspan(low, high, color=panels.SERIES[4], alpha=0.2, linewidth=0, label=label)
 
 
 def logarithmic_values(axes: Axes) -> None:

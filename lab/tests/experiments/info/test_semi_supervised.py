@@ -47,6 +47,16 @@ def test_the_tables_are_in_per_cent_beside_the_printed_values() -> None:
     assert {lines[method][0] for method in METHODS} == {"unknown (3)", "unknown (5)"}
 
 
+def test_the_gain_is_drawn_from_the_seeds_that_have_results_and_tells_their_number() -> None:
+    lost = "digits, 20 labels, FreeMatch + MI, seed 101"
+    *_, gain = EXPERIMENT.draw(FEW_LABELS, Results(r for r in few_labels() if r.part != lost))
+    ours, printed = gain.figure.axes
+    ticks = [label.get_text() for label in ours.get_xticklabels()]
+    assert ticks == ["10\n5 of 5", "20\n4 of 5\n5 of 5", "40\n5 of 5"]
+    assert len(ours.containers) == 6
+    assert printed.get_title(loc="left") == "Gain on cifar10, as printed"
+
+
 def test_the_papers_table_has_its_own_columns() -> None:
     tables = EXPERIMENT.summarise(PAPER, Results())
     assert [len(table.columns) for table in tables] == [6, 4, 4, 4]  # three sets, and the gains

@@ -48,7 +48,6 @@ def test_table_2_has_the_printed_accuracies_beside_ours() -> None:
     [
         (training, stories.over_training),
         (label_smoothing, lambda: stories.smoothed(0.0)),
-        (supervised, lambda: stories.with_losses(0.0, 0.0, 0.0)),
     ],
 )
 def test_the_value_at_collapse_is_in_every_mir_panel(
@@ -60,6 +59,40 @@ def test_the_value_at_collapse_is_in_every_mir_panel(
     for axes in drawn:
         flat = [line.get_ydata() for line in axes.lines if len(set(line.get_ydata())) == 1]
         assert any(line[0] == LIMIT for line in flat)
+
+
+@pytest.mark.parametrize(("learnt", "told"), [(1.0, ""), (0.9, "zero error: 0 of 8 seeds")])
+def test_panels_show_zero_training_error_or_tell_that_seeds_do_not_reach_it(
+    learnt: float, told: str
+) -> None:
+    results = stories.over_training(learnt=learnt)
+    (drawing,) = training.EXPERIMENT.draw(training.SMALL, results)
+    for axes in drawing.figure.axes:
+        labels = axes.get_legend_handles_labels()[1]
+        assert ("zero training error" in labels) == (learnt == 1)
+        assert axes.get_title(loc="right") == told
+
+
+@pytest.mark.parametrize(("slope", "fits"), [(0.12, True), (0.13, False)])
+def test_the_means_over_the_levels_fit_the_band_if_the_claim_holds(
+    slope: float, fits: bool
+) -> None:
+    results = stories.smoothed(slope)
+    (drawing,) = label_smoothing.EXPERIMENT.draw(label_smoothing.SMALL, results)
+    for axes in drawing.figure.axes:
+        low, high = axes.patches[0].get_extents().transformed(axes.transData.inverted()).intervaly
+        means = axes.lines[0].get_ydata()
+        assert (low <= min(means) and max(means) <= high) == fits
+
+
+def test_figure_of_table_2_draws_differences_to_cross_entropy_of_the_same_seed() -> None:
+    (drawing,) = supervised.EXPERIMENT.draw(supervised.SMALL, stories.with_losses(0.005, 0.1))
+    accuracy, mir, _ = drawing.figure.axes
+    for axes, first in ((accuracy, 0.5), (mir, 0.11)):
+        seeds = axes.lines[1].get_ydata()
+        assert len(seeds) == 20
+        assert list(seeds) == pytest.approx([first] * 20, rel=0.01)
+    assert "20 seeds on warped-digits-6000" in drawing.caption
 
 
 def test_the_paper_s_scale_is_the_paper_s() -> None:

@@ -38,7 +38,9 @@ from ncscope_lab.claims import Claim, above, below
 from ncscope_lab.experiment import Experiment, Part
 from ncscope_lab.experiments.info.information_runs import (
     BY_BATCH,
+    LINES,
     add_classes,
+    count_seeds,
     draw_collapse,
     draw_metric,
     drop_metrics_of_means,
@@ -46,7 +48,7 @@ from ncscope_lab.experiments.info.information_runs import (
     paper_training,
     small_training,
 )
-from ncscope_lab.figures import draw_grid
+from ncscope_lab.figures import collect_points, draw_grid, draw_reference, draw_yardstick
 from ncscope_lab.intervals import SHARE
 from ncscope_lab.observations import Event, Heartbeat, Observation, Value
 from ncscope_lab.quantities import Path, Quantity, Run, Runs, average, ends, quantity, values
@@ -57,7 +59,6 @@ from ncscope_lab.training.settings import Training
 from ncscope_lab.training.supervised import Bench, bench_events, measure_images, prepare_bench
 
 AS_THEY_ARE, REESTIMATED = "as they are", "re-estimated"
-COLOURS = {AS_THEY_ARE: panels.ACCENT, REESTIMATED: panels.SECOND}
 
 
 class InfoConnectivity(Config):
@@ -348,30 +349,58 @@ CLAIMS = [
 
 def draw_figures(settings: InfoConnectivity, runs: Runs) -> list[Drawing]:
     """Draw figures 3 and 4, with a row for each data set and rate, the highest first."""
+    pairs = "; ".join(
+        f"{count_seeds(own, 'pairs')} at rate {rate}"
+        for rate, own in runs.group(lambda run: f"{rate_of(run):g}").items()
+    )
     caption = (
-        "INFO figures 3 and 4: held-out accuracy, MIR and HDR of the networks between two runs; "
-        "lines are means over pairs, bands show their range. Solid: exact values of the whole "
-        "set; dashed: means over batches of 64. Batch-norm statistics are interpolated or "
-        "re-estimated."
+        "INFO figures 3 and 4: held-out accuracy, MIR and HDR of the networks at ω between two "
+        f"runs. {LINES.format(f'pairs ({pairs})')} Batch-norm statistics are re-estimated, as the "
+        f"claims judge them, or {AS_THEY_ARE}, interpolated like the weights. The ochre bands show "
+        "what the claims on the lowest rate call unchanged, for re-estimated statistics: accuracy "
+        f"at most {CONNECTED:g} below the mean of both runs, a range of {UNCHANGED:g} of MIR and "
+        "HDR. Dash-dotted: chance. Dotted: MIR at collapse to a simplex."
     )
     ordered = Runs(sorted(runs, key=lambda run: -rate_of(run)))
+    sets = ordered.group("data")
     grid = [
-        [partial(draw_panel, key, f"{data}, rate {rate}", pairs) for key in COLUMNS]
-        for data, own in ordered.group("data").items()
-        for rate, pairs in own.group(lambda run: f"{rate_of(run):g}").items()
+        [
+            partial(draw_panel, key, f"{data}, {rate}" if len(sets) > 1 else f"rate {rate}", own)
+            for key in COLUMNS
+        ]
+        for data, of_data in sets.items()
+        for rate, own in of_data.group(lambda run: f"{rate_of(run):g}").items()
     ]
-    figure = draw_grid(grid, cell=(3.1, 2.6), legend="beside", share_x=True, share_y="col")
+    figure = draw_grid(grid, cell=(2.5, 2.1), legend="below", share_x=True, share_y="col")
     return [Drawing("fig-3-4", caption, figure)]
 
 
-COLUMNS = {"accuracy": "accuracy", "mir": "MIR", "hdr": "HDR"}
+COLUMNS = {"accuracy": "Accuracy", "mir": "MIR", "hdr": "HDR"}
+STYLES = {AS_THEY_ARE: (panels.SECOND, "s"), REESTIMATED: (panels.ACCENT, "o")}
+"""Colour and marker of each kind of statistics, in the order in which they are drawn."""
 
 
 def draw_panel(key: str, title: str, pairs: Runs, axes: Axes) -> None:
     """Draw a metric of the networks between the runs, with both kinds of statistics."""
-    for statistics, colour in COLOURS.items():
-        rows = [row for run in pairs for row in select_between(run, statistics)]
-        draw_metric(axes, rows, "omega", key, statistics, colour)
+    judged = key if key == "accuracy" else f"{key}_batch"
+    for statistics, (colour, marker) in STYLES.items():
+        rows = [
+            row.with_values({"ω": row["omega"]})
+            for run in pairs
+            for row in select_between(run, statistics)
+        ]
+        draw_metric(axes, rows, "ω", key, statistics, colour, marker)
+        means = [average(numbers) for numbers in collect_points(rows, "ω", judged).values()]
+        if statistics == REESTIMATED and means:
+            label = "unchanged, as the claims judge it"
+            if key == "accuracy":
+                draw_yardstick(axes, [average([means[0], means[-1]]) - CONNECTED / 2], CONNECTED,
+                               label)  # fmt: skip
+            else:
+                draw_yardstick(axes, means, UNCHANGED, label)
+    if key == "accuracy":
+        for classes in sorted({row["num_classes"] for run in pairs for row in run.rows}):
+            draw_reference(axes, 1 / classes, "chance", "-.")
     if key == "mir":
         draw_collapse(axes, pairs)
     axes.set_title(f"{COLUMNS[key]}, {title}")

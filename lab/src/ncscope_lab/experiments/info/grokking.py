@@ -83,7 +83,6 @@ HALF = 0.5  # HDR counts as declined if it halves
 
 SOURCE = "INFO, section 5.5 and figure 7"
 SPLITS: Mapping[str, str] = {"train": "training pairs", "test": "held-out pairs"}
-COLOURS: Mapping[str, str] = {"train": panels.ACCENT, "test": panels.SECOND}
 
 
 def steps_to(split: str, accuracy: float = 1.0) -> Quantity:
@@ -239,22 +238,30 @@ def list_claims(settings: InfoGrokking) -> Sequence[Claim]:
 
 def draw_figures(settings: InfoGrokking, runs: Runs) -> list[Drawing]:
     """Draw figure 7, from batches as in the paper, and from all pairs."""
-    caption = (
-        "INFO figure 7: accuracy, MIR and HDR over training{}; one curve per seed. Pairs held out "
-        "both ways are not training pairs in either order. Dashed lines are the first measured "
-        f"steps of training accuracy 1 and of held-out accuracy {LEARNT}; dotted, MIR at collapse "
-        "to a simplex."
+    unfinished = [run.name for run in runs if not run.rows]
+    ruleless = [run.name for run in runs if run.rows and math.isnan(steps_to("test", LEARNT)(run))]
+    fates = {"has not learnt it by the last step": ruleless, "is without results": unfinished}
+    told = [f"{', '.join(names)} {fate}" for fate, names in fates.items() if names]
+    fate = "; ".join(told) or "learnt by every seed"
+    lines = (
+        "A colour and a marker for each seed. Thick, held-out pairs; thin, black and dashed on top "
+        "of these, training pairs; dots in the colour of the seed, the accuracy on pairs held out "
+        "in both orders. Markers are measurements, in the accuracy every tenth. Vertical lines "
+        "in the colour of the seed are its first measured steps of training accuracy 1 and, "
+        f"dashed, of held-out accuracy {LEARNT}, with which the rule counts as learnt ({fate}). "
+        f"Dotted: chance, 1/{settings.training.modulus}, and MIR at collapse to a simplex."
     )
     size = settings.training.batch_size
     batches = f", MIR and HDR as means over batches of {size}, as in the paper"
     return [
         Drawing(
             name,
-            caption.format(how),
+            f"INFO figure 7: accuracy, MIR and HDR over training{how}. {lines}",
             draw_grid(
-                [[partial(draw_panel, settings, runs, key) for key in keys]],
-                cell=(3.6, 3.1),
-                legend="first",
+                [[partial(draw_panel, settings, runs, key)] for key in keys],
+                cell=(7.4, 2.1),
+                legend="below",
+                share_x="col",
             ),
         )
         for name, keys, how in (
@@ -264,25 +271,41 @@ def draw_figures(settings: InfoGrokking, runs: Runs) -> list[Drawing]:
     ]
 
 
+INK, DOTS = "#1d2327", (0, (1, 1.5))
+
+
 def draw_panel(settings: InfoGrokking, runs: Runs, key: str, axes: Axes) -> None:
     """Draw a metric of both splits of every run, with the steps of memorising and generalising."""
-    for run in runs:
-        for split, name in SPLITS.items():
-            path = [row for row in run.path(split) if key in row]
-            axes.plot(values(path, "step"), values(path, key), color=COLOURS[split], label=name)
+    every = 10 if key == "accuracy" else 1
+    for index, run in enumerate(runs):
+        colour, marker = panels.SERIES[index % 5], "oDs^v"[index % 5]
+        held_out, training = (
+            [row for row in run.path(split) if key in row] for split in ("test", "train")
+        )
+        axes.plot(values(held_out, "step"), values(held_out, key), color=colour, linewidth=2.0,
+                  marker=marker, markersize=4, markevery=every,
+                  label=f"{run.name}, held out")  # fmt: skip
+        axes.plot(values(training, "step"), values(training, key), color=INK, linewidth=0.8,
+                  linestyle=panels.DASHED, zorder=3)  # fmt: skip
         if key == "accuracy":
-            rows = run.path("test")
-            new = values(rows, "accuracy_unmirrored")
-            axes.plot(values(rows, "step"), new, color=panels.SERIES[2], linewidth=0.9,
-                      label="held out both ways")  # fmt: skip
-        for step in (steps_to("train")(run), steps_to("test", LEARNT)(run)):
+            new = values(held_out, "accuracy_unmirrored")
+            axes.plot(values(held_out, "step"), new, color=colour, linewidth=1.1,
+                      linestyle=DOTS)  # fmt: skip
+        for step, style in (
+            (steps_to("train")(run), "-"),
+            (steps_to("test", LEARNT)(run), panels.DASHED),
+        ):
             if math.isfinite(step):
-                axes.axvline(step, color=panels.SOFT, linewidth=0.8, linestyle=panels.DASHED)
+                axes.axvline(step, color=colour, linewidth=0.8, linestyle=style)
+    if key == "accuracy":
+        axes.plot([], [], color=INK, linewidth=0.8, linestyle=panels.DASHED, label="training pairs")
+        axes.plot([], [], color=INK, linewidth=1.1, linestyle=DOTS, label="held out both ways")
+        draw_reference(axes, 1 / settings.training.modulus, "chance; at collapse")
     if key.startswith("mir"):
         draw_reference(axes, collapse_mir(settings.training.modulus))
     axes.set_title("Accuracy" if key == "accuracy" else key[:3].upper())
     axes.set_xscale("symlog", linthresh=1, linscale=0.3)
-    axes.set_xlim(0, settings.training.steps)
+    axes.set_xlim(0, 1.1 * settings.training.steps)  # room for the last markers
     axes.set_xlabel("step")
 
 

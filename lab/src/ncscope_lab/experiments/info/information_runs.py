@@ -21,7 +21,15 @@ from ncscope_lab.claims import Claim
 from ncscope_lab.experiment import Part, Trainings, train_each
 from ncscope_lab.figures import collect_points, draw_band, draw_reference
 from ncscope_lab.observations import Event, Heartbeat, Observation
-from ncscope_lab.quantities import AnyQuantity, Quantity, Run, Runs, quantity, replace_fields
+from ncscope_lab.quantities import (
+    AnyQuantity,
+    Quantity,
+    Run,
+    Runs,
+    average,
+    quantity,
+    replace_fields,
+)
 from ncscope_lab.runs.resources import Resources
 from ncscope_lab.training.optimisation import Optimisation
 from ncscope_lab.training.settings import Training
@@ -207,8 +215,9 @@ def draw_metric(
     key: str,
     label: str = "",
     colour: Any = panels.ACCENT,
+    marker: str = "o",
 ) -> None:
-    """Draw a metric against a field of the rows; a ratio solid exactly, and dashed by batch.
+    """Draw a metric against a field of the rows; a ratio by batch, and thin and dashed exactly.
 
     Args:
         axes: Axes to draw on.
@@ -217,11 +226,38 @@ def draw_metric(
         key: ``"accuracy"``, or the key of a ratio's exact value.
         label: Subject of the curves, for the legend.
         colour: Colour of the curves.
+        marker: Marker at each value of the field.
     """
     axes.set_xlabel(axis)
     if key == "accuracy":
-        draw_band(axes, collect_points(rows, axis, key), colour=colour)
+        draw_band(axes, collect_points(rows, axis, key), colour=colour, marker=marker)
         return
-    for ending, estimate, style in (("", "exact", "-"), ("_batch", "batches of 64", panels.DASHED)):
-        points = collect_points(rows, axis, key + ending)
-        draw_band(axes, points, f"{label}, {estimate}" if label else estimate, colour, style)
+    start = f"{label}, " if label else ""
+    points = collect_points(rows, axis, f"{key}_batch")
+    draw_band(axes, points, f"{start}batches of 64", colour, marker=marker)
+    exact = {at: average(numbers) for at, numbers in collect_points(rows, axis, key).items()}
+    axes.plot(list(exact), list(exact.values()), color=colour, linestyle=panels.DASHED,
+              linewidth=0.8, label=f"{start}exact")  # fmt: skip
+
+
+LINES = (
+    "Lines are means over {}, bands show their range. Solid: accuracy, and ratios as means over "
+    "batches of 64, as the claims judge them; thin and dashed: exact ratios of the whole set."
+)
+"""Part of the captions of figures that `draw_metric` draws."""
+
+
+def count_seeds(runs: Runs, of: str = "seeds") -> str:
+    """Write the number of seeds on each data set, and how many of their runs have no rows.
+
+    Args:
+        runs: Runs with the fields ``data`` and ``seed``.
+        of: Plural noun for the seeds.
+    """
+    words = [
+        f"{len({run.settings.seed for run in own})} {of} on {data}"
+        for data, own in runs.group("data").items()
+    ]
+    missing = sum(not run.rows for run in runs)
+    words += [f"{missing} of {len(runs)} runs without results"] if missing else []
+    return ", ".join(words)

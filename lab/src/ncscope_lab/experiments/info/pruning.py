@@ -40,9 +40,11 @@ from ncscope.report import panels
 from ncscope_lab.claims import Claim, above
 from ncscope_lab.experiment import Experiment, Part, train_each
 from ncscope_lab.experiments.info.information_runs import (
+    LINES,
     PAPER_NETWORKS,
     add_classes,
     claim_on_accuracy_and_ratios,
+    count_seeds,
     draw_collapse,
     draw_metric,
     drop_metrics_of_means,
@@ -67,7 +69,6 @@ from ncscope_lab.training.supervised import (
 )
 
 PRUNED, TUNED, UNTRAINED = "pruned", "fine-tuned", "untrained"
-COLOURS = {PRUNED: panels.SECOND, TUNED: panels.ACCENT, UNTRAINED: panels.SOFT}
 
 
 class InfoPruning(Config):
@@ -190,35 +191,60 @@ def list_claims(settings: InfoPruning) -> Sequence[Claim]:
 
 
 def draw_figures(settings: InfoPruning, runs: Runs) -> list[Drawing]:
-    """Draw figure 6, with a row for each data set."""
+    """Draw figure 6, with a column for each data set."""
     caption = (
         "INFO figure 6: accuracy, and MIR and HDR between the features of the pruned and of the "
-        "dense network, on held-out images; lines are means over seeds, bands show their range. "
-        "The network before training, pruned alike, is the chance baseline. Solid: exact values of "
-        "the whole set; dashed: means over batches of 64."
+        f"dense network, on held-out images. {LINES.format(count_seeds(runs))} The network before "
+        "training, pruned alike, is the chance baseline. Dash-dotted lines are values of the dense "
+        "network, in MIR and HDR with itself, by batch; that of HDR is 0. Crosses: the border of "
+        f"the claims on fine-tuned networks, {HIGH:g} of the way from the baseline to the dense "
+        "network. Dotted: 1 over the number of classes, and MIR at collapse to a simplex."
     )
-    columns = {
-        "accuracy": "accuracy",
-        "dense_mir": "MIR with the dense",
-        "dense_hdr": "HDR with the dense",
-    }
+    sets = runs.group("data")
     grid = [
-        [partial(draw_panel, key, f"{title}, {data}", own) for key, title in columns.items()]
-        for data, own in runs.group("data").items()
+        [partial(draw_panel, key, f"{title}, {data}", own) for data, own in sets.items()]
+        for key, title in TITLES.items()
     ]
-    figure = draw_grid(grid, cell=(3.1, 3.1), legend="beside", share_x=True)
-    return [Drawing("fig-6", caption, figure)]
+    cell = (7.4 / max(1, len(sets)), 2.0)
+    return [Drawing("fig-6", caption, draw_grid(grid, cell=cell, legend="below", share_x=True))]
+
+
+TITLES = {
+    "accuracy": "Accuracy",
+    "dense_mir": "MIR with the dense",
+    "dense_hdr": "HDR with the dense",
+}
+STYLES = {
+    UNTRAINED: (panels.SERIES[2], "^"),
+    PRUNED: (panels.SECOND, "s"),
+    TUNED: (panels.ACCENT, "o"),
+}
+"""Colour and marker of each stage."""
 
 
 def draw_panel(key: str, title: str, runs: Runs, axes: Axes) -> None:
-    """Draw a metric against the sparsity, at every stage."""
-    for stage, colour in COLOURS.items():
+    """Draw a metric against the sparsity, at every stage, with the border of the claims."""
+    for stage, (colour, marker) in STYLES.items():
         rows = [row for run in runs for row in run.rows if row.get("stage") == stage]
-        draw_metric(axes, rows, "sparsity", key, stage, colour)
+        draw_metric(axes, rows, "sparsity", key, stage, colour, marker)
+    judged = key if key == "accuracy" else f"{key}_batch"
+
+    def mean_of(stage: str, sparsity: float) -> float:
+        return average([value_at(run, stage, sparsity, judged) for run in runs if run.rows])
+
+    dense = mean_of(PRUNED, 0.0)
+    draw_reference(axes, dense, "dense network", "-.")
+    measured = {float(row.get("sparsity", math.nan)) for run in runs for row in run.rows}
+    sparsities = sorted(filter(math.isfinite, measured))
+    border = [HIGH * dense + (1 - HIGH) * mean_of(UNTRAINED, at) for at in sparsities]
+    axes.plot(sparsities, border, "x", color=panels.SOFT, markersize=5,
+              label=f"{HIGH:g} of the way to the dense")  # fmt: skip
+    if key == "accuracy":
+        for classes in sorted({row["num_classes"] for run in runs for row in run.rows}):
+            draw_reference(axes, 1 / classes, "1 / classes, or MIR at collapse")
     if key == "dense_mir":
-        itself = average([value_at(run, PRUNED, 0.0, key) for run in runs])
-        draw_reference(axes, itself, "of the dense with themselves, exact", "-.")
-        draw_collapse(axes, runs)
+        draw_collapse(axes, runs, "1 / classes, or MIR at collapse")
+    axes.set_xticks(sparsities)
     axes.set_title(title)
 
 

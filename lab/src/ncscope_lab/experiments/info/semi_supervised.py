@@ -34,8 +34,8 @@ from ncscope.report import panels
 from ncscope.report.tables import Summary
 from ncscope_lab.claims import Claim, above, below, within
 from ncscope_lab.experiment import Experiment, train_each
-from ncscope_lab.experiments.info.information_runs import summarise, write_spread
-from ncscope_lab.figures import collect_points, draw_grid
+from ncscope_lab.experiments.info.information_runs import write_spread
+from ncscope_lab.figures import collect_points, draw_grid, draw_interval
 from ncscope_lab.quantities import Quantity, Run, Runs, last, quantity
 from ncscope_lab.report.drawing import Drawing
 from ncscope_lab.runs.settings import Config
@@ -446,7 +446,7 @@ def draw_figures(settings: SemiSupervised, runs: Runs) -> list[Drawing]:
     """Draw table 1, pseudo-labels and information over training, and the gain by labels."""
     each = list_settings(settings)
     sets = list(dict.fromkeys(setting.data for setting in each))
-    beside = [] if any(column.data in sets for column in COLUMNS) else ["cifar10"]
+    in_print = [data for data in sets if any(column.data == data for column in COLUMNS)]
     ends = [[partial(draw_errors, settings, data, runs) for data in sets]]
     pseudo = [
         [
@@ -466,12 +466,19 @@ def draw_figures(settings: SemiSupervised, runs: Runs) -> list[Drawing]:
         [partial(draw_course, setting, runs, "test", key, key.upper()) for key in ("mir", "hdr")]
         for setting in each
     ]
-    gains = [[partial(draw_gains, settings, data, runs) for data in sets + beside]]
+    gains = [
+        [partial(draw_gains, settings, data, runs) for data in sets],
+        [partial(draw_printed_gains, data) for data in in_print or ["cifar10"]],
+    ]
+    # Beside each other if there is one of both.
+    gains = [[*gains[0], *gains[1]]] if len(sets) == 1 else gains
     return [
         Drawing(
             "table-1",
             "INFO table 1: error of the averaged network on held-out images at the end, by number "
-            "of labels. Bars are standard errors of the mean over seeds; dots are the seeds.",
+            "of labels. Dots are seeds, bars the mean over them and its 95 % interval. "
+            f"{sum(math.isnan(error(run)) for run in runs) or 'None'} of the {len(runs)} runs, "
+            "with those of other weights, have no result.",
             draw_grid(ends, cell=(4.6, 3.4), legend="beside"),
         ),
         Drawing(
@@ -490,16 +497,20 @@ def draw_figures(settings: SemiSupervised, runs: Runs) -> list[Drawing]:
         ),
         Drawing(
             "gain",
-            "INFO 6.3: error of FreeMatch minus error with an information loss, against the number "
-            "of labels: means over seeds with their standard errors. Crosses are differences of "
-            "the means in the paper's table 1.",
-            draw_grid(gains, cell=(3.2, 3.0), legend="beside"),
+            "INFO 6.3: gain, the error of FreeMatch minus the error with an information loss, seed "
+            "by seed. Filled: means over the seeds and their 95 % intervals, by which the claims "
+            "are judged; below each number of labels, the seeds that have results: a claim of "
+            "which one is missing is undecided. The grey band is the margin of the claims on equal "
+            f"errors, {MARGIN:g} point to either side. Open: differences of the means in the "
+            "paper's table 1; it does not explain the numbers after its ±, and the bars are the "
+            "roots of the sums of two squares of these.",
+            draw_grid(gains, cell=(3.7 if len(sets) < 3 else 2.5, 3.0), legend="below"),
         ),
     ]
 
 
 def draw_errors(settings: SemiSupervised, data: str, runs: Runs, axes: Axes) -> None:
-    """Draw the errors of every method by number of labels: means, standard errors and seeds."""
+    """Draw the errors of every method by number of labels: means, 95 % intervals and seeds."""
     own = [setting for setting in list_settings(settings) if setting.data == data]
     for at, setting in enumerate(own):
         for index, method in enumerate(METHODS):
@@ -507,19 +518,12 @@ def draw_errors(settings: SemiSupervised, data: str, runs: Runs, axes: Axes) -> 
             errors = [error(run) for run in select_runs(setting, method, runs)]
             axes.plot([x] * len(errors), errors, ".", color=COLOURS[method], alpha=0.3,
                       markersize=4)  # fmt: skip
-            axes.errorbar(x, *mean_and_error(errors), fmt="o", color=COLOURS[method], markersize=5,
-                          capsize=2.5, label=method if at == 0 else None)  # fmt: skip
+            draw_interval(axes, x, errors, colour=COLOURS[method], label=method)
     axes.set_xticks(range(len(own)), [str(setting.labels) for setting in own])
-    axes.set_xlabel("labels")
+    axes.set(xlim=(-0.5, len(own) - 0.5), xlabel="labels")
     axes.set_ylim(bottom=0)
     axes.grid(axis="x", visible=False)
     axes.set_title(f"Error on {data}, %")
-
-
-def mean_and_error(numbers: Sequence[float]) -> tuple[float, float]:
-    """Return the mean and its standard error; NaN where unknown."""
-    middle, spread = summarise(numbers)
-    return middle, spread / math.sqrt(max(1, len(numbers)))
 
 
 def draw_course(setting: Setting, runs: Runs, split: str, key: str, title: str, axes: Axes) -> None:
@@ -579,27 +583,41 @@ def draw_classes(setting: Setting, runs: Runs, axes: Axes) -> None:
 
 
 def draw_gains(settings: SemiSupervised, data: str, runs: Runs, axes: Axes) -> None:
-    """Draw the gain of each information loss against the number of labels, ours and printed."""
+    """Draw the gain of each information loss by number of labels, with 95 % intervals."""
     own = [setting for setting in list_settings(settings) if setting.data == data]
+    ticks = []
+    for at, setting in enumerate(own):
+        known = []
+        for shift, marker, method in zip((-0.12, 0.12), "os", ADDED, strict=True):
+            gains = [gain(run) for run in select_runs(setting, method, runs)]
+            draw_interval(axes, at + shift, gains, colour=COLOURS[method], marker=marker,
+                          label=method)  # fmt: skip
+            known.append(f"{sum(map(math.isfinite, gains))} of {len(gains)}")
+        ticks.append("\n".join([str(setting.labels), *dict.fromkeys(known)]))
+    _finish_gains(axes, ticks, "labels; seeds with results")
+    axes.set_title(f"Gain on {data}, ours")
+
+
+def draw_printed_gains(data: str, axes: Axes) -> None:
+    """Draw the gain of each information loss in the paper's table 1, by number of labels."""
     printed = [column for column in COLUMNS if column.data == data]
-    for method in ADDED:
-        gains = {s.labels: mean_and_error([gain(run) for run in select_runs(s, method, runs)])
-                 for s in own}  # fmt: skip
-        known = {labels: pair for labels, pair in gains.items() if math.isfinite(pair[0])}
-        if known:
-            means, errors = zip(*known.values(), strict=True)
-            axes.errorbar(list(known), means, errors, fmt="o-", color=COLOURS[method],
-                          markersize=4, capsize=2.5, label=method)  # fmt: skip
-        if printed:
-            axes.plot([column.labels for column in printed],
-                      [gain_in_print(method, column) for column in printed], "x",
-                      color=COLOURS[method], linestyle=panels.DASHED, markersize=5,
-                      label=f"{method}, printed")  # fmt: skip
+    for at, column in enumerate(printed):
+        for shift, marker, method in zip((-0.12, 0.12), "os", ADDED, strict=True):
+            spread = math.hypot(*(ERRORS[name][column].deviation for name in ("FreeMatch", method)))
+            axes.errorbar(at + shift, gain_in_print(method, column), spread, fmt=marker,
+                          color=COLOURS[method], markerfacecolor="white", markersize=5,
+                          linewidth=0.9, label=f"{method}, printed")  # fmt: skip
+    _finish_gains(axes, [str(column.labels) for column in printed], "labels")
+    axes.set_title(f"Gain on {data}, as printed")
+
+
+def _finish_gains(axes: Axes, ticks: Sequence[str], label: str) -> None:
+    axes.axhspan(-MARGIN, MARGIN, color=panels.GRID, alpha=0.6, linewidth=0,
+                 label=f"within {MARGIN:g} point")  # fmt: skip
     axes.axhline(0, color=panels.SOFT, linewidth=0.7)
-    axes.set(xscale="log", xlabel="labels", title=f"Gain on {data}, points")
-    counts = sorted({setting.labels for setting in own + printed})
-    axes.set_xticks(counts, list(map(str, counts)))
-    axes.minorticks_off()
+    axes.set_xticks(range(len(ticks)), ticks)
+    axes.set(xlim=(-0.5, len(ticks) - 0.5), xlabel=label, ylabel="points of error")
+    axes.grid(axis="x", visible=False)
 
 
 EXPERIMENT = Experiment(

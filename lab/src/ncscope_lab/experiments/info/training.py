@@ -17,6 +17,7 @@ well before the end.
 """
 
 import math
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -31,6 +32,7 @@ from ncscope_lab.experiments.info.information_runs import (
     PAPER_NETWORKS,
     claim_by_batch,
     collapse_mir_of,
+    count_seeds,
     draw_collapse,
     name_runs,
     paper_training,
@@ -209,39 +211,48 @@ CLAIMS = [
 
 
 def draw_figures(settings: Trainings, runs: Runs) -> list[Drawing]:
-    """Draw figures 1 and 2, with a column for each data set."""
-    over = (
-        "on held-out images over training; lines are means over seeds, bands show their range. "
-        "Solid: exact values of the whole set; dashed: means over batches of 64."
+    """Draw figures 1 and 2 side by side, with a row for each data set."""
+    sets = runs.group("data")
+    caption = (
+        "INFO figures 1 and 2: accuracy, MIR and HDR on held-out images over training. Lines are "
+        f"means over {count_seeds(runs)}; bands show their range. Ratios are means over batches of "
+        "64, as the claims judge them, or exact values of the whole set, of the features or of "
+        "these less their mean. The dotted line is MIR at collapse to a simplex; HDR's value at "
+        "collapse is 0. The vertical strip shows where seeds reach zero training error (an "
+        f"accuracy of {ZERO_ERROR}), its line their mean."
     )
-    return [
-        Drawing(
-            name,
-            f"INFO figure {name[-1]}: accuracy and {key.upper()} {over}",
-            draw_grid(
-                [[partial(draw_panel, key, data, own) for data, own in runs.group("data").items()]],
-                cell=(4.2, 3.4),
-                legend="beside",
-            ),
-        )
-        for name, key in (("fig-1", "mir"), ("fig-2", "hdr"))
+    panels_of_sets = [
+        [partial(draw_panel, key, data, own) for key in ("mir", "hdr")]
+        for data, own in sets.items()
     ]
+    figure = draw_grid(panels_of_sets, cell=(3.7, 2.1), legend="below", share_x="row")
+    return [Drawing("fig-1-2", caption, figure)]
+
+
+CURVES = (
+    Curve("accuracy", "accuracy", panels.SOFT, "-.", ""),
+    Curve("{}_batch", "batches of 64"),
+    Curve("{}", "exact", panels.SERIES[2], panels.DASHED, ""),
+    Curve("{}_centered", "exact, centred features", panels.SECOND, (0, (1, 1)), ""),
+)
+"""Curves of a panel; the keys have a place for that of the ratio."""
 
 
 def draw_panel(key: str, data: str, runs: Runs, axes: Axes) -> None:
     """Draw a ratio, exact and by batch, and the accuracy on one data set."""
-    name = key.upper()
-    curves = [
-        Curve("accuracy", "accuracy", panels.SOFT),
-        Curve(key, f"{name}, exact"),
-        Curve(f"{key}_batch", f"{name}, batches of 64", style=panels.DASHED),
-        Curve(f"{key}_centered", f"{name} of centred features, exact", panels.SECOND),
-    ]
+    curves = [replace(curve, key=curve.key.format(key)) for curve in CURVES]
     draw_over_epochs(axes, runs, curves, "test")
     if key == "mir":
-        draw_collapse(axes, runs, "MIR at collapse to a simplex")
+        draw_collapse(axes, runs)
     axes.set_ylim(-0.02, 1.02)
-    axes.set_title(f"{name} and accuracy, {data}")
+    axes.set_title(f"{key.upper()}, {data}")
+    reached = [zero_error_row(run.path("train"), ZERO_ERROR) for run in runs]
+    epochs = [row.epoch for row in reached if row]
+    if epochs:
+        axes.axvspan(min(epochs), max(epochs), color=panels.SOFT, alpha=0.15, linewidth=0)
+        axes.axvline(average(epochs), color=panels.SOFT, linewidth=0.9, label="zero training error")
+    if len(epochs) < len(runs):
+        axes.set_title(f"zero error: {len(epochs)} of {len(runs)} seeds", loc="right", fontsize=8)
 
 
 EXPERIMENT = Experiment(
