@@ -477,8 +477,8 @@ def draw_figures(settings: SemiSupervised, runs: Runs) -> list[Drawing]:
             "table-1",
             "INFO table 1: error of the averaged network on held-out images at the end, by number "
             "of labels. Dots are seeds, bars the mean over them and its 95 % interval. "
-            f"{sum(math.isnan(error(run)) for run in runs) or 'None'} of the {len(runs)} runs, "
-            "with those of other weights, have no result.",
+            f"Of the {len(runs)} runs, with those of other weights, "
+            f"{sum(math.isnan(error(run)) for run in runs)} have no result.",
             draw_grid(ends, cell=(4.6, 3.4), legend="beside"),
         ),
         Drawing(
