@@ -76,7 +76,7 @@ def _add_legend(figure: Figure, axes: Sequence[Axes], place: str) -> None:
         axes[0].legend(list(entries.values()), list(entries))
         return
     # As many entries side by side as fit the width, at 0.06 inches a letter beside the line.
-    room = axes[0].figure.get_figwidth() // (0.6 + 0.06 * max(map(len, entries)))
+    room = figure.get_figwidth() // (0.6 + 0.06 * max(map(len, entries)))
     columns = 1 if place == "beside" else int(min(len(entries), max(room, 1), 6))
     figure.legend(list(entries.values()), list(entries), loc=_LEGENDS[place], ncols=columns)
 

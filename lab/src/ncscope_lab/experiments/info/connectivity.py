@@ -41,6 +41,7 @@ from ncscope_lab.experiments.info.information_runs import (
     LINES,
     add_classes,
     count_seeds,
+    draw_chance,
     draw_collapse,
     draw_metric,
     drop_metrics_of_means,
@@ -48,7 +49,7 @@ from ncscope_lab.experiments.info.information_runs import (
     paper_training,
     small_training,
 )
-from ncscope_lab.figures import collect_points, draw_grid, draw_reference, draw_yardstick
+from ncscope_lab.figures import collect_points, draw_grid, draw_yardstick
 from ncscope_lab.intervals import SHARE
 from ncscope_lab.observations import Event, Heartbeat, Observation, Value
 from ncscope_lab.quantities import Path, Quantity, Run, Runs, average, ends, quantity, values
@@ -399,8 +400,7 @@ def draw_panel(key: str, title: str, pairs: Runs, axes: Axes) -> None:
             else:
                 draw_yardstick(axes, means, UNCHANGED, label)
     if key == "accuracy":
-        for classes in sorted({row["num_classes"] for run in pairs for row in run.rows}):
-            draw_reference(axes, 1 / classes, "chance", "-.")
+        draw_chance(axes, pairs, "chance", "-.")
     if key == "mir":
         draw_collapse(axes, pairs)
     axes.set_title(f"{COLUMNS[key]}, {title}")

@@ -208,6 +208,12 @@ def draw_collapse(axes: Axes, runs: Runs, label: str = "at collapse to a simplex
         draw_reference(axes, value, label)
 
 
+def draw_chance(axes: Axes, runs: Runs, label: str, style: Any = ":") -> None:
+    """Draw the accuracy of guesses, 1 over the number of classes."""
+    for classes in sorted({float(run.rows[-1]["num_classes"]) for run in runs if run.rows}):
+        draw_reference(axes, 1 / classes, label, style)
+
+
 def draw_metric(
     axes: Axes,
     rows: Sequence[Observation],

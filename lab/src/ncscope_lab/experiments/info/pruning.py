@@ -45,6 +45,7 @@ from ncscope_lab.experiments.info.information_runs import (
     add_classes,
     claim_on_accuracy_and_ratios,
     count_seeds,
+    draw_chance,
     draw_collapse,
     draw_metric,
     drop_metrics_of_means,
@@ -240,8 +241,7 @@ def draw_panel(key: str, title: str, runs: Runs, axes: Axes) -> None:
     axes.plot(sparsities, border, "x", color=panels.SOFT, markersize=5,
               label=f"{HIGH:g} of the way to the dense")  # fmt: skip
     if key == "accuracy":
-        for classes in sorted({row["num_classes"] for run in runs for row in run.rows}):
-            draw_reference(axes, 1 / classes, "1 / classes, or MIR at collapse")
+        draw_chance(axes, runs, "1 / classes, or MIR at collapse")
     if key == "dense_mir":
         draw_collapse(axes, runs, "1 / classes, or MIR at collapse")
     axes.set_xticks(sparsities)

@@ -177,7 +177,7 @@ ADDED = {"CE + MI": (panels.SECOND, "o"), "CE + ED": (panels.SERIES[2], "s")}
 def draw_panel(key: str, runs: Runs, of: str, axes: Axes) -> None:
     """Draw what the terms change of the accuracy, or of a ratio, exact and by batch."""
     scale = 100 if key == "accuracy" else 1
-    kinds = [(key, 0.0, "", None)]
+    kinds: list[tuple[str, float, str, str | None]] = [(key, 0.0, "", None)]
     if key != "accuracy":
         kinds = [(f"{key}_batch", -0.2, "batches of 64", None), (key, 0.2, "exact", "white")]
     axes.axhline(0, color=panels.SOFT, linewidth=0.9)
