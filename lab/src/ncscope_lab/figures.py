@@ -74,7 +74,8 @@ def _add_legend(figure: Figure, axes: Sequence[Axes], place: str) -> None:
     if place == "first":
         axes[0].legend(list(entries.values()), list(entries))
         return
-    columns = 1 if place == "beside" else min(len(entries), 6)
+    widest = max(1, int(figure.get_figwidth() / 1.4))
+    columns = 1 if place == "beside" else min(len(entries), widest, 6)
     figure.legend(list(entries.values()), list(entries), loc=_LEGENDS[place], ncols=columns)
 
 
@@ -182,8 +183,14 @@ def draw_paths(
         axes.axvline(mark, color=panels.SECOND, linewidth=0.9, linestyle=panels.DASHED)
     if find_label(key).log_scale and min(filter(math.isfinite, drawn), default=0.0) > 0:
         axes.set_yscale("log")
+    scale_epochs(axes)
+
+
+def scale_epochs(axes: Axes) -> None:
+    """Scale the horizontal axis of epochs: logarithmic from epoch 1 on, with a place for 0."""
     axes.set_xscale("symlog", linthresh=1, linscale=0.4)
     axes.set_xlim(left=0)
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("epoch")
 
 
