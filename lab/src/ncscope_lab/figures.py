@@ -74,8 +74,9 @@ def _add_legend(figure: Figure, axes: Sequence[Axes], place: str) -> None:
     if place == "first":
         axes[0].legend(list(entries.values()), list(entries))
         return
-    widest = max(1, int(figure.get_figwidth() / 1.4))
-    columns = 1 if place == "beside" else min(len(entries), widest, 6)
+    inches = 0.5 + 0.07 * max(map(len, entries))  # of the longest entry
+    fitting = max(1, int(figure.get_figwidth() / inches))
+    columns = 1 if place == "beside" else min(len(entries), fitting, 6)
     figure.legend(list(entries.values()), list(entries), loc=_LEGENDS[place], ncols=columns)
 
 
