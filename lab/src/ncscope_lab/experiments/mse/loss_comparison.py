@@ -52,8 +52,7 @@ from ncscope_lab.experiments.mse.terminal_phase import (
     end_over_zero_error,
     select_phase,
 )
-from ncscope_lab.figures import draw_grid
-from ncscope_lab.intervals import mean_interval
+from ncscope_lab.figures import draw_grid, draw_intervals
 from ncscope_lab.observations import Results
 from ncscope_lab.quantities import (
     Path,
@@ -321,17 +320,13 @@ def draw_accuracies(networks: Mapping[str, Runs], axes: Axes) -> None:
     """Draw the difference of accuracies by network: seeds, and their mean with its interval."""
     axes.axvspan(-100 * COMPARABLE, 100 * COMPARABLE, color=panels.GRID, linewidth=0)
     axes.axvline(0, color=panels.SOFT, linewidth=0.9)
-    for line, runs in enumerate(networks.values()):
-        seeds = runs.group("seed").values()
-        points = [100 * average([ACCURACY(run) for run in own]) for own in seeds]
-        axes.plot(points, [line + 0.16] * len(points), "o", color=panels.SOFT, markersize=3.5)
-        interval = mean_interval(points)
-        if interval is not None:
-            mean, *ends = interval.estimate, interval.low, interval.high
-            axes.plot(ends, [line - 0.12] * 2, color=panels.ACCENT, linewidth=2)
-            axes.plot([mean], [line - 0.12], "D", color=panels.ACCENT, markersize=5)
-    axes.set_yticks(range(len(networks)), list(networks))
-    axes.set_ylim(len(networks) - 0.5, -0.5)
+    draw_intervals(
+        axes,
+        {
+            name: [100 * average(list(map(ACCURACY, own))) for own in runs.group("seed").values()]
+            for name, runs in networks.items()
+        },
+    )
     axes.set_xlabel("accuracy under MSE less that under cross-entropy, % of what training gains")
 
 
