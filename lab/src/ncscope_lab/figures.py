@@ -13,10 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ncscope.report import panels
-from ncscope.report.labels import find_label
 from ncscope_lab.intervals import mean_interval
 from ncscope_lab.observations import Observation
-from ncscope_lab.quantities import Path, Runs
+from ncscope_lab.quantities import Runs
 
 Panel = Callable[[Axes], None]
 """Function that draws one panel of a figure."""
@@ -172,38 +171,6 @@ def collect_points(rows: Iterable[Observation], axis: str, key: str) -> dict[flo
         if key in row and axis in row:
             points.setdefault(float(row[axis]), []).append(float(row[key]))
     return dict(sorted(points.items()))
-
-
-def draw_paths(
-    axes: Axes,
-    paths: Mapping[str, Path],
-    key: str,
-    *,
-    colours: Sequence[Any] = panels.SERIES,
-    mark: float | None = None,
-) -> None:
-    """Draw a metric against the epoch, one curve a name, on the metric's own scale.
-
-    Args:
-        axes: Axes to draw on.
-        paths: Rows of one layer over training, by name.
-        key: Key of the metric.
-        colours: Colours of the curves, in order.
-        mark: Epoch of zero training error, drawn as a vertical line.
-    """
-    drawn: list[float] = []
-    for index, (name, path) in enumerate(paths.items()):
-        rows = [row for row in path if key in row]
-        numbers = [float(row[key]) for row in rows]
-        colour = colours[index % len(colours)]
-        at = [row.epoch for row in rows]
-        axes.plot(at, numbers, "o-", color=colour, markersize=2.6, label=name)
-        drawn += numbers
-    if mark is not None:
-        axes.axvline(mark, color=panels.SECOND, linewidth=0.9, linestyle=panels.DASHED)
-    if find_label(key).log_scale and min(filter(math.isfinite, drawn), default=0.0) > 0:
-        axes.set_yscale("log")
-    scale_epochs(axes)
 
 
 def scale_epochs(axes: Axes, start: float = 1) -> None:

@@ -278,7 +278,12 @@ def draw_falls(
     scale = round_off(scale)
     for name, (path, numbers) in falls.items():
         drawn = panels.place_on_log_axis(round_off(numbers), scale)
-        look = {"color": panels.ACCENT, "marker": "o", "markersize": 2.8, "label": name}
+        look: dict[str, Any] = {
+            "color": panels.ACCENT,
+            "marker": "o",
+            "markersize": 2.8,
+            "label": name,
+        }
         axes.plot([row.step / 1000 for row in path], drawn, **(look | dict(looks.get(name, {}))))
     panels.make_logarithmic(axes, "y", scale)
     axes.set_xlabel("thousand steps")

@@ -669,8 +669,8 @@ def draw_line(name: str, runs: Runs, key: str, scale: Sequence[float], axes: Axe
         layers, line = list_layers(run), run.geodesic()
         if line is not None:
             curve = place(key, geodesic_curves(line)[key], scale)
-            look = {"color": panels.SECOND, "linestyle": panels.DASHED, "linewidth": 0.9}
-            axes.plot(line.t, curve, label="straight line", **look)
+            look: dict[str, Any] = {"color": panels.SECOND, "linestyle": panels.DASHED}
+            axes.plot(line.t, curve, label="straight line", linewidth=0.9, **look)
         numbers = place(key, values(layers, key), scale)
         at = values(layers, "relative_position")
         axes.plot(at, numbers, "o-", color=panels.ACCENT, ms=2.5, linewidth=0.9, label="layers")
