@@ -13,10 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ncscope.report import panels
-from ncscope.report.labels import find_label
 from ncscope_lab.intervals import mean_interval
 from ncscope_lab.observations import Observation
-from ncscope_lab.quantities import Path, Runs
+from ncscope_lab.quantities import Runs
 
 Panel = Callable[[Axes], None]
 """Function that draws one panel of a figure."""
@@ -133,6 +132,24 @@ def draw_band(
     axes.fill_between(at, least, most, color=colour, alpha=0.15, linewidth=0)
 
 
+def draw_intervals(axes: Axes, groups: Mapping[str, Sequence[float]]) -> None:
+    """Draw a line for each group: its values as points, the mean and its 95 % interval below.
+
+    Args:
+        axes: Axes to draw on.
+        groups: Values, mostly one a seed, by name.
+    """
+    for line, points in enumerate(groups.values()):
+        axes.plot(points, [line - 0.16] * len(points), "o", color=panels.SOFT, markersize=3.5)
+        interval = mean_interval(points)
+        if interval is not None:
+            ends = [interval.low, interval.high]
+            axes.plot(ends, [line + 0.14] * 2, color=panels.ACCENT, linewidth=2)
+            axes.plot([interval.estimate], [line + 0.14], "D", color=panels.ACCENT, markersize=5)
+    axes.set_yticks(range(len(groups)), list(groups))
+    axes.set_ylim(len(groups) - 0.5, -0.5)
+
+
 def draw_over_epochs(axes: Axes, runs: Runs, curves: Sequence[Curve], split: str = "train") -> None:
     """Draw metrics of the last layer against the epoch: means over the runs, bands their range.
 
@@ -160,37 +177,11 @@ def collect_points(rows: Iterable[Observation], axis: str, key: str) -> dict[flo
     return dict(sorted(points.items()))
 
 
-def draw_paths(
-    axes: Axes,
-    paths: Mapping[str, Path],
-    key: str,
-    *,
-    colours: Sequence[Any] = panels.SERIES,
-    mark: float | None = None,
-) -> None:
-    """Draw a metric against the epoch, one curve a name, on the metric's own scale.
-
-    Args:
-        axes: Axes to draw on.
-        paths: Rows of one layer over training, by name.
-        key: Key of the metric.
-        colours: Colours of the curves, in order.
-        mark: Epoch of zero training error, drawn as a vertical line.
-    """
-    drawn: list[float] = []
-    for index, (name, path) in enumerate(paths.items()):
-        rows = [row for row in path if key in row]
-        numbers = [float(row[key]) for row in rows]
-        colour = colours[index % len(colours)]
-        at = [row.epoch for row in rows]
-        axes.plot(at, numbers, "o-", color=colour, markersize=2.6, label=name)
-        drawn += numbers
-    if mark is not None:
-        axes.axvline(mark, color=panels.SECOND, linewidth=0.9, linestyle=panels.DASHED)
-    if find_label(key).log_scale and min(filter(math.isfinite, drawn), default=0.0) > 0:
-        axes.set_yscale("log")
-    axes.set_xscale("symlog", linthresh=1, linscale=0.4)
+def scale_epochs(axes: Axes, start: float = 1) -> None:
+    """Scale the horizontal axis of epochs: logarithmic from an epoch on, with a place for 0."""
+    axes.set_xscale("symlog", linthresh=start, linscale=0.4)
     axes.set_xlim(left=0)
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("epoch")
 
 

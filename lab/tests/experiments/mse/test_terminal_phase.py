@@ -69,6 +69,6 @@ def test_the_grid_has_a_column_a_data_set_and_a_row_a_kind_of_network() -> None:
     assert len(figure.axes) == 4
     assert [axes.get_xlabel() for axes in shown] == ["", "epoch", "epoch"]  # below the last cell
     lines = [len(axes.get_lines()) for axes in shown]
-    assert lines == [3 * 4] * 3  # three seeds of two curves and two epochs of zero error
+    assert lines == [3 * 4] * 3  # three seeds of two curves, each with a dot at zero error
     named = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert named == ["MSE", "cross-entropy"]
+    assert named == ["MSE", "zero training error", "cross-entropy"]

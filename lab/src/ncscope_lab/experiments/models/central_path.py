@@ -26,7 +26,6 @@ from ncscope_lab.experiments.models.bounds import Seed
 from ncscope_lab.figures import draw_grid, logarithmic_values
 from ncscope_lab.observations import Observation
 from ncscope_lab.quantities import (
-    Path,
     Quantity,
     Run,
     Runs,
@@ -422,29 +421,32 @@ def draw_collapse(runs: Runs, unit: float, key: str, axes: Axes) -> None:
 def draw_descent(runs: Runs, settings: CentralPath, axes: Axes) -> None:
     """Draw the largest singular value of the discrete algorithm at each number of steps."""
     paths = [run.rows for run in list_descents(runs)]
-
-    def times(path: Path) -> list[float]:
-        return [time / settings.unit for time in values(path, "time")]
-
-    for name, colour in FLOWS:
-        law = values(paths[-1], f"{name}_1")
-        axes.plot(times(paths[-1]), law, color=colour, label=f"{name} law")
+    start, *_, end = paths[-1]
+    omegas = [start[f"omega_{index}"] for index in range(1, settings.num_classes)]
+    line = torch.linspace(0, float(end["time"]), 201, dtype=torch.float64)
+    styles = ("-", DASHED)
+    for law, (_, colour), style in zip(settings.laws, FLOWS, styles, strict=True):
+        law_values = law.singular_values(torch.tensor(omegas, dtype=torch.float64), line)[:, 0]
+        at = (line / settings.unit).tolist()
+        axes.plot(at, law_values.tolist(), color=colour, ls=style, label=f"{law.name} law")
     for index, (path, steps) in enumerate(zip(paths, settings.descent_steps, strict=True)):
         shade = 0.25 + 0.75 * index / max(1, len(paths) - 1)
-        omegas, label = values(path, "omega_1"), f"{steps:,} steps"
-        axes.plot(times(path), omegas, "o", color=INK, alpha=shade, markersize=3, label=label)
+        times = [time / settings.unit for time in values(path, "time")]
+        marker, label = "osD^v"[index % 5], f"{steps:,} steps"
+        own = values(path, "omega_1")
+        axes.plot(times, own, marker, color=INK, alpha=shade, markersize=3.5, label=label)
     axes.set_xlabel("time in units of $nK^2$")
     axes.set_title(r"$\omega_1$ under renormalised steps")
-    axes.legend(fontsize=7)
+    axes.legend()
 
 
 def draw_deviation(runs: Runs, settings: CentralPath, axes: Axes) -> None:
     """Draw the last deviation from both laws against the step size."""
     descents = list_descents(runs)
     rates = [last("rate")(run) / settings.unit for run in descents]
-    for name, colour in FLOWS:
+    for (name, colour), style in zip(FLOWS, ("o-", "s--"), strict=True):
         gaps = [last(f"{name}_deviation")(run) for run in descents]
-        axes.plot(rates, gaps, "o-", color=colour, markersize=4, label=f"from the {name} law")
+        axes.plot(rates, gaps, style, color=colour, markersize=4, label=f"from the {name} law")
     finish_axes(axes, "step size in units of $nK^2$", "Relative deviation")
     axes.legend()
 

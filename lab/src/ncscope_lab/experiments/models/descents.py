@@ -7,6 +7,7 @@ checks, so they need no interval: the descent arrives at the minimum, and metric
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from matplotlib.axes import Axes
@@ -18,7 +19,7 @@ from ncscope.report import panels
 from ncscope_lab.claims import Claim, below, within
 from ncscope_lab.experiment import Part
 from ncscope_lab.experiments.models.bounds import Positive, Seed
-from ncscope_lab.figures import draw_grid, logarithmic_values
+from ncscope_lab.figures import draw_grid, draw_reference
 from ncscope_lab.quantities import Path, Run, Runs, ends, last, values
 from ncscope_lab.runs.settings import Config
 from ncscope_lab.surrogates.descent import gradient_descent, quasi_newton
@@ -29,6 +30,7 @@ GROUPS = ("nc1", "nc2", "nc3")
 COLUMNS = ("objective", "nc1", "nc2_of", "nc2_etf", "nc3_alignment", "mean_share")
 VANISHED = 1e-3  # a metric of collapse counts as vanished if it has fallen below this value
 ARRIVED = 1e-6  # distance from the minimum at which a descent counts as arrived
+ROUNDING = 1e-16  # smaller values of a metric, or of a distance of objectives, are rounding
 EXACT = 1e-9  # distance from the minimum at which the fast solver counts as arrived
 FRAMES = {"nc2_of": "the orthogonal frame", "nc2_etf": "the simplex ETF"}
 
@@ -222,35 +224,71 @@ def claim_vanishing(
 
 
 def draw_descent(run: Run, nc2: str) -> Figure:
-    """Draw four panels in a row: the objective, and one metric each of NC1, NC2 and NC3.
+    """Draw four panels: the objective above its minimum, and one metric each of NC1, NC2 and NC3.
 
     Args:
         run: The descent.
         nc2: Key of the metric of NC2, which determines the frame to compare the class means with.
     """
     titles = {
-        "objective": "Objective",
+        "objective": "Objective above the minimum",
         "nc1": "NC1: within / between",
         nc2: f"NC2: distance to {'OF' if nc2 == 'nc2_of' else 'ETF'}",
         "nc3_alignment": "NC3: W against means",
     }
-    row = [partial(draw_steps, run.path(), key, title) for key, title in titles.items()]
-    return draw_grid([row], cell=(2.7, 2.5))
+    first, second, *others = (
+        partial(draw_steps, run.path(), key, title) for key, title in titles.items()
+    )
+    return draw_grid([[first, second], others], cell=(3.7, 2.3), legend="below")
+
+
+DESCENT_CAPTION = (
+    f"The dashed lines are the borders of the claims, {ARRIVED:g} of the objective and "
+    f"{VANISHED:g} of the metrics; values below {ROUNDING:g} are rounding and stand in the grey "
+    "strip, at 0."
+)
 
 
 def draw_steps(path: Path, key: str, title: str, axes: Axes) -> None:
-    """Draw a metric against the step, with the closed form's minimum beside the objective."""
-    axes.plot(*list_positive(path, key), "o-", color=panels.ACCENT, markersize=2.8)
+    """Draw a metric, or the objective above its minimum, against the step."""
     minimum = ends(path, "minimum")[1]
-    if key == "objective" and math.isfinite(minimum):
-        axes.axhline(minimum, color=panels.SECOND, linestyle=panels.DASHED, label="closed form")
-        axes.legend()
-    logarithmic_values(axes)
-    axes.set_title(title)
+    known = key == "objective" and math.isfinite(minimum)
+    numbers = [abs(value - minimum) if known else value for value in values(path, key)]
+    border = ARRIVED if key == "objective" else VANISHED
+    draw_falls(axes, {"descent": (path, numbers)}, [*numbers, border])
+    if known or key != "objective":
+        draw_reference(axes, border, "border of the claim", panels.DASHED)
+    axes.set_title(title if known or key != "objective" else "Objective")
+
+
+def draw_falls(
+    axes: Axes,
+    falls: Mapping[str, tuple[Path, Sequence[float]]],
+    scale: Sequence[float],
+    looks: Mapping[str, Mapping[str, Any]] = {},
+) -> None:
+    """Draw values that fall to 0 against the step, on a logarithmic axis.
+
+    Args:
+        axes: Axes to draw on.
+        falls: Rows and their values, by name in the legend.
+        scale: All values on the axes, and on those that share their scale.
+        looks: Appearance of the curves, by name.
+    """
+    scale = round_off(scale)
+    for name, (path, numbers) in falls.items():
+        drawn = panels.place_on_log_axis(round_off(numbers), scale)
+        look: dict[str, Any] = {
+            "color": panels.ACCENT,
+            "marker": "o",
+            "markersize": 2.8,
+            "label": name,
+        }
+        axes.plot([row.step / 1000 for row in path], drawn, **(look | dict(looks.get(name, {}))))
+    panels.make_logarithmic(axes, "y", scale)
     axes.set_xlabel("thousand steps")
 
 
-def list_positive(path: Path, key: str) -> tuple[Sequence[float], Sequence[float]]:
-    """List steps in thousands with a metric's values, NaN for values that have no logarithm."""
-    steps = [row.step / 1000 for row in path]
-    return steps, [value if value > 0 else math.nan for value in values(path, key)]
+def round_off(numbers: Sequence[float]) -> list[float]:
+    """Return values, those that are rounding as 0."""
+    return [0.0 if number < ROUNDING else number for number in numbers]

@@ -6,7 +6,7 @@ the region.
 """
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
@@ -23,15 +23,16 @@ from ncscope_lab.experiments.models.bounds import Positive, Positives, Seed
 from ncscope_lab.experiments.models.descents import (
     ARRIVED,
     GROUPS,
+    ROUNDING,
     VANISHED,
     choose_steps,
     claim_vanishing,
+    draw_falls,
     draw_start,
     gap,
-    list_positive,
 )
-from ncscope_lab.figures import draw_grid, logarithmic_values
-from ncscope_lab.quantities import Quantity, Run, Runs, last, quantity
+from ncscope_lab.figures import draw_grid, draw_reference
+from ncscope_lab.quantities import Quantity, Run, Runs, last, quantity, values
 from ncscope_lab.report.drawing import Drawing
 from ncscope_lab.runs.settings import Config
 from ncscope_lab.surrogates.descent import gradient_descent
@@ -198,65 +199,79 @@ def draw_figures(settings: ExtendedConfig, runs: Runs) -> list[Drawing]:
     """Draw objective, NC1, NC2 and NC3 at every level, with one row of panels per activation."""
     caption = (
         f"Gradient descent on the extended model, K = {settings.num_classes}, d = {settings.dim}, "
-        f"n = {settings.per_class}. NC2 is the distance to the orthogonal frame."
+        f"n = {settings.per_class}. NC2 is the distance to the orthogonal frame. {ROUNDED}"
     )
     descents = {name: runs.find(name) for name in settings.activations}
     return [Drawing("descent", caption, draw_two_levels(descents))]
 
 
-def draw_two_levels(descents: Mapping[Activation, Run]) -> Figure:
-    """Draw a row of four panels for each activation, with shared scales down the columns.
+ROUNDED = (
+    f"The horizontal line is {ARRIVED:g}, from which on a descent counts as arrived; values below "
+    f"{ROUNDING:g} are rounding and stand in the grey strip, at 0."
+)
+
+
+def draw_two_levels(
+    descents: Mapping[Activation, Run], starts: Mapping[Activation, Runs] = {}
+) -> Figure:
+    """Draw a column of four panels for each activation, with shared scales along the rows.
 
     Args:
         descents: Descent by activation.
+        starts: Descents from all starts by activation, whose objectives are drawn too.
     """
     titles = {
         "nc1": "NC1: within / between",
         "nc2_of": "NC2: distance to OF",
         "nc3_alignment": "NC3: last W against means",
     }
-    rows = [
-        [
-            partial(draw_objective, run, LABELS[name]),
-            *(partial(draw_levels, run, key, title) for key, title in titles.items()),
-        ]
-        for name, run in descents.items()
-    ]
-    return draw_grid(rows, cell=(2.75, 2.55), share_x=True, share_y="col")
+    runs = {name: Runs([*starts.get(name, ()), run]) for name, run in descents.items()}
+    gaps = [x for own in runs.values() for run in own for x in list_gaps(run)]
+    rows = [[partial(draw_gaps, own, gaps, LABELS[name]) for name, own in runs.items()]]
+    for key, title in titles.items():
+        scale = [x for run in descents.values() for x in values(run.rows, key)]
+        rows.append([partial(draw_levels, run, key, scale, title) for run in descents.values()])
+    return draw_grid(rows, cell=(3.7, 2.1), share_y="row", legend="below")
 
 
-def draw_objective(run: Run, label: str, axes: Axes) -> None:
-    """Draw the objective against the step, with the closed form's minimum."""
-    path = run.path()
-    axes.plot(*list_positive(path, "objective"), "o-", color=panels.SERIES[3], markersize=2.8)
-    minimum = last("minimum")(run)
-    axes.axhline(minimum, color=panels.SECOND, linestyle=panels.DASHED, label="closed form")
-    logarithmic_values(axes)
-    axes.set_title("Objective")
-    axes.set_ylabel(label, fontweight="bold", fontsize=10)
-    axes.set_xlabel("thousand steps")
-    axes.legend()
+def list_gaps(run: Run) -> list[float]:
+    """List the distances of the objective from the collapsed point's along a descent."""
+    pairs = zip(values(run.path(), "objective"), values(run.path(), "minimum"), strict=True)
+    return [abs(objective - minimum) for objective, minimum in pairs]
 
 
-def draw_levels(run: Run, key: str, title: str, axes: Axes) -> None:
+def draw_gaps(runs: Runs, scale: Sequence[float], label: str, axes: Axes) -> None:
+    """Draw the distance of the objective from the collapsed point's; the last run's strongly."""
+    *others, shown = runs
+    thin = {"color": panels.SOFT, "marker": "", "linewidth": 0.5, "label": "other starts"}
+    for run in others:
+        draw_falls(axes, {"": (run.path(), list_gaps(run))}, scale, {"": thin})
+    look = {"color": panels.SERIES[2], "marker": "D"}
+    name = "this start" if others else "descent"
+    draw_falls(axes, {name: (shown.path(), list_gaps(shown))}, scale, {name: look})
+    draw_reference(axes, ARRIVED, "arrived", panels.DASHED)
+    axes.set_xscale("symlog", linthresh=0.1, linscale=0.4)
+    axes.set_xlim(left=0)
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_title(f"{label}: objective above the minimum")
+
+
+def draw_levels(run: Run, key: str, scale: Sequence[float], title: str, axes: Axes) -> None:
     """Draw a metric against the step, one curve a level."""
+    paths, looks = {}, {}
     for index, level in enumerate(list_levels(run)):
         path = [row for row in run.path(layer=level) if key in row]
         before = level.startswith("W")  # weights times features, before the ReLU
-        if path:
-            axes.plot(
-                *list_positive(path, key),
-                "s--" if before else "o-",
-                color=panels.SOFT if before else panels.SERIES[2 if index == 0 else 0],
-                markersize=2.8,
-                fillstyle="none" if before else "full",
-                label=f"{level}, before ReLU" if before else level,
-            )
-    logarithmic_values(axes)
+        label = f"{level}, before ReLU" if before else level
+        paths[label] = path, values(path, key)
+        looks[label] = {
+            "color": panels.SOFT if before else panels.SERIES[1 if index == 0 else 0],
+            "linestyle": ":" if before else panels.DASHED if index == 0 else "-",
+            "marker": "^" if before else "s" if index == 0 else "o",
+            "fillstyle": "none" if before else "full",
+        }
+    draw_falls(axes, paths, scale, looks)
     axes.set_title(title)
-    axes.set_xlabel("thousand steps")
-    if key == "nc1":
-        axes.legend()
 
 
 def list_parts(settings: ExtendedConfig) -> list[Part]:

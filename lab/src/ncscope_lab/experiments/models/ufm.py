@@ -14,6 +14,7 @@ from ncscope_lab.experiment import Experiment, Part
 from ncscope_lab.experiments.models.bounds import Positive
 from ncscope_lab.experiments.models.descents import (
     COLUMNS,
+    DESCENT_CAPTION,
     FRAMES,
     VANISHED,
     DescentConfig,
@@ -101,7 +102,7 @@ def draw_figures(settings: UFMConfig, runs: Runs) -> list[Drawing]:
     key = "nc2_of" if settings.bias == "none" else "nc2_etf"
     caption = (
         f"Gradient descent on the unconstrained features model, K = {settings.num_classes}, "
-        f"{BIASES[settings.bias]}. NC2 is the distance to {FRAMES[key]}."
+        f"{BIASES[settings.bias]}. NC2 is the distance to {FRAMES[key]}. {DESCENT_CAPTION}"
     )
     return [Drawing("descent", caption, draw_descent(runs.find("descent"), key))]
 

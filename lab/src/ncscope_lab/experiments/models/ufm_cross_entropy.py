@@ -10,6 +10,7 @@ from ncscope_lab.experiment import Experiment, Part
 from ncscope_lab.experiments.models.descents import (
     ARRIVED,
     COLUMNS,
+    DESCENT_CAPTION,
     DescentConfig,
     claim_arrival,
     claim_solver,
@@ -79,7 +80,7 @@ def draw_figures(settings: CrossEntropyConfig, runs: Runs) -> list[Drawing]:
     """Draw the objective, NC1, NC2 and NC3 along the descent."""
     caption = (
         "Gradient descent on the unconstrained features model under cross-entropy, "
-        f"K = {settings.num_classes}. NC2 is the distance to the simplex ETF."
+        f"K = {settings.num_classes}. NC2 is the distance to the simplex ETF. {DESCENT_CAPTION}"
     )
     return [Drawing("descent", caption, draw_descent(runs.find("descent"), "nc2_etf"))]
 

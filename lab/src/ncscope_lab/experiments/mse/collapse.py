@@ -18,6 +18,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from ncscope.report import panels
 from ncscope.report.labels import find_label
@@ -41,12 +43,14 @@ from ncscope_lab.experiments.mse.terminal_phase import (
     ZERO_ERROR_CLAIM,
     at_zero_error,
     claim_of_most,
+    draw_courses,
     draw_curves,
     draw_networks,
     end_over_zero_error,
+    list_values,
     select_phase,
 )
-from ncscope_lab.figures import Curve
+from ncscope_lab.figures import Curve, draw_grid
 from ncscope_lab.intervals import SHARE
 from ncscope_lab.observations import Results
 from ncscope_lab.quantities import Run, Runs, average, geometric_mean, last, quantity, ratio
@@ -62,7 +66,7 @@ ONE_SAMPLE = 1 / 1437  # share of one image in the smallest training set
 
 def curve_pair(key: str) -> list[Curve]:
     """Return a metric of the class means and the same metric of the classifier."""
-    classifier = Curve(f"{key}_weights", "classifier", panels.SERIES[2])
+    classifier = Curve(f"{key}_weights", "classifier", panels.SERIES[2], panels.DASHED)
     return [Curve(f"{key}_means", "class means"), classifier]
 
 
@@ -106,6 +110,17 @@ FALLS: Mapping[str, tuple[int, float]] = {
     if curve.key != "nc4_disagreement"  # a share, which is 0 long before the end
 }
 """Figure of each metric that falls past zero error, and the least factor by which it falls."""
+
+PARTS: Mapping[str, Sequence[Curve]] = {
+    "NC1: variability": [Curve("nc1", "")],
+    "NC2: class means": [
+        Curve("nc2_equinorm_means", "NC2: norms"),
+        Curve("nc2_equiangular_means", "NC2: angles", panels.SERIES[2], panels.DASHED),
+    ],
+    "NC3: classifier": [Curve("nc3_self_duality", "")],
+    "NC4: decisions": [Curve("nc4_disagreement", "")],
+}
+"""Metrics of the four parts of collapse, all of which fall to 0."""
 
 # The rule of `claim_of_most`: every run, of one network and seed, gives one ratio. For each data
 # set and kind of network the claim holds if the 95 % interval of the geometric mean over the seeds
@@ -194,16 +209,49 @@ def list_claims(settings: MSETrainings) -> list[Claim]:
 
 
 def draw_figures(settings: MSETrainings, runs: Runs) -> list[Drawing]:
-    """Draw figures 3-8 of the paper."""
+    """Draw figures 3-8 of the paper, and the four parts of collapse in one figure."""
     return [
         Drawing(
-            f"fig-{number}",
-            f"MSE figure {number}: networks {tendency}, on the training set; one curve for each "
-            "seed, and dashed its first epoch of zero training error.",
-            draw_networks(runs, label, partial(draw_curves, curves=curves)),
-        )
-        for number, (label, tendency, curves) in FIGURES.items()
+            "parts",
+            "The four parts of neural collapse by network, on the training set: NC1, variability "
+            "within classes over that between; NC2, deviations of the class means from equal norms "
+            "(solid) and equal angles (dashed); NC3, squared distance of the classifier from the "
+            "class means, both of norm one; NC4, share of images that the nearest class mean "
+            "decides otherwise. One curve for each seed; the dots are the first measured epochs of "
+            "zero training error, and a grey strip holds values of 0.",
+            draw_parts(runs),
+        ),
+        *(
+            Drawing(
+                f"fig-{number}",
+                f"MSE figure {number}: networks {tendency}, on the training set; one curve for "
+                "each seed, with a dot at its first measured epoch of zero training error.",
+                draw_networks(runs, label, partial(draw_curves, curves=curves)),
+            )
+            for number, (label, tendency, curves) in FIGURES.items()
+        ),
     ]
+
+
+def draw_parts(runs: Runs) -> Figure:
+    """Draw a row of four panels for each network, with one scale for each of the parts."""
+
+    def draw_part(network: str, own: Runs, part: str, axes: Axes) -> None:
+        scale = list_values([(run, curve) for run in runs for curve in PARTS[part]])
+        draw_courses(axes, [(run, curve) for run in own for curve in PARTS[part]], scale=scale)
+        if own[0] is runs[0]:
+            axes.set_title(part)
+        if part == next(iter(PARTS)):
+            axes.set_ylabel(network, fontweight="bold")
+
+    networks = runs.group(name_network)
+    return draw_grid(
+        [[partial(draw_part, *each, part) for part in PARTS] for each in networks.items()],
+        cell=(1.9, 1.7),
+        legend="below",
+        share_x="col",
+        share_y="col",
+    )
 
 
 def make_tables(settings: MSETrainings, runs: Runs) -> list[Summary]:

@@ -28,6 +28,7 @@ from functools import partial
 from typing import Literal
 
 import numpy as np
+from matplotlib.axes import Axes
 from torch import nn
 
 from ncscope.data.loaders import make_training_loader
@@ -52,7 +53,7 @@ from ncscope_lab.experiments.mse.terminal_phase import (
     find_zero_error,
     select_phase,
 )
-from ncscope_lab.figures import Curve
+from ncscope_lab.figures import Curve, draw_reference, scale_epochs
 from ncscope_lab.observations import Observation
 from ncscope_lab.quantities import (
     Path,
@@ -78,8 +79,8 @@ out the incomplete batch, 29 of 1,437 images or 32 of 4,000, others each epoch."
 MODES: Mapping[str, str] = {EVALUATION_MODE: "evaluation mode", TRAINING_MODE: "training mode"}
 CURVES = (
     Curve("mse_nc1", "NC1"),
-    Curve("mse_nc23", "NC2/3", panels.SERIES[2]),
-    Curve("mse_off_path", "off the central path", panels.SERIES[4]),
+    Curve("mse_nc23", "NC2/3", panels.SERIES[2], panels.DASHED),
+    Curve("mse_off_path", "off the central path", panels.SECOND, ":"),
 )
 """The parts of the loss."""
 
@@ -269,20 +270,55 @@ CLAIMS = [
 
 
 def draw_figures(settings: MSETrainings, runs: Runs) -> list[Drawing]:
-    """Draw figure 2 of the paper in both modes."""
+    """Draw figure 2 of the paper in both modes, and the share off the central path."""
     return [
         Drawing(
-            name,
-            f"MSE figure 2, features in {MODES[split]}: parts of the MSE loss over training: the "
-            "loss of the least-squares classifier from variability (NC1) and from the class means "
-            "(NC2/3), and the excess of the network's classifier (off the central path); one curve "
-            "for each seed, and dashed its first epoch of zero training error.",
-            draw_networks(
-                runs, "part of the loss", partial(draw_curves, curves=CURVES, split=split)
-            ),
-        )
-        for split, name in {EVALUATION_MODE: "fig-2", TRAINING_MODE: "fig-2-training-mode"}.items()
+            "share",
+            "Part of the MSE loss off the central path over the least-squares part, features in "
+            "training mode (solid) and in evaluation mode (dashed); one curve of each for each "
+            "seed, with a dot at its first measured epoch of zero training error. The horizontal "
+            f"line is {NEGLIGIBLE:.0%}, below which the part is called negligible; the vertical "
+            "line is the first fall of the learning rate.",
+            draw_networks(runs, "part off the path / least-squares part", draw_shares),
+        ),
+        *(
+            Drawing(
+                name,
+                f"MSE figure 2, features in {MODES[split]}: parts of the MSE loss over training: "
+                "the loss of the least-squares classifier from variability (NC1) and from the "
+                "class means (NC2/3), and the excess of the network's classifier (off the central "
+                "path); one curve of each for each seed, with a dot at its first measured epoch of "
+                "zero training error.",
+                draw_networks(
+                    runs, "part of the loss", partial(draw_curves, curves=CURVES, split=split)
+                ),
+            )
+            for split, name in {
+                EVALUATION_MODE: "fig-2",
+                TRAINING_MODE: "fig-2-training-mode",
+            }.items()
+        ),
     ]
+
+
+def draw_shares(axes: Axes, runs: Runs) -> None:
+    """Draw the share off the central path in both modes, its border, and the rate's first fall."""
+    looks = {TRAINING_MODE: (panels.ACCENT, "-"), EVALUATION_MODE: (panels.SECOND, panels.DASHED)}
+    drawn = [NEGLIGIBLE]
+    for run in runs:
+        zero = find_zero_error(run)
+        for split, (colour, style) in looks.items():
+            path = run.path(split)
+            epochs, shares = [row.epoch for row in path], measure_shares(path)
+            axes.plot(epochs, shares, color=colour, ls=style, lw=0.9, label=MODES[split])
+            if zero in epochs:
+                share = shares[epochs.index(zero)]
+                axes.plot(zero, share, "o", color=colour, ms=4, label="zero training error")
+            drawn += filter(math.isfinite, shares)
+    axes.axvline(find_fall(runs[0]), color=panels.SOFT, lw=0.9, label="rate falls")
+    draw_reference(axes, NEGLIGIBLE, f"{NEGLIGIBLE:.0%}", "-.")
+    panels.make_logarithmic(axes, "y", drawn)
+    scale_epochs(axes)
 
 
 def measure_training_mode(bench: Bench, end: EpochEnd) -> list[Observation]:

@@ -15,12 +15,14 @@ networks are those of `mse/robustness`, whose run holds all that this one measur
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 
 import numpy as np
+from matplotlib.axes import Axes
 
+from ncscope.report import panels
 from ncscope_lab.claims import Claim, above, below, two_thirds, within
 from ncscope_lab.experiment import Experiment
 from ncscope_lab.experiments.mse.networks import (
@@ -30,6 +32,7 @@ from ncscope_lab.experiments.mse.networks import (
     MSETrainings,
     find_rival,
     name_kind,
+    name_network,
     of_rival,
     paper_runs,
     select_best_rates,
@@ -49,6 +52,7 @@ from ncscope_lab.experiments.mse.terminal_phase import (
     end_over_zero_error,
     select_phase,
 )
+from ncscope_lab.figures import draw_grid, draw_intervals
 from ncscope_lab.observations import Results
 from ncscope_lab.quantities import (
     Path,
@@ -155,6 +159,9 @@ def late_decades(split: str) -> Quantity:
     return Quantity(f"decades past zero error ({split})", compute)
 
 
+# In units of what training gains, untrained networks differ.
+ACCURACY = (last("accuracy", "test") - of_rival(last("accuracy", "test"))) / gain_of_seed
+
 # The rule of `claim_of_most`: every run gives one ratio, mostly to the run of the same data set,
 # kind of network and seed under cross-entropy. For each data set and kind of network the claim
 # holds if the 95 % interval of the geometric mean over the seeds lies in the region; it must hold
@@ -183,8 +190,7 @@ PAIRED_CLAIMS = [
         text="networks trained under MSE are as accurate on held-out images as those trained under "
         f"cross-entropy, within {COMPARABLE:.0%} of what training gains, in the mean of networks",
         source="MSE, section 1.2",
-        # In units of what training gains, untrained networks differ.
-        quantity=(last("accuracy", "test") - of_rival(last("accuracy", "test"))) / gain_of_seed,
+        quantity=ACCURACY,
         region=within(COMPARABLE),
         where=select_pairs,
         average="seed",
@@ -279,20 +285,49 @@ def claim_difficulty(settings: MSETrainings, loss: Loss) -> Claim:
 
 
 def draw_figures(settings: MSETrainings, runs: Runs) -> list[Drawing]:
-    """Draw figures 10 and 12 of the paper."""
-    what = "NC1 under MSE and under cross-entropy, on"
-    zero = "one curve for each seed; the dashed lines are the first epochs of zero training error"
+    """Draw figures 10 and 12 of the paper, and the accuracies under both losses."""
+    what = "NC1 under MSE (solid) and under cross-entropy (dashed), on"
+    zero = "one curve for each seed; the dots are the first measured epochs of zero training error"
+    pairs = select_pairs(runs)
+    networks = {**pairs.group(name_network), "mean of networks": pairs}
     return [
+        *(
+            Drawing(
+                f"fig-{number}",
+                f"MSE figure {number}: {what} {images}; {zero}.",
+                draw_networks(runs, "NC1", partial(draw_losses, key="nc1", split=split)),
+            )
+            for number, split, images in (
+                (10, "train", "the training set"),
+                (12, "test", "held-out images, around their own class means"),
+            )
+        ),
         Drawing(
-            f"fig-{number}",
-            f"MSE figure {number}: {what} {images}; {zero}.",
-            draw_networks(runs, "NC1", partial(draw_losses, key="nc1", split=split)),
-        )
-        for number, split, images in (
-            (10, "train", "the training set"),
-            (12, "test", "held-out images, around their own class means"),
-        )
+            "accuracy",
+            "Held-out accuracy at the end under MSE less that under cross-entropy, in per cent of "
+            f"what training gains: points are the {len(pairs.group('seed'))} seeds, in the last "
+            "line the seeds' means over networks; diamonds with bars are means over the seeds with "
+            "95 % intervals. The claim is that the last interval lies in the grey band, within "
+            f"{COMPARABLE:.0%} of equal accuracies.",
+            draw_grid(
+                [[partial(draw_accuracies, networks)]], cell=(6.4, 0.8 + 0.42 * len(networks))
+            ),
+        ),
     ]
+
+
+def draw_accuracies(networks: Mapping[str, Runs], axes: Axes) -> None:
+    """Draw the difference of accuracies by network: seeds, and their mean with its interval."""
+    axes.axvspan(-100 * COMPARABLE, 100 * COMPARABLE, color=panels.GRID, linewidth=0)
+    axes.axvline(0, color=panels.SOFT, linewidth=0.9)
+    draw_intervals(
+        axes,
+        {
+            name: [100 * average(list(map(ACCURACY, own))) for own in runs.group("seed").values()]
+            for name, runs in networks.items()
+        },
+    )
+    axes.set_xlabel("accuracy under MSE less that under cross-entropy, % of what training gains")
 
 
 def select_ranked(runs: Runs, loss: Loss) -> Runs:

@@ -117,7 +117,7 @@ def draw_figures(settings: MSERobustness, runs: Runs) -> list[Drawing]:
     what = (
         "mean norm of DeepFool's perturbation that changes the decision, as a share of the image's"
     )
-    zero = "one curve for each seed; the dashed lines are the first epochs of zero training error"
+    zero = "one curve for each seed; the dots are the first measured epochs of zero training error"
     return [
         Drawing(
             f"fig-{number}",

@@ -7,8 +7,9 @@ seeds. It is held if it is held for two thirds of them, unless it states another
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,11 +19,12 @@ from ncscope_lab.claims import Claim, above, two_thirds
 from ncscope_lab.experiments.mse.networks import (
     KINDS,
     LOSSES,
+    Loss,
     name_kind,
     name_network,
     select_typical,
 )
-from ncscope_lab.figures import Curve, draw_grid, draw_paths
+from ncscope_lab.figures import Curve, draw_grid, scale_epochs
 from ncscope_lab.quantities import (
     Path,
     Quantity,
@@ -31,6 +33,7 @@ from ncscope_lab.quantities import (
     ends,
     last,
     quantity,
+    values,
     zero_error_row,
 )
 
@@ -40,7 +43,11 @@ COLLAPSE = 2.0
 """Least factor by which variability falls past zero error if it collapses."""
 FACTOR = 1.1
 """Least factor between two values of which one is said to be larger, or to have fallen."""
-COLOURS = {"mse": panels.ACCENT, "cross-entropy": panels.SERIES[2]}
+LOOKS: Mapping[Loss, tuple[str, Any]] = {
+    "mse": (panels.ACCENT, "-"),
+    "cross-entropy": (panels.SECOND, panels.DASHED),
+}
+"""Colour and style of the curves of runs under each loss."""
 
 
 def find_zero_error(run: Run) -> int | None:
@@ -136,19 +143,14 @@ def draw_curves(axes: Axes, runs: Runs, curves: Sequence[Curve], split: str = "t
     Args:
         axes: Axes to draw on.
         runs: Runs of one network.
-        curves: Metrics, each with name and colour.
+        curves: Metrics, each with the appearance of its curve.
         split: Split of the rows.
     """
-    for run in runs:
-        path = run.path(split)
-        for curve in curves:
-            # The line at zero error is drawn once a run.
-            mark = find_zero_error(run) if curve is curves[0] else None
-            draw_paths(axes, {curve.label: path}, curve.key, colours=[curve.colour], mark=mark)
+    draw_courses(axes, [(run, curve) for run in runs for curve in curves], split)
 
 
 def draw_losses(axes: Axes, runs: Runs, key: str, split: str = "train") -> None:
-    """Draw a metric of runs under two losses, with epochs of zero error in their colours.
+    """Draw a metric of runs under two losses, with their epochs of zero error.
 
     Args:
         axes: Axes to draw on.
@@ -156,10 +158,48 @@ def draw_losses(axes: Axes, runs: Runs, key: str, split: str = "train") -> None:
         key: Key of the metric.
         split: Split of the rows.
     """
-    for run in runs:
-        loss = run.settings.loss
-        colour = COLOURS[loss]
-        draw_paths(axes, {LOSSES[loss]: run.path(split)}, key, colours=[colour])
-        epoch = find_zero_error(run)
-        if epoch is not None:
-            axes.axvline(epoch, color=colour, linewidth=0.9, linestyle=panels.DASHED)
+    curves = {loss: Curve(key, LOSSES[loss], *LOOKS[loss]) for loss in LOSSES}
+    draw_courses(axes, [(run, curves[run.settings.loss]) for run in runs], split)
+
+
+def draw_courses(
+    axes: Axes,
+    courses: Sequence[tuple[Run, Curve]],
+    split: str = "train",
+    scale: Sequence[float] = (),
+) -> None:
+    """Draw metrics of runs over training, each with a dot at its epoch of zero error.
+
+    Args:
+        axes: Axes to draw on.
+        courses: Runs, each with the metric to draw.
+        split: Split of the rows.
+        scale: All values on the axes, and on those that share their scale.
+    """
+    scale = scale or list_values(courses, split)
+    log = all(panels.is_logarithmic(curve.key, scale) for _, curve in courses)
+    for run, curve in courses:
+        path = [row for row in run.path(split) if curve.key in row]
+        numbers = values(path, curve.key)
+        drawn = panels.place_on_log_axis(numbers, scale) if log else numbers
+        look = {"color": curve.colour, "linestyle": curve.style, "linewidth": 0.9}
+        axes.plot([row.epoch for row in path], drawn, label=curve.label, **look)
+        zero = find_zero_error(run)
+        reached = [(zero, at) for row, at in zip(path, drawn, strict=True) if row.epoch == zero]
+        if reached:
+            label = "zero training error"
+            axes.plot(*zip(*reached, strict=True), "o", color=curve.colour, ms=4, label=label)
+    if log:
+        panels.make_logarithmic(axes, "y", scale)
+    scale_epochs(axes)
+
+
+def list_values(courses: Sequence[tuple[Run, Curve]], split: str = "train") -> list[float]:
+    """List all finite values of runs' metrics over training."""
+    numbers = (
+        float(row[curve.key])
+        for run, curve in courses
+        for row in run.path(split)
+        if curve.key in row
+    )
+    return list(filter(math.isfinite, numbers))

@@ -30,7 +30,7 @@ from ncscope_lab.experiment import Experiment, Part
 from ncscope_lab.experiments.models.bounds import Positives, Seed
 from ncscope_lab.experiments.models.descents import choose_steps
 from ncscope_lab.experiments.models.mufm import COLLAPSED, PFC_TITLES, measure_levels, minimise
-from ncscope_lab.figures import collect_points, draw_band, draw_grid
+from ncscope_lab.figures import collect_points, draw_band, draw_grid, draw_reference
 from ncscope_lab.observations import Event, Observation, observations_of
 from ncscope_lab.quantities import (
     Path,
@@ -227,36 +227,35 @@ def draw_figures(settings: PFCConfig, runs: Runs) -> list[Drawing]:
     drawings = []
     for scaling in SCALINGS:
         said = "plain regularisers" if scaling == "plain" else "regularisers divided by K and Kn"
-        sweep, small = (
-            [
-                row
-                for run in select_parts(part, runs)
-                if name_scaling(run) == scaling.capitalize()
-                for row in run.rows
-            ]
-            for part in ("sweep", "small")
-        )
-        titles = PFC_TITLES | {DISTANCE: "Distance from the data"}
+        rows = [
+            row
+            for part in ("small", "sweep")
+            for run in select_parts(part, runs)
+            if name_scaling(run) == scaling.capitalize()
+            for row in run.rows
+        ]
         drawings += [
             Drawing(
                 f"fig-4-{scaling}",
-                f"PFC figure 4, {said}. (a) Features of MUFM along gradient descent; red: the "
-                "data, dashed: the minimum by the fast solver. (b) Features of UFM, whose minimum "
-                "is collapsed. The first draw.",
+                f"PFC figure 4, {said}. (a) Features of MUFM along gradient descent, beside the "
+                "data and the minimum by the fast solver. (b) Features of UFM, whose minimum is "
+                "collapsed. The first draw.",
                 draw_descents(runs.find(f"UFM, {scaling}, seed {settings.seed}")),
             ),
             Drawing(
                 f"fig-5-{scaling}",
-                f"PFC figure 5, {said}. Minima of MUFM against the price of moving features, the "
-                f"mean over {settings.seeds} draws of the data and their range; red: the data. "
-                "Below: smaller prices.",
+                f"PFC figure 5, {said}, and smaller prices (grey). Minima of MUFM against the "
+                f"price of moving features, the mean over {settings.seeds} draws of the data and "
+                "their range. PFC1, PFC2 and the error of the nearest class mean, 1 - PFC3, are "
+                "divided by those of the same draw's data: 1 is the data, 0 the simplex. The last "
+                "panel is the distance of the features from the data.",
                 draw_grid(
                     [
-                        [partial(draw_prices, rows, *each) for each in titles.items()]
-                        for rows in (sweep, small)
+                        [partial(draw_prices, settings, rows, key) for key in keys]
+                        for keys in (PFC[:2], (PFC[2], DISTANCE))
                     ],
-                    cell=(2.75, 2.7),
-                    legend="first",
+                    cell=(3.7, 2.5),
+                    legend="below",
                 ),
             ),
         ]
@@ -273,8 +272,8 @@ def draw_descents(run: Run) -> Figure:
 
     def draw_tied(key: str, axes: Axes) -> None:
         draw_steps(axes, constrained, key)
-        axes.axhline(float(data[key]), color=DATA, linewidth=1.2, label="data")
-        axes.axhline(float(tied[key]), color=panels.ACCENT, linestyle=panels.DASHED, linewidth=1)
+        axes.axhline(float(data[key]), color=DATA, linewidth=1.2, linestyle="-.", label="data")
+        draw_reference(axes, float(tied[key]), "minimum", panels.DASHED)
         axes.set_title(f"(a) MUFM: {key.upper()}")
 
     def draw_free(key: str, axes: Axes) -> None:
@@ -283,26 +282,40 @@ def draw_descents(run: Run) -> Figure:
         axes.set_title(f"(b) UFM: {key.upper()}")
 
     rows = [[partial(draw, key) for key in PFC] for draw in (draw_tied, draw_free)]
-    return draw_grid(rows, cell=(3.1, 2.55), share_x=True, legend="first")
+    return draw_grid(rows, cell=(2.5, 2.2), share_x=True, legend="below")
 
 
 def draw_steps(axes: Axes, path: Path, key: str) -> None:
     """Draw a metric against the step of a descent."""
     steps = [row.step / 1000 for row in path]
-    axes.plot(steps, values(path, key), "o-", color=panels.ACCENT, markersize=2.5)
+    axes.plot(steps, values(path, key), "o-", color=panels.ACCENT, markersize=2.5, label="descent")
     axes.set_ylabel(PFC_TITLES[key].split(": ")[1])
     axes.set_xlabel("thousand steps")
 
 
-def draw_prices(rows: Path, key: str, title: str, axes: Axes) -> None:
-    """Draw a metric of the minima against the price of moving features."""
-    draw_band(axes, collect_points(rows, "ratio", key))
-    if key != DISTANCE:
-        data = average(values(rows, f"data_{key}"))
-        axes.axhline(data, color=DATA, linewidth=1.2, label="data")
-    if max(values(rows, "ratio"), default=1) > 100 * min(values(rows, "ratio"), default=1):
-        axes.set_xscale("log")
-    axes.set_title(title)
+def draw_prices(settings: PFCConfig, rows: Path, key: str, axes: Axes) -> None:
+    """Draw a metric of the minima against the price of moving features, as a share of the data's.
+
+    The accuracy is drawn as an error, so that all shares are 1 at the data and 0 at the simplex.
+    """
+    titles = {"pfc1": "PFC1", "pfc2": "PFC2", "pfc3": "1 - PFC3"}
+    axes.set_title(f"{titles[key]} over the data's" if key in titles else "Distance from the data")
+    points = collect_points(rows, "ratio", key)
+    if key in titles:
+        data = collect_points(rows, "ratio", f"data_{key}")
+        top = 1 if key == "pfc3" else 0  # the accuracy at the simplex
+        points = {
+            price: [
+                ratio(top - one, top - own) for one, own in zip(found, data[price], strict=True)
+            ]
+            for price, found in points.items()
+        }
+        axes.axhline(1, color=DATA, linewidth=1.2, linestyle=panels.DASHED, label="data")
+        draw_reference(axes, 0, "simplex", "-.")
+    draw_band(axes, points, "minimum")
+    axes.set_xscale("log")
+    least = min(settings.transports) / WEIGHT_DECAY
+    axes.axvspan(min(points, default=least), least, color=panels.GRID, linewidth=0, zorder=0)
     axes.set_xlabel(r"$\lambda/\lambda_W$")
 
 

@@ -37,6 +37,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from pydantic import Field
 
 from ncscope.metrics.layerwise import effective_depth, order_breaks
@@ -54,11 +55,12 @@ from ncscope_lab.figures import (
     draw_band,
     draw_grid,
     draw_over_epochs,
-    draw_paths,
+    draw_reference,
     logarithmic_values,
     make_depth_colours,
+    scale_epochs,
 )
-from ncscope_lab.intervals import SHARE
+from ncscope_lab.intervals import SHARE, mean_interval
 from ncscope_lab.quantities import (
     Path,
     Quantity,
@@ -68,6 +70,7 @@ from ncscope_lab.quantities import (
     ends,
     last,
     quantity,
+    ratio,
     replace_fields,
     values,
     zero_error_row,
@@ -528,144 +531,248 @@ PREMISES = {
 
 
 def draw_figures(settings: PFCTraining, runs: Runs) -> list[Drawing]:
-    """Draw figures 2 and 3, the order of the layers and the paths of the features."""
-    networks = runs.group(name_network)
-    decaying = with_decay(runs).group(name_network) or networks
-    firsts = {name: own[0] for name, own in decaying.items()}
+    """Draw figures 2 and 3, and for all claims on networks with decay what they are about."""
+    networks = with_decay(runs).group(name_network)
+    seeds = ", ".join(f"{name} {len(own)}" for name, own in networks.items())
+    controls = max((len(find_controls(own)) for own in networks.values()), default=0)
+
+    def draw_columns(*draws: Callable[..., None], **layout: Any) -> Figure:
+        """Draw a column for each network and a row for each function of name, runs and axes."""
+        return draw_grid(
+            [[partial(draw, *each) for each in networks.items()] for draw in draws],
+            cell=(2.5, 2.2),
+            **layout,
+        )
+
+    def draw_metrics(draw: Callable[..., None], scales: Mapping[str, Sequence[float]]) -> Figure:
+        """Draw a row for each network and a column for each metric, with one scale a column."""
+        return draw_grid(
+            [
+                [partial(draw, *each, key, scale) for key, scale in scales.items()]
+                for each in networks.items()
+            ],
+            cell=(2.5, 2.1),
+            legend="below",
+            share_y="col",
+        )
+
+    chosen = [run for own in networks.values() for run in own]
+    courses = {key: [x for run in chosen for x in list_course(key, run)] for key in KEYS}
+    ends = {key: [x for run in chosen for x in list_end(key, run)] for key in KEYS}
     return [
         Drawing(
             "fig-2",
             "PFC figure 2: PFC1-3 of the layers of one dimension over training, on the training "
-            "set, of the first seed of each network with decay; light to dark from the first "
-            "layer to the last. The dashed line is the first measured epoch of zero training "
-            "error.",
-            draw_grid(
-                [[partial(draw_layers, *each, key) for key in KEYS] for each in firsts.items()],
-                cell=(3.6, 2.9),
-            ),
+            "set, of each network with decay; light to dark from the first layer to the last. "
+            f"Means over the seeds ({seeds}). The vertical lines are each seed's first measured "
+            "epoch of zero training error.",
+            draw_metrics(draw_layers, courses),
         ),
         Drawing(
             "fig-3",
-            "PFC figure 3: PFC1-3 at the last epoch against relative position (points), and the "
-            "prediction by the straight line from the first layer's features to the last's "
-            "(dashed); the first seed of each network.",
-            draw_grid(
-                [[partial(draw_line, *each, key) for key in KEYS] for each in firsts.items()],
-                cell=(3.3, 2.7),
-                legend="first",
+            "PFC figure 3: PFC1-3 at the last epoch against relative position, of each network "
+            "with decay: the layers of one dimension (points on solid lines), and the prediction "
+            "by the straight line from the first layer's features to the last's (dashed). One "
+            f"curve of each for each seed ({seeds}).",
+            draw_metrics(draw_line, ends),
+        ),
+        Drawing(
+            "last-layer",
+            "PFC1 and PFC2 of the last layer of one dimension from the first measured epoch of "
+            "zero training error on, over their values at this epoch; one curve for each seed that "
+            f"reaches it ({seeds}). Diamonds: geometric means at the end, with 95 % intervals. "
+            f"Lines: no change, and the fall by a factor of {FACTOR} that is claimed.",
+            draw_columns(
+                partial(draw_last_layer, "pfc1"),
+                partial(draw_last_layer, "pfc2"),
+                legend="below",
+                share_y="row",
+                quantity="metric over its value at zero error",
             ),
         ),
         Drawing(
             "order",
-            "Rank correlation of PFC1-3 with depth, up to the effective depth of each epoch: -1 "
-            "for a metric that falls at every layer; means over seeds and their range.",
-            draw_grid(
-                [[partial(draw_order, *each) for each in networks.items()]],
-                cell=(3.4, 2.7),
-                quantity="rank correlation",
-            ),
+            "Rank correlation of PFC1-3 with depth, up to the effective depth of each epoch, of "
+            "networks with decay. PFC collapses from layer to layer if it is near -1 for PFC1 and "
+            f"PFC2 and near +1 for PFC3. Means over the seeds ({seeds}) and their range, without "
+            f"the seeds of which fewer than {LEAST_LAYERS} layers come before the effective depth "
+            f"at this epoch. Horizontal lines: no order, and {ORDER} and -{ORDER}, beyond which a "
+            "metric counts as going from layer to layer.",
+            draw_columns(draw_order, legend="below", share_y=True, quantity="rank correlation"),
         ),
         Drawing(
-            "paths",
-            "Paths of the samples through the layers of one dimension; means over seeds and their "
-            "range. Left: the path compared with optimal transport from the first layer to the "
-            "last (PFC proposition 1); every share is 1 for a geodesic at constant speed. Middle: "
-            "energy of a block over the sum of its squared weights, which the bound of PFC III-C "
-            "says is at most C, for the first block and the last; dashed: the C that the proof "
-            "gives, for blocks of one layer. Right: premises of theorems 1 and 2.",
-            draw_grid(
-                [
-                    [
-                        partial(draw_sample, f"share of the optimum, {name}", own, SHARES),
-                        partial(draw_constants, name, own),
-                        partial(draw_sample, f"premises, {name}", own, PREMISES),
-                    ]
-                    for name, own in networks.items()
-                ],
-                cell=(3.6, 2.9),
-            ),
+            "straightness",
+            "Straightness of the paths through the layers of one dimension, chord over length of "
+            f"path, over training: with weight decay ({seeds} seeds) and without ({controls} "
+            f"seeds, where there is a control); means over the seeds and their range. Horizontal "
+            f"lines: 1, a straight line, and {STRAIGHT}, above which a path counts as straight.",
+            draw_columns(draw_straightness, legend="below", share_y=True, quantity="chord / path"),
+        ),
+        Drawing(
+            "premises",
+            "Above: premises over training, networks with decay: for theorem 1 the cosine of the "
+            "first and the last layer's class means must be at least 0 and the ratio of their PFC1 "
+            "0, for theorem 2 the relative cost must be small. Below: energy "
+            "of a block over the sum of its squared weights, which the bound of PFC III-C says is "
+            "at most C, for the first block and the last, and the C that the proof gives for "
+            f"blocks of one layer. Means over the seeds ({seeds}) and their range.",
+            draw_columns(draw_premises, draw_constants, legend="below", share_x="col"),
         ),
     ]
 
 
-def draw_layers(name: str, run: Run, key: str, axes: Axes) -> None:
-    """Draw a metric of every layer over training."""
-    paths = {row.layer: run.path(layer=row.layer) for row in run.layers()}
-    reached = zero_error_row(run.path())
-    draw_paths(
-        axes,
-        paths,
-        key,
-        colours=make_depth_colours(len(paths)),
-        mark=None if reached is None else reached.epoch,
-    )
+def find_controls(runs: Runs) -> Runs:
+    """Return the runs' partners without weight decay."""
+    return Runs(filter(None, (run.partner(weight_decay=0.0) for run in runs)))
+
+
+def list_course(key: str, run: Run) -> list[float]:
+    """List a metric of all layers of one dimension over training."""
+    return [x for row in list_layers(run) for x in values(run.path(layer=row.layer), key)]
+
+
+def list_end(key: str, run: Run) -> list[float]:
+    """List a metric of all layers of one dimension at the end, and of the straight line."""
+    line = run.geodesic()
+    return values(list_layers(run), key) + ([] if line is None else geodesic_curves(line)[key])
+
+
+def place(key: str, numbers: Sequence[float], scale: Sequence[float]) -> Sequence[float]:
+    """Return values as they stand on the metric's axis."""
+    return panels.place_on_log_axis(numbers, scale) if has_log_axis(key, scale) else numbers
+
+
+def has_log_axis(key: str, scale: Sequence[float]) -> bool:
+    """Return whether the metric's axis is logarithmic."""
+    return find_label(key).log_scale and any(0 < value < math.inf for value in scale)
+
+
+def draw_layers(name: str, runs: Runs, key: str, scale: Sequence[float], axes: Axes) -> None:
+    """Draw a metric of every layer over training, in the mean of the seeds."""
+    layers = [row.layer for row in list_layers(runs[0])]
+    for layer, colour in zip(layers, make_depth_colours(len(layers)), strict=True):
+        rows = (row for run in runs for row in run.path(layer=layer))
+        points = {at: average(each) for at, each in collect_points(rows, "epoch", key).items()}
+        axes.plot(list(points), place(key, list(points.values()), scale), color=colour)
+    reached = {row.epoch for run in runs if (row := zero_error_row(run.path()))}
+    for epoch in sorted(reached):
+        axes.axvline(epoch, color=panels.SOFT, linewidth=0.8, linestyle=panels.DASHED)
+    if has_log_axis(key, scale):
+        panels.make_logarithmic(axes, "y", scale)
     axes.set_title(f"{key.upper()}, {format_figure_text(name)}")
-    if paths and key == "pfc3":
-        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    scale_epochs(axes)
 
 
-def draw_line(name: str, run: Run, key: str, axes: Axes) -> None:
+def draw_line(name: str, runs: Runs, key: str, scale: Sequence[float], axes: Axes) -> None:
     """Draw a metric at the end against the relative position, and the straight line's."""
-    layers, line = list_layers(run), run.geodesic()
-    if line is not None:
-        curve = geodesic_curves(line)[key]
-        style = panels.DASHED
-        axes.plot(line.t, curve, color=panels.SECOND, linestyle=style, label="straight line")
-    at = values(layers, "relative_position")
-    axes.plot(at, values(layers, key), "o-", color=panels.ACCENT, label="layers")
-    if find_label(key).log_scale:
-        logarithmic_values(axes)
+    for run in runs:
+        layers, line = list_layers(run), run.geodesic()
+        if line is not None:
+            curve = place(key, geodesic_curves(line)[key], scale)
+            look: dict[str, Any] = {"color": panels.SECOND, "linestyle": panels.DASHED}
+            axes.plot(line.t, curve, label="straight line", linewidth=0.9, **look)
+        numbers = place(key, values(layers, key), scale)
+        at = values(layers, "relative_position")
+        axes.plot(at, numbers, "o-", color=panels.ACCENT, ms=2.5, linewidth=0.9, label="layers")
+    if has_log_axis(key, scale):
+        panels.make_logarithmic(axes, "y", scale)
     axes.set_title(f"{key.upper()}, {format_figure_text(name)}")
     axes.set_xlabel("relative position")
 
 
+def draw_last_layer(key: str, name: str, runs: Runs, axes: Axes) -> None:
+    """Draw a metric of the last layer past zero error over its value there, by seed."""
+    ends: list[float] = []
+    epochs: list[int] = []
+    for run in runs:
+        start, reached = at_zero_error(key)(run), zero_error_row(run.path())
+        late = [row for row in last_layer(run) if reached and row.epoch >= reached.epoch]
+        shares = [ratio(value, start) for value in values(late, key)]
+        axes.plot([row.epoch for row in late], shares, color=panels.ACCENT, linewidth=0.9)
+        epochs += [row.epoch for row in late]
+        ends += shares[-1:]
+    interval = mean_interval(ends, scale="ratio")
+    if interval is not None:
+        at, label = 1.3 * max(epochs), "mean at the end"
+        axes.plot([at] * 2, [interval.low, interval.high], color=panels.SECOND, linewidth=2)
+        axes.plot([at], [interval.estimate], "D", color=panels.SECOND, markersize=4, label=label)
+    draw_reference(axes, 1, "no change", "-")
+    draw_reference(axes, 1 / FACTOR, f"fall by a factor of {FACTOR}", "-.")
+    axes.set_title(f"{key.upper()}, {format_figure_text(name)}")
+    panels.make_logarithmic(axes, "x", epochs)
+    axes.set_xlabel("epoch")
+
+
+LOOKS = ((panels.ACCENT, "-"), (panels.SECOND, panels.DASHED), (panels.SERIES[2], ":"))
+"""Colours and styles of the curves of a panel."""
+
+
 def draw_order(name: str, runs: Runs, axes: Axes) -> None:
     """Draw the rank correlations with depth over training."""
-    for key, colour in zip(KEYS, panels.SERIES, strict=False):
+    for key, look in zip(KEYS, LOOKS, strict=True):
         points: dict[float, list[float]] = {}
         for run in runs:
             for row in run.path():
                 found = rank_correlation(layer_course(key, run, row.epoch))
-                points.setdefault(row.epoch, []).append(found)
-        draw_band(axes, points, key.upper(), colour)
+                if math.isfinite(found):
+                    points.setdefault(row.epoch, []).append(found)
+        draw_band(axes, dict(sorted(points.items())), key.upper(), *look)
+    draw_reference(axes, 0, style="-")
+    for border in (-ORDER, ORDER):
+        draw_reference(axes, border, style="-.")
     axes.set_ylim(-1.05, 1.05)
-    finish_epochs(axes, name)
+    axes.set_title(format_figure_text(name))
+    scale_epochs(axes)
 
 
-def draw_sample(title: str, runs: Runs, labels: Mapping[str, str], axes: Axes) -> None:
-    """Draw numbers of the sample's whole path over training."""
-    curves = zip(labels.items(), panels.SERIES, strict=False)
-    draw_over_epochs(axes, runs, [Curve(*item, colour) for item, colour in curves], split=SAMPLE)
-    finish_epochs(axes, title)
+def draw_straightness(name: str, runs: Runs, axes: Axes) -> None:
+    """Draw the straightness of the paths over training, with and without weight decay."""
+    groups = {"weight decay": runs, "no weight decay": find_controls(runs)}
+    for (label, own), look in zip(groups.items(), LOOKS, strict=False):
+        rows = chain.from_iterable(map(last_layer, own))
+        points = collect_points(rows, "epoch", "straightness")
+        if points:
+            draw_band(axes, points, label, *look)
+    draw_reference(axes, 1, "straight line", "-")
+    draw_reference(axes, STRAIGHT, f"{STRAIGHT}", "-.")
+    axes.set_ylim(0, 1.05)
+    axes.set_title(format_figure_text(name))
+    scale_epochs(axes)
+
+
+def draw_premises(name: str, runs: Runs, axes: Axes) -> None:
+    """Draw the premises of theorems 1 and 2 over training."""
+    curves = [
+        Curve(key, label.split(" (")[0], *look)
+        for (key, label), look in zip(PREMISES.items(), LOOKS, strict=True)
+    ]
+    draw_over_epochs(axes, runs, curves, split=SAMPLE)
+    axes.set_title(f"premises, {format_figure_text(name)}")
+    scale_epochs(axes)
 
 
 def draw_constants(name: str, runs: Runs, axes: Axes) -> None:
     """Draw energy over weights of the first and of the last block, and the proof's constant."""
-    for index, colour, label in ((0, 0, "first block"), (-1, 1, "last block")):
-        blocks = [[row for row in run.layers(split=SAMPLE) if row.layer != WHOLE] for run in runs]
+    blocks = [[row for row in run.layers(split=SAMPLE) if row.layer != WHOLE] for run in runs]
+    for index, label, colour, style, dash in (
+        (0, "first block", panels.ACCENT, "-", "-."),
+        (-1, "last block", panels.SECOND, panels.DASHED, ":"),
+    ):
         own = [
             run.path(SAMPLE, of_run[index].layer)
             for run, of_run in zip(runs, blocks, strict=True)
             if of_run
         ]
-        for key, text, style in (
-            ("energy_constant", label, "-"),
-            ("energy_bound", "", panels.DASHED),
+        for key, text, look in (
+            ("energy_constant", f"energy / weights, {label}", style),
+            ("energy_bound", f"proof's C, {label}", dash),
         ):
             points = collect_points(chain.from_iterable(own), "epoch", key)
-            draw_band(axes, points, text, panels.SERIES[colour], style)
+            if points:
+                draw_band(axes, points, text, colour, look)
     logarithmic_values(axes)
-    finish_epochs(axes, f"energy / weights, {name}")
-
-
-def finish_epochs(axes: Axes, title: str) -> None:
-    """Add title and legend, and scale the epochs as those of figure 2 are."""
-    axes.set_title(format_figure_text(title))
-    if axes.get_legend_handles_labels()[1]:
-        axes.legend(fontsize=6)
-    axes.set_xscale("symlog", linthresh=1, linscale=0.4)
-    axes.set_xlim(left=0)
-    axes.set_xlabel("epoch")
+    axes.set_title(f"energy, {format_figure_text(name)}")
+    scale_epochs(axes)
 
 
 def make_tables(settings: PFCTraining, runs: Runs) -> list[Summary]:

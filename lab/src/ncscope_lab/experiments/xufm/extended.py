@@ -39,6 +39,7 @@ from ncscope_lab.experiments.models.extended import (
     FORMS,
     KEPT,
     LABELS,
+    ROUNDED,
     STATEMENTS,
     THEOREMS,
     descend_levels,
@@ -281,13 +282,16 @@ def draw_figures(settings: XUFMExtendedConfig, runs: Runs) -> list[Drawing]:
     for k in settings.classes:
         (_, d, n), (last_decay, first_decay) = SIZES[k], WEIGHT_DECAYS
         caption = (
-            f"XUFM {FIGURES[k]}, theorems 4.1 (above) and 4.2 (below): K = {k}, d = {d}, n = {n}, "
-            f"decays {last_decay} (W2), {first_decay} (W1) and {FEATURE_DECAY} (H1), from the "
-            "first start that both models arrive from. NC2 is the distance to the orthogonal frame."
+            f"XUFM {FIGURES[k]}, theorems 4.1 (left) and 4.2 (right): K = {k}, d = {d}, n = {n}, "
+            f"decays {last_decay} (W2), {first_decay} (W1) and {FEATURE_DECAY} (H1). The objective "
+            f"is drawn above the collapsed point's, from all {settings.starts} starts: a lost "
+            f"sample costs {1 / (2 * k * n):g}. NC1 to NC3 are of the first start that both models "
+            f"arrive from; NC2 is the distance to the orthogonal frame. {ROUNDED}"
         )
         pairs = [(linear(run), run) for run in runs.where(num_classes=k, activation="relu")]
         shown = next((pair for pair in pairs if all(map(arrives, pair))), pairs[0])
-        figure = draw_two_levels(dict(zip(ACTIVATIONS, shown, strict=True)))
+        starts = {name: starts_of(k, name)(runs) for name in ACTIVATIONS}
+        figure = draw_two_levels(dict(zip(ACTIVATIONS, shown, strict=True)), starts)
         drawings.append(Drawing(f"two-levels-k{k}", caption, figure))
     return drawings + perturbed.draw_figures(settings.perturbed, runs)
 

@@ -43,6 +43,8 @@ from ncscope.models.evaluation_mode import evaluation_mode
 from ncscope.models.forward import forward
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.models.tracing import Trace, trace
+from ncscope.report import panels
+from ncscope.report.labels import find_label
 from ncscope.stats.merging import merge_across_processes
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.options import Statistic
@@ -55,9 +57,16 @@ from ncscope_lab.experiments.models.extended import (
     LABELS,
     ExtendedConfig,
     descend_levels,
-    draw_two_levels,
 )
-from ncscope_lab.figures import draw_grid, draw_paths, make_depth_colours
+from ncscope_lab.figures import (
+    collect_points,
+    draw_band,
+    draw_grid,
+    draw_intervals,
+    logarithmic_values,
+    make_depth_colours,
+    scale_epochs,
+)
 from ncscope_lab.observations import Observation
 from ncscope_lab.quantities import (
     Path,
@@ -376,54 +385,106 @@ def tell_models(key: str, runs: Runs) -> str:
 
 
 def draw_figures(settings: XUFMNetwork, runs: Runs) -> list[Drawing]:
-    """Draw a figure for each data set with one row per loss, and a figure of the models."""
+    """Draw a figure for each data set, and the networks beside the models."""
     drawings: list[Drawing] = []
     trained = Runs(run for run in runs if run.name in settings.runs)
     for data, own in trained.group("data").items():
+        count = len(own.group("seed"))
         caption = (
-            f"XUFM figures 5 and 10, on {data}, first seed: NC1 and the two NC2 on the training "
-            "set by block, light to dark, and NC3. The dashed line is the first measured epoch of "
-            "zero training error."
+            f"XUFM figures 5 and 10, on {data}, means over {count} seeds and their range: NC1 and "
+            "the two NC2 on the training set by block, light to dark, and NC3 of the classifier's "
+            "input with means that are centred under cross-entropy only. The vertical lines are "
+            "the first measured epochs of zero training error."
         )
         name = ("fig-5", "fig-10")[len(drawings)] if len(drawings) < 2 else f"blocks-{data}"
         drawings.append(Drawing(name, caption, draw_levels(own)))
     caption = (
-        "The extended unconstrained features model of XUFM figures 3 and 4, linear above ReLU, for "
-        "comparison with figures 5 and 10."
+        "Networks beside the two-level models: decades by which a metric falls at a level over "
+        "those at the deepest level. Points are seeds; diamonds with bars are their means with "
+        "95 % intervals. Above: NC1 of the first level; a network is more like the ReLU model if "
+        "it lies left of the middle between the models. Below: distance of each block before the "
+        "last to the frame of the loss, orthogonal under MSE and in the models, a simplex under "
+        f"cross-entropy; the claim is a share below {HALF:g}."
     )
-    models = {activation: runs.find(part) for activation, part in SURROGATES.items()}
-    return [*drawings, Drawing("models", caption, draw_two_levels(models))]
+    return [*drawings, Drawing("models", caption, draw_models(trained, runs))]
+
+
+def draw_models(trained: Runs, runs: Runs) -> Figure:
+    """Draw the shares of decades of NC1 and of NC2 of networks, and those of the models."""
+
+    def group_shares(pairs: Runs, key: Callable[[str], str]) -> dict[str, list[float]]:
+        def name_pair(pair: Run) -> str:
+            return f"{pair.settings.data}, {LOSSES[pair.settings.loss]}, {name_shallow(pair)}"
+
+        return {
+            name: [share_of_decades(key(pair.settings.loss), pair) for pair in own]
+            for name, own in pairs.group(name_pair).items()
+        }
+
+    firsts = split_pairs(trained, lambda levels: pair_with_deepest(levels)[:1])
+    nc1 = group_shares(firsts, lambda loss: "nc1")
+    nc2 = group_shares(split_pairs(trained, pair_with_deepest), FRAMES.__getitem__)
+
+    def draw_shares(key: str, groups: Mapping[str, Sequence[float]], axes: Axes) -> None:
+        models = shares_of_models(key, runs)
+        draw_intervals(axes, groups)
+        lines = {
+            "linear model": (models["linear"], panels.SECOND, panels.DASHED),
+            "ReLU model": (models["relu"], panels.SERIES[2], "-."),
+            "middle": (sum(models.values()) / 2 if key == "nc1" else math.nan, panels.SOFT, "-"),
+            "half": (HALF if key != "nc1" else math.nan, panels.SOFT, ":"),
+        }
+        for label, (value, colour, style) in lines.items():
+            if math.isfinite(value):
+                axes.axvline(value, color=colour, linestyle=style, linewidth=1.3, label=label)
+        axes.set_title("NC1" if key == "nc1" else "NC2: distance to the frame")
+        axes.set_xlabel("decades of fall over those at the deepest level")
+
+    rows = [[partial(draw_shares, "nc1", nc1)], [partial(draw_shares, "nc2_of", nc2)]]
+    return draw_grid(rows, cell=(7.0, 2.2), legend="below")
 
 
 def draw_levels(runs: Runs) -> Figure:
-    """Draw a row of four panels for the first run under each loss."""
-    rows = []
-    for loss, of_loss in runs.group("loss").items():
-        means = "uncentred" if loss == "mse" else "centred"
-        titles = {
-            "nc1": "NC1",
-            "nc2_of": "NC2: distance to orthogonal frame",
-            "nc2_etf": "NC2: distance to simplex",
-            DUALITIES[loss]: f"NC3: classifier, {means} means",
-        }
-        rows.append([partial(draw_panel, of_loss[0], key, title) for key, title in titles.items()])
-    return draw_grid(rows, cell=(3.0, 2.7), share_y="col")
+    """Draw a column of four panels for the runs under each loss."""
+    titles = {
+        "nc1": "NC1",
+        "nc2_of": "distance to\northogonal frame",
+        "nc2_etf": "distance to\nsimplex",
+        "nc3": "NC3",
+    }
+    losses = runs.group("loss")
+    return draw_grid(
+        [
+            [partial(draw_panel, own, key, title) for own in losses.values()]
+            for key, title in titles.items()
+        ],
+        cell=(3.7, 2.1),
+        legend="below",
+        share_x="col",
+        share_y="row",
+    )
 
 
-def draw_panel(run: Run, key: str, title: str, axes: Axes) -> None:
-    """Draw a metric by level over the epochs of one run; NC3 of the deepest level only."""
-    levels = find_levels(run)
-    *_, deepest = levels
-    shown = {deepest: levels[deepest]} if key.startswith("nc3") else levels
-    reached = zero_error_row(levels[deepest])
-    colours = make_depth_colours(len(levels))[-len(shown) :]
-    draw_paths(axes, shown, key, colours=colours, mark=None if reached is None else reached.epoch)
-    axes.set_xscale("linear")
-    axes.set_title(title)
+def draw_panel(runs: Runs, key: str, title: str, axes: Axes) -> None:
+    """Draw a metric by level over the epochs of all seeds; NC3 of the deepest level only."""
+    loss, levels = runs[0].settings.loss, list(find_levels(runs[0]))
+    metric = DUALITIES[loss] if key == "nc3" else key
+    for level, colour in zip(levels, make_depth_colours(len(levels)), strict=True):
+        rows = [row for run in runs for row in find_levels(run).get(level, [])]
+        points = collect_points(rows, "epoch", metric)
+        if points and (level == levels[-1] or key != "nc3"):
+            draw_band(axes, points, level, colour)
+    reached = {row.epoch for run in runs if (row := zero_error_row(run.path(layer=HEAD_INPUT)))}
+    for epoch in sorted(reached):
+        axes.axvline(epoch, color=panels.SECOND, linewidth=0.9, linestyle=panels.DASHED)
+    if find_label(metric).log_scale:
+        logarithmic_values(axes)
     if key == "nc1":
-        axes.set_ylabel(LOSSES[run.settings.loss], fontweight="bold")
-    if key == "nc2_etf":
-        axes.legend()
+        axes.set_title(LOSSES[loss])
+    axes.set_ylabel(title)
+    # Zero error can come before the second measurement: no epoch before it takes much room.
+    epochs = [row.epoch for run in runs for row in run.rows if row.epoch > 0]
+    scale_epochs(axes, min(epochs, default=1))
 
 
 def list_parts(settings: XUFMNetwork) -> list[Part]:

@@ -34,6 +34,7 @@ from ncscope_lab.experiment import Experiment, Part
 from ncscope_lab.experiments.models.bounds import Positives, Seed
 from ncscope_lab.experiments.models.descents import (
     COLUMNS,
+    DESCENT_CAPTION,
     FRAMES,
     GROUPS,
     arrives,
@@ -282,7 +283,8 @@ def draw_figures(settings: XUFMConfig, runs: Runs) -> list[Drawing]:
         part = part_name(k, bias_decay)
         caption = (
             f"XUFM {reproduces}: K = {k}, d = {d}, n = {n}, decays {weight_decay} (W) and "
-            f"{feature_decay} (H), {part.split(', ')[1]}. NC2 is the distance to {FRAMES[key]}."
+            f"{feature_decay} (H), {part.split(', ')[1]}; one start. NC2 is the distance to "
+            f"{FRAMES[key]}. {DESCENT_CAPTION}"
         )
         drawings.append(Drawing(file, caption, draw_descent(runs.find(part), key)))
     caption = (
