@@ -35,7 +35,8 @@ from cosmic_ray.plugins import get_operator
 SOURCE = Path("src/ncscope")
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.json")
 PACKAGES = ("losses", "math", "metrics", "stats", "transfer")
-OPTIONS = ["-n", "0", "-q", "-s", "-p", "no:cacheprovider", "-m", "not slow and not nightly and not gpu"]
+OPTIONS = ["-n", "0", "-q", "-s", "-p", "no:cacheprovider"]
+OPTIONS += ["-m", "not slow and not nightly and not gpu"]
 
 # Each operator's nearest neighbours: any test sees that * became <<.
 OPERATORS = [

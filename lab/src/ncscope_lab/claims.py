@@ -483,4 +483,5 @@ def judge_groups(
 def _most_seeds(findings: Iterable[Finding]) -> int | None:
     """Return how many seeds decide all of several findings; None if an undecided one has none."""
     needed = [each.seeds_to_decide for each in findings if each.verdict == "undecided"]
-    return max(map(int, needed)) if needed and all(needed) else None
+    known = [number for number in needed if number is not None]
+    return max(known) if known and len(known) == len(needed) else None

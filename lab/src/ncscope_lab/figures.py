@@ -132,8 +132,8 @@ def draw_band(
     axes.fill_between(at, least, most, color=colour, alpha=0.15, linewidth=0)
 
 
-def draw_intervals(axes: Axes, groups: Mapping[str, Sequence[float]]) -> None:
-    """Draw a line for each group: its values as points, the mean and its 95 % interval below.
+def draw_forest(axes: Axes, groups: Mapping[str, Sequence[float]]) -> None:
+    """Draw a forest plot: a line for each group, with its values, their mean and 95 % interval.
 
     Args:
         axes: Axes to draw on.

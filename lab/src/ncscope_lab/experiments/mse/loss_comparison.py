@@ -52,7 +52,7 @@ from ncscope_lab.experiments.mse.terminal_phase import (
     end_over_zero_error,
     select_phase,
 )
-from ncscope_lab.figures import draw_grid, draw_intervals
+from ncscope_lab.figures import draw_grid, draw_forest
 from ncscope_lab.observations import Results
 from ncscope_lab.quantities import (
     Path,
@@ -320,7 +320,7 @@ def draw_accuracies(networks: Mapping[str, Runs], axes: Axes) -> None:
     """Draw the difference of accuracies by network: seeds, and their mean with its interval."""
     axes.axvspan(-100 * COMPARABLE, 100 * COMPARABLE, color=panels.GRID, linewidth=0)
     axes.axvline(0, color=panels.SOFT, linewidth=0.9)
-    draw_intervals(
+    draw_forest(
         axes,
         {
             name: [100 * average(list(map(ACCURACY, own))) for own in runs.group("seed").values()]

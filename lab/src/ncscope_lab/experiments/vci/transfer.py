@@ -449,8 +449,12 @@ def draw_correlation(runs: Runs, key: str, axes: Axes) -> None:
             )
     pearson = correlate_means(runs, metric, MLOG).value
     axes.plot([], [], " ", label=f"Pearson {pearson:.3f}".replace("-", "−"))
-    corner = "lower right" if pearson > 0 else "upper right"
-    axes.legend(loc=corner, handlelength=0, handletextpad=0, borderaxespad=0.1)
+    axes.legend(
+        loc="lower right" if pearson > 0 else "upper right",
+        handlelength=0,
+        handletextpad=0,
+        borderaxespad=0.1,
+    )
     axes.margins(0.16)
     axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.set_title(METRICS[key])

@@ -62,7 +62,7 @@ from ncscope_lab.figures import (
     collect_points,
     draw_band,
     draw_grid,
-    draw_intervals,
+    draw_forest,
     logarithmic_values,
     make_depth_colours,
     scale_epochs,
@@ -427,7 +427,7 @@ def draw_models(trained: Runs, runs: Runs) -> Figure:
 
     def draw_shares(key: str, groups: Mapping[str, Sequence[float]], axes: Axes) -> None:
         models = shares_of_models(key, runs)
-        draw_intervals(axes, groups)
+        draw_forest(axes, groups)
         lines = {
             "linear model": (models["linear"], panels.SECOND, panels.DASHED),
             "ReLU model": (models["relu"], panels.SERIES[2], "-."),
