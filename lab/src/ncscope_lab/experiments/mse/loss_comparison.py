@@ -52,7 +52,7 @@ from ncscope_lab.experiments.mse.terminal_phase import (
     end_over_zero_error,
     select_phase,
 )
-from ncscope_lab.figures import draw_grid, draw_forest
+from ncscope_lab.figures import draw_forest, draw_grid
 from ncscope_lab.observations import Results
 from ncscope_lab.quantities import (
     Path,

@@ -61,8 +61,8 @@ from ncscope_lab.experiments.models.extended import (
 from ncscope_lab.figures import (
     collect_points,
     draw_band,
-    draw_grid,
     draw_forest,
+    draw_grid,
     logarithmic_values,
     make_depth_colours,
     scale_epochs,
