@@ -218,7 +218,7 @@ def _write_run(name: str, runs: Runs) -> str:
     scale, _ = _largest(name, runs)
     link = f"[`{name}`]({page_of_experiment(name)})"
     if name in list_outdated(scale):
-        return f"{link}: a run with the settings before, with fewer seeds and less training"
+        return f"{link}: a run before its settings or claims changed"
     found = find_experiment(name)
     settings = describe_settings(found.scales[scale])
     known = [settings[key][0] for key in ("network", "data") if key in settings]

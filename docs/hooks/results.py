@@ -92,27 +92,27 @@ def fill(markdown: str, runs: Runs, uri: str) -> str:
 
 
 OUTDATED = (
-    "*The settings above are new, and their run has not ended: these are the verdicts of a run "
-    "with the settings before, with fewer seeds and less training.*"
+    "*The settings above or the claims are new, and their run has not ended: these are verdicts as "
+    "they were before, mostly of fewer seeds and less training.*"
 )
 
 
 @cache
 def list_outdated(scale: str) -> frozenset[str]:
-    """List the experiments whose committed verdicts are of other settings than today's."""
+    """List the experiments whose committed verdicts are of other settings or claims than today's."""
     record = json.loads((FIGURES / f"verdicts-{scale}.json").read_text(encoding="utf-8"))
     return frozenset(name for name, one in record["experiments"].items() if one["outdated"])
 
 
 def name_outdated() -> str:
-    """Return the sentence that names experiments whose verdicts are of settings before; or none."""
+    """Return the sentence that names experiments whose verdicts are of before; or none."""
     names = [name for name in REPRODUCTIONS if name in list_outdated("small")]
     if not names:
         return ""
     return (
-        f"**{len(names)} of {len(REPRODUCTIONS)} experiments have new settings, and their runs "
-        "have not ended.** Their verdicts and numbers on this page are of runs with the settings "
-        f"before, with fewer seeds and less training: {', '.join(names)}."
+        f"**{len(names)} of {len(REPRODUCTIONS)} experiments have new settings or claims, and "
+        "their runs have not ended.** Their verdicts and numbers on this page are as they were "
+        f"before, mostly of fewer seeds and less training: {', '.join(names)}."
     )
 
 
