@@ -99,7 +99,7 @@ OUTDATED = (
 
 @cache
 def list_outdated(scale: str) -> frozenset[str]:
-    """List the experiments whose committed verdicts are of other settings or claims than today's."""
+    """List the experiments whose settings or claims are newer than the committed verdicts."""
     record = json.loads((FIGURES / f"verdicts-{scale}.json").read_text(encoding="utf-8"))
     return frozenset(name for name, one in record["experiments"].items() if one["outdated"])
 
