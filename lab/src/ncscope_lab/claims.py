@@ -361,7 +361,7 @@ def judge_mean(
         evidence = "; ".join(filter(None, words))
         return Finding(text=text, source=source, verdict="undecided", evidence=evidence)
     verdict = region.verdict(interval.low, interval.high)
-    detectable, needed = None, None
+    detectable, needed, is_possible = None, None, True
     if verdict == "not held":
         nearest, far = (region.low, 1), (region.high, -1)
         if interval.low > region.high:
@@ -383,7 +383,7 @@ def judge_mean(
     words = [f"{told}: {words[0]}", more]
     if detectable is not None:
         words.append(f"a mean of {detectable:.3g} would have shown (80 % power)")
-    elif verdict == "not held":
+    elif not is_possible:
         words.append("no mean would have shown: intervals are wider than the region")
     if verdict == "undecided":
         words.append(f"about {needed or 'a thousand or more'} {of} would decide")

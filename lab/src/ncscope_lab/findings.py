@@ -24,8 +24,9 @@ class Finding:
         groups: Interval of each group that has one, by name.
         detectable: For a claim about a mean that is not held: mean nearest to the claim's border
             that the runs would have shown, in 80 % of repetitions; else None.
-        seeds_to_decide: For an undecided claim about a mean: number of values that would decide,
-            if their mean stays; None if that is unknown, or above a thousand.
+        seeds_to_decide: For an undecided claim about a mean or a share: number of values that would
+            decide, if these stay; of several groups the most; None if that is unknown, or above a
+            thousand.
     """
 
     text: str
