@@ -182,6 +182,7 @@ COMPARISON = Story(
         ({"accuracy": (0, 0, 0, 0.9)}, [0, 5, 6]),
         ({"train": (8, 5.9, 3, 1)}, [1]),  # as late, but from a higher value at epoch 4
         ({"train": (8, 2, 0.9, 0.8)}, [2, 6]),  # sooner, but no steeper
+        ({"train": (8, 2, 1.5, 1)}, [2, 6]),  # half-way sooner, and at the least as late
         ({"gap": 0.02}, [3]),
         ({"test": (8.1, 6, 0.2, 0.1)}, [4]),
         ({"test": (8, 4, 3.1, 3)}, [5]),
