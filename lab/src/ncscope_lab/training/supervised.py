@@ -93,7 +93,9 @@ def prepare_bench(settings: Training, resources: Resources) -> Bench:
         bias=settings.bias,
     )
     fabric = resources.fabric
-    model = normalise_together(model.to(fabric.device), fabric.device, fabric.world_size)
+    # Channels last is the order of the convolutions' kernels: up to twice as fast as the default.
+    model = model.to(fabric.device, memory_format=torch.channels_last)
+    model = normalise_together(model, fabric.device, fabric.world_size)
     return Bench(settings, fabric, data, learner(model, settings.optimisation), resources.workers)
 
 
