@@ -9,12 +9,15 @@ three times per epoch, which is left out. We have not run the paper's scale.
 The small scale trains all networks on 40 generated classes, 4,000 images and 2,000 held out: a
 network of 384 features, so that most directions are off V_B, and a transformer of width 32, whose
 V_B is the whole space as in the paper. The former has 40 epochs of Nesterov momentum 0.9, batches
-of 64, weight decay 8e-5 and rate 0.05, which falls over 40 epochs as the paper's over 80, and is
-measured every second epoch; the latter 100 epochs of AdamW with rate 4e-3 along a cosine, weight
-decay 0.05, measured every fifth. Both warm up for 2 epochs, without augmentation. At the rate of
-cross-entropy the squared error hardly begins to fit 40 classes, because its gradients are small; it
-has a rate of its own, 0.4, by which both of its schedules end at about the same loss. Settings were
-chosen on seeds below 10 and on seed 100; verdicts are on seeds 10 to 17.
+of 64, weight decay 8e-5, a warm-up of 5 epochs and rate 0.05, which falls over 40 epochs as the
+paper's over 80, and is measured every second epoch; the latter 100 epochs of AdamW with rate 4e-3
+along a cosine, weight decay 0.05 and a warm-up of 2 epochs, measured every fifth. Images are not
+augmented. At the rate of cross-entropy the squared error hardly begins to fit 40 classes, because
+its gradients are small once all logits are near 0; its rate is 0.2. There its first steps are too
+long, and all features die or the loss overflows, unless gradients are clipped: to norm 1, in all
+residual networks. Settings were chosen on seeds below 10 and on seed 100, on which the squared
+error ends at 0.08 (0.07 along the cosine), from 0.49 for zero logits; verdicts are on seeds 10
+to 17.
 """
 
 from ncscope.report.tables import Summary
@@ -87,7 +90,7 @@ PAPER = Trainings(
 )
 
 FORTY_PATTERNS = replace_fields(
-    SMALL_RESNET, data="patterns-40", epochs=40, decay=0.975**2, warmup_epochs=2, every=2
+    SMALL_RESNET, data="patterns-40", epochs=40, decay=0.975**2, warmup_epochs=5, clip=1.0, every=2
 )
 SMALL_TRANSFORMER = replace_fields(
     DEIT,
@@ -105,7 +108,7 @@ SMALL_TRANSFORMER = replace_fields(
 )
 SMALL = Trainings(
     runs=repeat_with_seeds(
-        {**vary_loss(FORTY_PATTERNS, rate=0.4), "transformer": SMALL_TRANSFORMER},
+        {**vary_loss(FORTY_PATTERNS, rate=0.2), "transformer": SMALL_TRANSFORMER},
         seeds=range(10, 18),
     )
 )
