@@ -1,4 +1,5 @@
-# Each target sets up what it needs; a second run finds it in place.
+# Each target sets up what it needs; a second run finds it in place. Modules are compiled when they
+# are first imported: most of those that are installed never are.
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
@@ -13,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE =
 $(STAMP): pyproject.toml lab/pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[models,lightning,torchmetrics,huggingface,ray,shards,hdf5]" --editable "./lab[attack,ray]" --group dev
+	$(BIN)/python -m pip install --quiet --no-compile --editable ".[models,lightning,torchmetrics,huggingface,ray,shards,hdf5]" --editable "./lab[attack,ray]" --group dev
 	touch $(STAMP)
 
 demo: $(STAMP)
@@ -38,7 +39,7 @@ BARE := .venv-bare
 $(BARE)/.installed: pyproject.toml
 	test -x $(BARE)/bin/python || $(PYTHON) -m venv $(BARE)
 	$(BARE)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BARE)/bin/python -m pip install --quiet --editable . --group bare
+	$(BARE)/bin/python -m pip install --quiet --no-compile --editable . --group bare
 	touch $@
 
 # Both environments.

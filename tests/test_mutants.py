@@ -53,7 +53,7 @@ def test_a_mutant_differs_from_the_source_in_one_line(tmp_path):
         assert sum(new != old for new, old in pairs) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_sample_of_a_seed_is_the_same_and_its_keys_are_different(monkeypatch):
     monkeypatch.chdir(ROOT)
     once, again, other = mutants.sample(60, 0), mutants.sample(60, 0), mutants.sample(60, 1)
@@ -65,7 +65,7 @@ def test_the_sample_of_a_seed_is_the_same_and_its_keys_are_different(monkeypatch
     assert larger > set(keys)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_mutants_called_equivalent_are_in_the_code(monkeypatch):
     monkeypatch.chdir(ROOT)
     equivalent = json.loads(mutants.EQUIVALENT.read_text()).keys()

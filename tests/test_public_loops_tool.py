@@ -61,7 +61,7 @@ def test_no_script_needs_many_lines() -> None:
     assert max(len(script.edits) for script in SCRIPTS) <= MOST_LINES
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("line", "said"),
     [

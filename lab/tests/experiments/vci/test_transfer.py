@@ -162,7 +162,7 @@ def test_a_set_that_is_missing_stops_the_run_before_it_trains(tmp_path, monkeypa
         results_of(*EXPERIMENT.parts(config), resources=Resources(data=tmp_path))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_epoch_and_probes_at_the_paper_s_scale_on_real_files(tmp_path, monkeypatch) -> None:
     # All sets are read alike, and are read by the tests of each.
     some = PAPER.downstream[:2]
