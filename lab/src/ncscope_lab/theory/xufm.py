@@ -1,4 +1,4 @@
-"""The unconstrained features model under the MSE loss (XUFM section 3)."""
+"""The unconstrained features model under cross-entropy, and under the MSE loss (XUFM section 3)."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -10,6 +10,7 @@ from torch import Tensor
 from ncscope_lab.surrogates.descent import quasi_newton
 from ncscope_lab.surrogates.problem import Point
 from ncscope_lab.surrogates.ufm import UFM
+from ncscope_lab.surrogates.ufm_cross_entropy import CrossEntropyUFM
 from ncscope_lab.theory.search import Instance, climb, integer, magnitude, normal
 from ncscope_lab.theory.statement import Statement
 
@@ -17,12 +18,15 @@ TOLERANCE = 1e-9
 _CLASSES = (2, 3, 4, 7)
 
 
+Model = UFM | CrossEntropyUFM
+
+
 def energy(problem: UFM) -> float:
     r"""$(1-c)\sqrt{\lambda_W/(n\lambda_H)}$, or 0 if $c\ge1$: a mean's squared length in (7)."""
     return max(1 - problem.c, 0.0) / weight_ratio(problem)
 
 
-def weight_ratio(problem: UFM) -> float:
+def weight_ratio(problem: Model) -> float:
     r"""$\sqrt{n\lambda_H/\lambda_W}$: the factor of the class mean in (9) and (20)."""
     return math.sqrt(problem.per_class * problem.feature_decay / problem.weight_decay)
 
@@ -58,6 +62,27 @@ def minimum_with_bias_decay(problem: UFM) -> float:
 def saddle_curvature(problem: UFM) -> float:
     r"""$-\frac2K(1-c)$: second derivative along an unused direction, as scaled in `_escape`."""
     return -2 / problem.num_classes * (1 - problem.c)
+
+
+def logit_scale(problem: CrossEntropyUFM) -> float:
+    r"""$\log\bigl(\frac Kc-K+1\bigr)$, or 0 if $c\ge1$: the logits of the class means over J."""
+    k = problem.num_classes
+    return math.log(k / problem.c - k + 1) if problem.c < 1 else 0.0
+
+
+def cross_entropy_minimum(problem: CrossEntropyUFM) -> float:
+    r"""$\alpha x-\log(1-x)$ with `logit_scale` $\alpha$, $x=\frac{K-1}K\min(c,1)$."""
+    share = min(problem.c, 1.0) * (1 - 1 / problem.num_classes)
+    return logit_scale(problem) * share - math.log1p(-share)
+
+
+def simplices_under_cross_entropy(generator: torch.Generator) -> Iterator[float]:
+    """Check the closed form of cross-entropy as `orthogonal_frames`, in K-1 or more dimensions."""
+    for size in _problems(generator, lambda k: k - 1, lambda: None):
+        k, decays = size.num_classes, (size.weight_decay, size.feature_decay)
+        problem = CrossEntropyUFM(k, size.dim, size.per_class, *decays)
+        gram = logit_scale(problem) / weight_ratio(problem) * _centring(k)
+        yield from _minimisers(problem, gram, cross_entropy_minimum(problem), generator)
 
 
 def orthogonal_frames(generator: torch.Generator) -> Iterator[float]:
@@ -150,7 +175,7 @@ def _problems(
 
 
 def _minimisers(
-    problem: UFM,
+    problem: Model,
     gram: Float[Tensor, "k k"],
     minimum: float,
     generator: torch.Generator,
@@ -164,7 +189,8 @@ def _minimisers(
     result = quasi_newton(problem, start)
     yield abs(result.objective / minimum - 1)
     weight, features = result.point[:2]
-    size = problem.num_samples**0.5 if not gram.any() else (problem.per_class * gram.trace()).sqrt()
+    length = gram.trace() if gram.any() else torch.tensor(float(problem.num_classes))
+    size = (problem.per_class * length).sqrt()
     means = features.unflatten(1, (problem.num_classes, problem.per_class)).mean(2)
     collapsed = means.repeat_interleave(problem.per_class, 1)
     yield float((features - collapsed).norm() / size)
@@ -172,7 +198,8 @@ def _minimisers(
     yield float((means.mT @ means - gram).norm() / scale)
     yield float((weight - ratio * means.mT).norm() / (ratio * scale.sqrt()))
     yield float((weight @ means - ratio * gram).norm() / (ratio * scale))
-    yield from _bias_misses(problem, result.point, ratio * gram)
+    if isinstance(problem, UFM):
+        yield from _bias_misses(problem, result.point, ratio * gram)
     best = problem.minimiser(generator).point
 
     def violation(instance: Instance) -> float:
@@ -214,6 +241,18 @@ def _second_derivative(problem: UFM, point: Point, direction: Point) -> float:
 
 
 STATEMENTS = (
+    Statement(
+        id="xufm/cross-entropy",
+        statement=(
+            "With cross-entropy in place of squared error, without a bias, d >= K-1 and c < 1, "
+            "every minimiser is collapsed on a simplex ETF with W = sqrt(n lambda_H / lambda_W) "
+            "H^T of the class means and their logits log(K/c - K + 1) (I - 1/K); if c >= 1 it is "
+            "zero."
+        ),
+        source="XUFM abstract, of earlier papers; Zhu et al. 2021, theorem 3.1",
+        tolerance=TOLERANCE,
+        printed=simplices_under_cross_entropy,
+    ),
     Statement(
         id="xufm/theorem-3.1",
         statement=(
