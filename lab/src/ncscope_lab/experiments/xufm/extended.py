@@ -321,7 +321,7 @@ EXPERIMENT = Experiment(
     ),
     source="XUFM figures 3-4 and 8-9; theorems 4.1, 4.2 and 5.1; lemma C.1; section 4.1",
     scales={"paper": PAPER, "small": SMALL},
-    cost={"paper": "6 minutes on one core (estimated)", "small": "an hour on one core"},
+    cost={"paper": "6 minutes on one core (estimated)", "small": "2 hours on one core"},
     parts=list_parts,
     claims=list_claims,
     figures=draw_figures,
