@@ -21,6 +21,7 @@ def joined_ranks(count: int, folder: Path, program: Callable[[int], Any]) -> lis
     def joined(rank: int) -> None:
         meeting, patience = f"file://{folder}/meeting", timedelta(seconds=60)
         dist.init_process_group("gloo", meeting, patience, world_size=count, rank=rank)
+        dist.barrier()  # a process that ends at once would break the connections of a slower one
         (folder / f"{rank}.json").write_text(json.dumps(program(rank)))
         dist.destroy_process_group()
 

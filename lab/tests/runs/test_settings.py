@@ -36,8 +36,8 @@ def test_a_pattern_keeps_the_runs_that_it_names(name: str) -> None:
     assert kept == {key: run for key, run in config.runs.items() if run.seed == seed}
     assert 0 < len(kept) < len(config.runs)
     # A few runs have claims too, which stay undecided.
-    few = change_settings(config, {"runs": f"*, seed {seed}", "runs.*.optimisation.epochs": 3})
-    assert all(run.optimisation.epochs == 3 for run in few.runs.values())
+    few = change_settings(config, {"runs": f"*, seed {seed}", "runs.*.optimisation.epochs": 6})
+    assert all(run.optimisation.epochs == 6 for run in few.runs.values())
     assert {each.verdict for each in find_experiment(name).judge(few, Results())} == {"undecided"}
 
 

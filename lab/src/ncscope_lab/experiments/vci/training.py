@@ -426,7 +426,7 @@ EXPERIMENT = Experiment(
     ),
     source="VCI sections 4.1, 4.3, 6.2, figures 1-3, 6, 8",
     scales={"paper": PAPER, "small": SMALL},
-    cost={"paper": "16 GPU-hours (estimated)", "small": "45 minutes on one core"},
+    cost={"paper": "16 GPU-hours (estimated)", "small": "1.8 hours on one core"},
     parts=partial(train_runs, extra=measure_stability),
     claims=CLAIMS,
     figures=draw_figures,
