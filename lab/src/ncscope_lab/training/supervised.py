@@ -93,8 +93,8 @@ def prepare_bench(settings: Training, resources: Resources) -> Bench:
         bias=settings.bias,
     )
     fabric = resources.fabric
-    # Channels last is the order of the convolutions' kernels: up to twice as fast as the default.
-    model = model.to(fabric.device, memory_format=torch.channels_last)
+    # The order in which convolutions compute: 10 to 20 % less time on a CPU.
+    model = model.to(fabric.device).to(memory_format=torch.channels_last)
     model = normalise_together(model, fabric.device, fabric.world_size)
     return Bench(settings, fabric, data, learner(model, settings.optimisation), resources.workers)
 
