@@ -93,7 +93,7 @@ def prepare_bench(settings: Training, resources: Resources) -> Bench:
         bias=settings.bias,
     )
     fabric = resources.fabric
-    # The order in which convolutions compute: 10 to 20 % less time on a CPU.
+    # The order in which convolutions compute: up to 20 % less time on a CPU.
     model = model.to(fabric.device).to(memory_format=torch.channels_last)
     model = normalise_together(model, fabric.device, fabric.world_size)
     return Bench(settings, fabric, data, learner(model, settings.optimisation), resources.workers)
