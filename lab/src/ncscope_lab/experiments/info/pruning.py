@@ -287,7 +287,7 @@ def make_sparse_bench(
     settings = bench.settings.model_copy(
         update={"optimisation": tuning, "every": tuning.epochs, "groups": ("nc4",)}
     )
-    sparse = prune_network(network, sparsity)
+    sparse = prune_network(network, sparsity).to(memory_format=torch.channels_last)
     return replace(bench, settings=settings, learner=learner(sparse, tuning))
 
 
@@ -358,7 +358,8 @@ def prune_network(network: nn.Module, sparsity: float) -> nn.Module:
         >>> prune_network(layer, 0.5).weight.tolist()
         [[0.0, -0.0], [3.0, 4.0]]
     """
-    sparse = copy.deepcopy(network)
+    # torch's pruning takes views of the weights, which weights stored channels last do not have.
+    sparse = copy.deepcopy(network).to(memory_format=torch.contiguous_format)
     layers = [(layer, "weight") for layer in list_prunable_layers(sparse)]
     total = sum(layer.weight.numel() for layer, _ in layers)
     prune.global_unstructured(
