@@ -237,7 +237,7 @@ def tabulate_spectra(runs: Runs) -> Summary:
 
 
 def draw_common(runs: Runs) -> list[Drawing]:
-    """Draw figures 1, 2, 6 and 8: one column a setting, means and ranges over seeds."""
+    """Draw figures 1, 2, 6 and 8: a panel a setting, means and ranges over seeds."""
 
     def parts(group: Runs, axes: Axes) -> None:
         for key, label in (("within_in_signal", "on $V_B$"), ("within_off_signal", "off $V_B$")):
@@ -262,23 +262,23 @@ def draw_common(runs: Runs) -> list[Drawing]:
             "fig-1",
             "VCI figure 1: the variance within classes on V_B, the span of the centred class "
             "means, and off V_B, on training images.",
-            draw_columns(runs, {"variance within classes": parts}),
+            draw_settings(runs, {"variance within classes": parts}),
         ),
         Drawing(
             "fig-2",
             "VCI figure 2: eigenvalues of Sigma_B, up to its largest possible rank, and of "
             "Sigma_T, on training images at the last epoch.",
-            draw_columns(runs, {"eigenvalue": spectra}),
+            draw_settings(runs, {"eigenvalue": spectra}),
         ),
         Drawing(
             "fig-6",
             "VCI figure 6: VCI on training and on held-out images.",
-            draw_columns(runs, {"VCI": partial(splits, "vci")}),
+            draw_settings(runs, {"VCI": partial(splits, "vci")}),
         ),
         Drawing(
             "fig-8",
             "VCI figure 8: the three other metrics on training and on held-out images.",
-            draw_columns(
+            draw_settings(
                 runs,
                 {METRICS[key]: partial(splits, key) for key in METRICS if key != "vci"},
             ),
@@ -311,19 +311,32 @@ def draw_metrics(number: int, subject: str, runs: Runs) -> Drawing:
     )
 
 
-def draw_columns(runs: Runs, rows: Mapping[str, Callable[[Runs, Axes], None]]) -> Figure:
-    """Draw one column a setting and one row a label, by functions of a setting's runs."""
+def draw_settings(runs: Runs, draws: Mapping[str, Callable[[Runs, Axes], None]]) -> Figure:
+    """Draw a panel a setting, three beside each other; of several labels, a row a setting.
+
+    Args:
+        runs: The runs.
+        draws: Functions that draw a setting's runs, by the label of the vertical axis.
+    """
     groups = runs.group(name_setting)
 
-    def panel(label: str, name: str, axes: Axes) -> None:
-        rows[label](groups[name], axes)
-        if label == next(iter(rows)):
-            axes.set_title(name)
-        if name == next(iter(groups)):
+    def panel(label: str, name: str, leftmost: bool, axes: Axes) -> None:
+        draws[label](groups[name], axes)
+        axes.set_title(name if leftmost or len(draws) == 1 else "")
+        if leftmost or len(draws) > 1:
             axes.set_ylabel(label)
 
-    grid = [[partial(panel, label, name) for name in groups] for label in rows]
-    return draw_grid(grid, cell=(3, 2.4), legend="first", share_y="row")
+    grid = [[partial(panel, label, name, label == next(iter(draws))) for label in draws]
+            for name in groups]  # fmt: skip
+    if len(draws) == 1:
+        (label,), names = draws, list(groups)
+        grid = [
+            [partial(panel, label, name, name == row[0]) for name in row]
+            for row in (names[at : at + 3] for at in range(0, len(names), 3))
+        ]
+    return draw_grid(
+        grid, cell=(3, 2.1), legend="first", share_y=True if len(draws) == 1 else "col"
+    )
 
 
 def draw_course(axes: Axes, runs: Runs, key: str, label: str, split: str = "train") -> None:
@@ -338,7 +351,9 @@ def draw_course(axes: Axes, runs: Runs, key: str, label: str, split: str = "trai
         draw_band(axes, points, label, colour, ("-", "--", "-.", ":")[len(axes.lines) % 4])
     axes.set_xlabel("epoch")
     if key in ("cosine_within", "vci"):
-        axes.set_ylim(bottom=0)
+        # Not a limit: it would end the scaling to the panels that share the axis.
+        axes.update_datalim([(1, 0)])
+        axes.lines[-1].sticky_edges.y.append(0)
         return
     logarithmic_values(axes)
     # The curves span one or two decades, so powers of ten would be too few labels.
