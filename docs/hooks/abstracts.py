@@ -18,11 +18,13 @@ from results import (
     Runs,
     count_verdicts,
     describe_settings,
+    find_claim,
     find_experiment,
     list_outdated,
     page_of_experiment,
     read_captions,
     show_figure,
+    to_markdown,
     write_measured,
 )
 
@@ -48,9 +50,8 @@ class Sentence:
         refuted_by: Id of a statement whose printed form a counterexample refutes; the sentence then
             is refuted, whatever else is held.
         at_most: Best verdict that the experiments can give, where they are too narrow for more.
-        number: Experiment, part of a claim's text and, if it has several, name of a group,
-            separated by ``|``.
-        unit: Name of the number.
+        numbers: Units by place: experiment, part of a claim's text and, if it has several, name of
+            a group, separated by ``|``.
         figure: Experiment and name of a figure that shows the sentence, separated by ``|``; empty
             if a figure cannot show it. The page has it as soon as the experiment has run.
 
@@ -65,8 +66,7 @@ class Sentence:
     statements: Sequence[str] = ()
     refuted_by: str = ""
     at_most: Verdict = "shown"
-    number: str = ""
-    unit: str = ""
+    numbers: Mapping[str, str] = field(default_factory=dict)
     figure: str = ""
 
     def __post_init__(self) -> None:
@@ -187,8 +187,7 @@ def _write_sentence(
         f"{head} {'; '.join(rests)}.",
         "",
     ]
-    if sentence.number:
-        lines += [f"*Number:* {write_measured(sentence.number, runs)}, {sentence.unit}.", ""]
+    lines += [*_write_numbers(sentence.numbers, runs), ""]
     if sentence.figure:
         name, figure = (part.strip() for part in sentence.figure.split("|"))
         scale, _ = _largest(name, runs)
@@ -204,6 +203,21 @@ def _write_sentence(
         "</div>",
     ]
     return "\n".join(lines)
+
+
+def _write_numbers(numbers: Mapping[str, str], runs: Runs) -> list[str]:
+    """Return a line for each claim with its numbers and its verdict: the text says the border."""
+    told: dict[tuple[str, str], list[str]] = {}
+    for place, unit in numbers.items():
+        name, part, *_ = (each.strip() for each in place.split("|"))
+        claim = find_claim(name, part, runs)
+        told.setdefault((claim.text, claim.verdict), []).append(
+            f"{write_measured(place, runs)}, {unit}"
+        )
+    return [
+        f"* {'; '.join(measured)}. *Claim, {verdict}:* {to_markdown(text)}."
+        for (text, verdict), measured in told.items()
+    ]
 
 
 def _write_grade(checked: Mapping[str, str]) -> str:

@@ -216,7 +216,8 @@ def show_figure(name: str, figure: str, scale: str, uri: str) -> str:
     picture = f"images/runs/{name.replace('/', '-')}-{figure}.png"
     path = posixpath.relpath(picture, posixpath.dirname(uri) or ".")
     caption = read_captions(name, scale)[figure]
-    return f"![{name}: {figure}]({path}){{ .run loading=lazy }}\n*{_prose(caption)}*"
+    shown = f"![{name}: {figure}]({path}){{ .run loading=lazy }}"
+    return f"[{shown}]({path})\n*{to_markdown(caption)}*"
 
 
 def tabulate_claims(name: str, runs: Runs, uri: str) -> str:
@@ -240,9 +241,14 @@ def tabulate_claims(name: str, runs: Runs, uri: str) -> str:
             "|---|---|---|---|",
         ]
         for claim in claims:
-            cells = [_prose(claim.text), _prose(claim.source), claim.verdict, _measured(claim)]
+            cells = [
+                to_markdown(claim.text),
+                to_markdown(claim.source),
+                claim.verdict,
+                _measured(claim),
+            ]
             lines.append(f"| {' | '.join(cells)} |")
-        told = [f"* {_prose(claim.text)}: {_prose(claim.evidence)}" for claim in claims]
+        told = [f"* {to_markdown(claim.text)}: {to_markdown(claim.evidence)}" for claim in claims]
         lines += [
             "",
             '<details markdown="1"><summary>Evidence in full</summary>',
@@ -264,7 +270,7 @@ def count_verdicts(claims: Sequence[Finding]) -> str:
         '1 of 1 claim is held'
     """
     counts = tally(claims)
-    noun = "claim is" if counts.total == 1 else "claims are"
+    noun = f"claim{'s' * (counts.total != 1)} {'is' if counts.held == 1 else 'are'}"
     rest = [(counts.not_held, "not held"), (counts.undecided, "undecided")]
     return f"{counts.held} of {counts.total} {noun} held" + "".join(
         f", {count} {verdict}" for count, verdict in rest if count
@@ -277,7 +283,8 @@ def _measured(claim: Finding) -> str:
     if numbers:
         unbroken = {group: number.replace(" ", "&nbsp;") for group, number in numbers.items()}
         lines = [
-            f"{_prose(group)}: {number}" if group else number for group, number in unbroken.items()
+            f"{to_markdown(group)}: {number}" if group else number
+            for group, number in unbroken.items()
         ]
         if claim.detectable is not None:
             lines.append(f"{claim.detectable:.3g} would have shown")
@@ -288,11 +295,16 @@ def _measured(claim: Finding) -> str:
 
 
 def _shorten(evidence: str, size: int) -> str:
-    first = evidence.partition("; ")[0]
-    return _prose(first if len(first) <= size else first[:size].rpartition(" ")[0] + " …")
+    """Return the first statements of evidence, whole, as many as fit a size; at least one."""
+    first, *others = evidence.partition("; ")[0].split(", ")
+    for other in others:
+        if len(first) + len(other) + 2 > size:
+            break
+        first += f", {other}"
+    return to_markdown(first)
 
 
-def _prose(text: str) -> str:
+def to_markdown(text: str) -> str:
     """Return a text as Markdown that shows it, in one cell of a table."""
     return re.sub(r"([\\`*_|\[\]$])", r"\\\1", escape(text, quote=False))
 
@@ -332,9 +344,9 @@ def tabulate_protocol(name: str) -> str:
     ]
     lines = [f"| | {' | '.join(scales)} |", "|---" * (len(scales) + 1) + "|"]
     for key in shown:
-        cells = [_prose(column[key][0]) if key in column else NONE for column in columns]
+        cells = [to_markdown(column[key][0]) if key in column else NONE for column in columns]
         lines.append(f"| {key} | {' | '.join(cells)} |")
-    lines.append(f"| cost | {' | '.join(_prose(found.cost[scale]) for scale in scales)} |")
+    lines.append(f"| cost | {' | '.join(to_markdown(found.cost[scale]) for scale in scales)} |")
     return "\n".join([f"`{COMMAND} {name}` runs it at the small scale.", "", *lines])
 
 
@@ -364,7 +376,7 @@ def describe_settings(settings: BaseModel) -> dict[str, tuple[str, bool]]:
 def _words_of(description: str | None) -> str:
     """Return the first clause of a setting's description; nothing if it is long."""
     words = re.split(r"[.;:] |\.$", description or "")[0]
-    return _prose(words[:1].lower() + words[1:] if words[1:2].islower() else words) * (
+    return to_markdown(words[:1].lower() + words[1:] if words[1:2].islower() else words) * (
         len(words) <= 70
     )
 

@@ -52,10 +52,11 @@ def draw_grid(
                 if panel is not None:
                     panel(axes)
         for column in grid.T.tolist():
-            # The label of a column's horizontal axis stands below its last panel only.
-            *above, _ = [axes for axes in column if axes.get_visible()] or [None]
+            # A label of the horizontal axis that a column's panels share stands below the last.
+            *above, last = [axes for axes in column if axes.get_visible()] or [None]
             for axes in above:
-                axes.set_xlabel("")
+                if axes.get_xlabel() == last.get_xlabel():
+                    axes.set_xlabel("")
         if quantity:
             figure.supylabel(quantity, fontsize=9)
         _add_legend(figure, grid.ravel().tolist(), legend)

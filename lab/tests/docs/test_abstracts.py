@@ -40,7 +40,7 @@ def test_what_carries_a_sentence_exists():
         assert {*one.statements} <= {each.id for each in STATEMENTS}
         assert one.not_to_conclude.endswith(".")
         assert one.text.endswith(".")
-        assert bool(one.number) == bool(one.unit) == bool(one.claims)
+        assert bool(one.numbers) == bool(one.claims)
         assert abstracts.collect_claims(one, RUNS).keys() == one.claims.keys()
         name, _, figure = one.figure.partition(" | ")
         assert not figure or name in EXPERIMENTS
@@ -64,7 +64,9 @@ def test_every_sentence_has_its_verdict_on_the_page():
     page = abstracts.write_abstracts(SENTENCES, THEORY, RUNS)
     verdicts = re.findall(r'<span class="verdict ([\w-]+)">', page)
     assert len(verdicts) == len(SENTENCES)
-    assert page.count("*Number:*") == sum(bool(one.number) for one in SENTENCES)
+    for one in SENTENCES:
+        for unit in one.numbers.values():
+            assert f", {unit}" in page
     for column, verdict in enumerate(abstracts.VERDICTS, 1):
         counts = [
             row.split("|")[column + 1] for row in re.findall(r"^\| \[\w+\]\(#.*$", page, re.M)

@@ -320,6 +320,18 @@ class OodScorer:
 
     Attributes:
         names: Names of the scores, in the order in which they are returned.
+
+    Example:
+        >>> import ncscope
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> labels = torch.arange(40) % 2
+        >>> features = 4 * torch.eye(3)[labels] + torch.randn(40, 3, generator=generator)
+        >>> scorer = OodScorer(ncscope.measure(features, labels).statistics)
+        >>> scorer.names
+        ('neco', 'neco_uncentred', 'neco_standardised')
+        >>> inside, outside = scorer(torch.tensor([[4.0, 0, 0], [2.0, 2, 9]]))[:, 0, 0].tolist()
+        >>> inside > outside
+        True
     """
 
     def __init__(
@@ -358,7 +370,14 @@ class OodScorer:
         return self._directions is not None and self._directions.all
 
     def __call__(self, features: Shaped[Tensor, "n d"]) -> Float[Tensor, "n s 2"]:
-        """Return the scores of samples, each with a bound on its rounding error."""
+        """Return the scores of samples, each with a bound on its rounding error.
+
+        Larger is more likely inside. NECO and the softmax probability are returned as functions of
+        the same order that do not saturate (see the module).
+
+        Args:
+            features: Features of the samples, in float64 or less.
+        """
         width = self._dim if self._head is None else max(self._dim, len(self._head.weight))
         blocks = [self._block(features[rows]) for rows in row_blocks(len(features), width)]
         if not blocks:
@@ -499,13 +518,14 @@ class _Head:
         cls, weight: Float[Tensor, "heads d"], bias: Float[Tensor, " heads"] | None, unit: int
     ) -> "_Head":
         """Return the classifier of features in a unit."""
+        weight = weight.detach()
         exponent = exponent_of(weight, METRIC_LIMIT)
         weight, total = times_power(weight.to(torch.float64), -exponent), exponent + unit
         if bias is None:
             return cls(weight, None, exponent, 0, total, unit)
         # In a unit below 1 the bias might be out of range.
         scale = min(total, 0)
-        bias = times_power(bias.to(torch.float64), scale - total)
+        bias = times_power(bias.detach().to(torch.float64), scale - total)
         return cls(weight, bias, exponent, scale, total - scale, unit)
 
     def scores(

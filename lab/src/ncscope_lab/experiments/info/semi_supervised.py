@@ -32,7 +32,7 @@ from pydantic import Field
 
 from ncscope.report import panels
 from ncscope.report.tables import Summary
-from ncscope_lab.claims import Claim, above, below, within
+from ncscope_lab.claims import Claim, above, within
 from ncscope_lab.experiment import Experiment, train_each
 from ncscope_lab.experiments.info.information_runs import write_spread
 from ncscope_lab.figures import collect_points, draw_grid, draw_interval
@@ -240,8 +240,8 @@ CLAIMS = [
     Claim(
         text="FreeMatch + ED ends at a lower HDR than FreeMatch",
         source="INFO, section 6.2",
-        quantity=hdr - freematch(hdr),
-        region=below(0),
+        quantity=freematch(hdr) - hdr,
+        region=above(0),
         where=ED,
         per=name_setting,
     ),
@@ -448,23 +448,21 @@ def draw_figures(settings: SemiSupervised, runs: Runs) -> list[Drawing]:
     sets = list(dict.fromkeys(setting.data for setting in each))
     in_print = [data for data in sets if any(column.data == data for column in COLUMNS)]
     ends = [[partial(draw_errors, settings, data, runs) for data in sets]]
+    followed = {
+        "threshold": "threshold",
+        "mask_rate": "share trusted",
+        "pseudo_label_accuracy": "accuracy of the trusted",
+    }
     pseudo = [
-        [
-            *(
-                partial(draw_course, setting, runs, "unlabelled", key, title)
-                for key, title in (
-                    ("threshold", "Threshold"),
-                    ("mask_rate", "Share trusted"),
-                    ("pseudo_label_accuracy", "Accuracy of the trusted"),
-                )
-            ),
-            partial(draw_classes, setting, runs),
-        ]
-        for setting in each
+        *(
+            [partial(draw_course, setting, runs, "unlabelled", key, name) for setting in each]
+            for key, name in followed.items()
+        ),
+        [partial(draw_classes, setting, runs) for setting in each],
     ]
     information = [
-        [partial(draw_course, setting, runs, "test", key, key.upper()) for key in ("mir", "hdr")]
-        for setting in each
+        [partial(draw_course, setting, runs, "test", key, key.upper()) for setting in each]
+        for key in ("mir", "hdr")
     ]
     gains = [
         [partial(draw_gains, settings, data, runs) for data in sets],
@@ -487,13 +485,13 @@ def draw_figures(settings: SemiSupervised, runs: Runs) -> list[Drawing]:
             "class thresholds as thin lines; the share of pseudo-labels that are trusted; the "
             "accuracy of the trusted pseudo-labels (true labels are read only for this figure); "
             "and FreeMatch's trusted pseudo-labels by class, where 1 is an equal share.",
-            draw_grid(pseudo, cell=(3.0, 2.3), legend="above"),
+            draw_grid(pseudo, cell=(3.0, 2.1), legend="above"),
         ),
         Drawing(
             "information",
             "MIR and HDR of held-out features against the classifier over training, means over "
             "seeds.",
-            draw_grid(information, cell=(4.0, 2.3), legend="above"),
+            draw_grid(information, cell=(3.0, 2.3), legend="above", share_y="row"),
         ),
         Drawing(
             "gain",
@@ -526,7 +524,7 @@ def draw_errors(settings: SemiSupervised, data: str, runs: Runs, axes: Axes) -> 
     axes.set_title(f"Error on {data}, %")
 
 
-def draw_course(setting: Setting, runs: Runs, split: str, key: str, title: str, axes: Axes) -> None:
+def draw_course(setting: Setting, runs: Runs, split: str, key: str, name: str, axes: Axes) -> None:
     """Draw a metric of the followed methods over training, means over seeds."""
     for method in FOLLOWED:
         means = average_course(select_runs(setting, method, runs), split, key)
@@ -541,7 +539,8 @@ def draw_course(setting: Setting, runs: Runs, split: str, key: str, title: str, 
             means = average_course(free, split, each)
             axes.plot(list(means), list(means.values()), color=COLOURS["FreeMatch"], alpha=0.35,
                       linewidth=0.6)  # fmt: skip
-    axes.set_title(f"{title}, {setting}")
+    axes.set_title(str(setting))
+    axes.set_ylabel(name)
     axes.set_xlabel("epoch")
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
 
@@ -567,7 +566,7 @@ def draw_classes(setting: Setting, runs: Runs, axes: Axes) -> None:
     ]
     epochs = sorted({epoch for course in courses for epoch in course})
     axes.grid(visible=False)
-    axes.set_title(f"Classes, FreeMatch, {setting}")
+    axes.set_title(f"FreeMatch, {setting}")
     axes.set_xlabel("epoch")
     axes.set_ylabel("class")
     if not epochs:
@@ -579,7 +578,8 @@ def draw_classes(setting: Setting, runs: Runs, axes: Axes) -> None:
     )  # fmt: skip
     every = max(1, math.ceil(len(epochs) / 8))
     axes.set_xticks(range(0, len(epochs), every), [f"{epoch:g}" for epoch in epochs[::every]])
-    axes.figure.colorbar(image, ax=axes, ticks=[0, 1, 2])
+    bar = axes.figure.colorbar(image, ax=axes, ticks=[0, 1, 2])
+    bar.set_label("share, times classes")
 
 
 def draw_gains(settings: SemiSupervised, data: str, runs: Runs, axes: Axes) -> None:

@@ -362,7 +362,7 @@ def draw_figures(settings: CentralPath, runs: Runs) -> list[Drawing]:
             draw_wide(
                 [[partial(draw_unrestricted, runs, settings, start) for start in UNRESTRICTED]],
                 share_y=True,
-                legend="first",
+                legend="below",
             ),
         ),
     ]

@@ -253,7 +253,8 @@ def draw_gaps(runs: Runs, scale: Sequence[float], label: str, axes: Axes) -> Non
     axes.set_xscale("symlog", linthresh=0.1, linscale=0.4)
     axes.set_xlim(left=0)
     axes.xaxis.set_major_formatter("{x:g}")
-    axes.set_title(f"{label}: objective above the minimum")
+    axes.set_xlabel("thousand steps, logarithmic")
+    axes.set_title(f"{label}: objective against the collapsed point's")
 
 
 def draw_levels(run: Run, key: str, scale: Sequence[float], title: str, axes: Axes) -> None:
