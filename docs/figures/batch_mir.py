@@ -94,12 +94,12 @@ def figure(curves: list[Curve]) -> Figure:
         axes.errorbar(sizes, means, spreads, color=colour, marker="o", capsize=3, label=own.name)
         axes.axhline(own.exact, color=colour, linestyle="--", linewidth=1)
     axes.axhline(collapse_mir(10), color="0.4", linestyle=":", linewidth=1.2)
-    axes.annotate("at collapse to a simplex", (SIZES[0], collapse_mir(10)), (2, 3),
-                  textcoords="offset points", color="0.3", fontsize=8)  # fmt: skip
+    axes.annotate("at collapse to a simplex", (SIZES[-1], collapse_mir(10)), (2, -10),
+                  textcoords="offset points", color="0.3", fontsize=8, ha="right")  # fmt: skip
     axes.set_xscale("log", base=2)
     axes.set_xticks(SIZES, [str(size) for size in SIZES])
     axes.set(xlabel="batch size", ylabel="MIR", title="Dashed: exact value of the whole data set")
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="lower left")
     return drawn
 
 
