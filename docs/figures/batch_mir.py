@@ -99,7 +99,7 @@ def figure(curves: list[Curve]) -> Figure:
     axes.set_xscale("log", base=2)
     axes.set_xticks(SIZES, [str(size) for size in SIZES])
     axes.set(xlabel="batch size", ylabel="MIR", title="Dashed: exact value of the whole data set")
-    axes.legend(frameon=False, loc="lower left")
+    drawn.legend(frameon=False, loc="outside lower center", ncols=len(curves))
     return drawn
 
 
