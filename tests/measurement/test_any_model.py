@@ -1132,3 +1132,77 @@ def test_labels_beside_one_row_are_two() -> None:
         assert dict(found) == dict(ncscope.measure(features, labels, row, groups=["nc3"]))
     notes = ncscope.measure(features, labels, row, groups=["mse", "nc1"]).notes
     assert "left out, because the classifier has one logit: mse" in notes
+
+
+class Remembers(Net):
+    """Adds the mean features of its last batch, also in evaluation mode."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        if kind in ("buffer", "in place"):
+            self.register_buffer("memory", torch.zeros(D))
+        elif kind == "plain tensor":
+            self.memory = torch.zeros(D)
+        else:
+            self.memory, self.memories = None, {"last": 0.0}
+
+    def forward(self, x: Tensor) -> Tensor:
+        last = self.memories["last"] if self.kind == "dictionary" else self.memory
+        h = self.features(x) + (0 if last is None else last)
+        mean = h.detach().mean(0)
+        if self.kind == "dictionary":
+            self.memories["last"] = mean
+        elif self.kind in ("in place", "plain tensor"):
+            self.memory.copy_(mean)
+        else:
+            self.memory = mean
+        return self.fc(h)
+
+
+@pytest.mark.parametrize("kind", ["buffer", "in place", "plain tensor", "attribute", "dictionary"])
+@pytest.mark.parametrize("run", [measured, watched])
+def test_a_model_with_a_memory_starts_from_its_own(kind: str, run: Callable) -> None:
+    def run_alone(model: nn.Module) -> tuple[Tensor, Tensor]:
+        rows = []
+        hook = model.fc.register_forward_pre_hook(lambda _, args: rows.append(args[0]))
+        with torch.no_grad():
+            logits = [model.eval()(inputs) for inputs, _ in BATCHES]
+        hook.remove()
+        return torch.cat(rows), logits[-1]
+
+    features, _ = run_alone(Remembers(kind))
+    model = Remembers(kind)
+    weight, bias = model.fc.weight.detach(), model.fc.bias.detach()
+    wanted = numbers(ncscope.measure(features, LABELS, weight, bias, groups=GROUPS))
+    assert numbers(run(model, layers=["embed"])) == close(wanted)
+    if run is measured:  # leaves the model as it was
+        assert torch.equal(run_alone(model)[1], run_alone(Remembers(kind))[1])
+
+
+def test_the_state_of_a_recurrent_model_is_the_users_own() -> None:
+    class Stateful(nn.Module):
+        """An LSTM that goes on from its last state, which has a row a sample."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.lstm, self.head = nn.LSTM(8, 6, batch_first=True), nn.Linear(6, K)
+            self.state = None
+
+        def forward(self, x: Tensor) -> Tensor:
+            out, self.state = self.lstm(x, self.state)
+            return self.head(out[:, -1])
+
+    rows = torch.randn(N, 7, 8, generator=torch.Generator().manual_seed(3))
+    batches = list(zip(rows.split(20), LABELS.split(20), strict=True))
+    alone, model, read = Stateful(), Stateful(), []
+    alone.head.register_forward_pre_hook(lambda _, args: read.append(args[0]))
+    with torch.no_grad():
+        for inputs, _ in batches:
+            alone(inputs)
+    head = model.head.weight.detach(), model.head.bias.detach()
+    wanted = numbers(ncscope.measure(torch.cat(read), LABELS, *head, groups=GROUPS))
+    assert numbers(measured(model, batches, layers=["lstm"])) == close(wanted)
+    assert model.state is None
+    assert numbers(watched(model, batches, layers=["lstm"])) == close(wanted)

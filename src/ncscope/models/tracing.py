@@ -137,7 +137,8 @@ def trace(
         modules = dict(walk_modules(model))
         masks = PassMasks(model, modules)
         argument = ""
-        with masks.record(), _record_shapes(modules.values()) as calls:
+        # The passes of the user start from the state before: a recurrent model may keep its last.
+        with masks.record(), _record_shapes(modules.values()) as calls, restore_buffers(model):
             try:
                 record = record_first_pass(model, inputs, head)
             except InputError:
