@@ -123,8 +123,14 @@ def test_the_head_is_found_whatever_is_returned(kind: str, run: Callable) -> Non
 
 @pytest.mark.parametrize(
     ("factor", "shift"),
-    [(1 / 9, None), (-3.0, None), (1.0, torch.arange(4.0)), (torch.arange(1.0, 5), torch.ones(4))],
-    ids=["temperature", "negative", "shift", "of each class"],
+    [
+        (1 / 9, None),
+        (-3.0, None),
+        (1.0, torch.arange(4.0)),
+        (1.0, torch.full((4,), 5.0)),
+        (torch.arange(1.0, 5), torch.ones(4)),
+    ],
+    ids=["temperature", "negative", "shift", "one shift", "of each class"],
 )
 def test_scale_and_shift_belong_to_the_logits(factor: Any, shift: Tensor | None) -> None:
     model = Net(lambda h, z: factor * z + (0 if shift is None else shift))
@@ -640,7 +646,7 @@ def test_logits_that_another_layer_makes_in_the_end_are_refused() -> None:
         model.own = False
         model(INPUTS)
         seen.labels(LABELS)
-        with pytest.raises(InputError, match="found logits of another layer in some"):
+        with pytest.raises(InputError, match="found other logits in some"):
             seen.report()
 
 
@@ -730,7 +736,7 @@ def test_every_pass_is_checked_not_the_last_alone() -> None:
                         seen.attach()
                     model(INPUTS)
                     seen.labels(LABELS)
-                with pytest.raises(InputError, match="found logits of another layer in some"):
+                with pytest.raises(InputError, match="found other logits in some"):
                     seen.report()
 
 
@@ -773,7 +779,7 @@ def test_a_matrix_that_is_not_used_for_all_samples_is_refused() -> None:
             h = self.f(x)
             return torch.where(x[:, :1] > 2, h @ self.M, h @ self.M.roll(1, 1))
 
-    with pytest.raises(InputError, match=r"found none|logits of another layer"):
+    with pytest.raises(InputError, match=r"found none|other logits in some"):
         measured(Both())
 
 
@@ -1206,3 +1212,40 @@ def test_the_state_of_a_recurrent_model_is_the_users_own() -> None:
     assert numbers(measured(model, batches, layers=["lstm"])) == close(wanted)
     assert model.state is None
     assert numbers(watched(model, batches, layers=["lstm"])) == close(wanted)
+
+
+@pytest.mark.parametrize("step", ["scale", "softmax", "sigmoid"])
+@pytest.mark.parametrize("run", [measured, watched])
+def test_logits_that_are_changed_in_place(step: str, run: Callable) -> None:
+    def change(z: Tensor) -> Tensor:
+        if step == "scale":
+            return z.div_(3).add_(1)
+        return z.sigmoid_() if step == "sigmoid" else z.copy_(z.softmax(1))
+
+    model = Net(lambda h, z: change(z), classes=1 if step == "sigmoid" else K)
+    labels, weight, bias = LABELS, model.fc.weight, model.fc.bias
+    if step == "scale":
+        weight, bias = weight / 3, bias / 3 + 1
+    if step == "sigmoid":
+        labels, weight, bias = LABELS % 2, torch.cat([-weight, weight]), torch.cat([-bias, bias])
+    batches = list(zip(INPUTS.split(25), labels.split(25), strict=True))
+    assert numbers(run(model, batches)) == close(truth(model, weight, bias, labels))
+
+
+def test_a_matrix_under_two_names_is_one() -> None:
+    model = Matrix()
+    model.embedding = nn.Embedding(K, D)
+    model.M = nn.Parameter(model.M)
+    model.of_tokens = model.M
+    assert numbers(measured(model, layers=[])) == close(truth(model, model.M.T, None))
+
+
+def test_logits_that_are_cut_in_some_batches_are_refused() -> None:
+    model = Net(lambda h, z: z.clamp(-bound, bound))
+    with torch.no_grad():
+        largest = [float(model.fc(model.features(x)).abs().max()) for x, _ in BATCHES]
+    bound = min(largest)
+    batches = [BATCHES[at] for at in sorted(range(3), key=largest.__getitem__)]
+    said = r"found other logits in some.* cuts or mixes logits, collect the features"
+    with pytest.raises(InputError, match=said):
+        measured(model, batches)
