@@ -1249,3 +1249,15 @@ def test_logits_that_are_cut_in_some_batches_are_refused() -> None:
     said = r"found other logits in some.* cuts or mixes logits, collect the features"
     with pytest.raises(InputError, match=said):
         measured(model, batches)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_scripted_parts_are_no_layers_and_a_scripted_model_is_refused() -> None:
+    model = Net()
+    wanted = close(truth(model, model.fc.weight, model.fc.bias))
+    whole = torch.jit.script(nn.Sequential(nn.Linear(6, D), nn.Linear(D, K)))
+    for run in (measured, watched):
+        with pytest.raises(InputError, match="pass the model from which"):
+            run(whole)
+        model.body = torch.jit.script(Net().body)
+        assert numbers(run(model, layers=["embed"])) == wanted
