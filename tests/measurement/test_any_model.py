@@ -529,7 +529,7 @@ def test_a_layer_of_integers_alone_is_refused_by_name() -> None:
             self.index(x)
             return self.net(x)
 
-    with pytest.raises(InputError, match=r"'index' to return one row a sample, .* of integers"):
+    with pytest.raises(InputError, match=r"'index' to return one row a sample, .* of int64"):
         measured(Beside(), layers=["index"])
 
 
@@ -1261,3 +1261,19 @@ def test_scripted_parts_are_no_layers_and_a_scripted_model_is_refused() -> None:
             run(whole)
         model.body = torch.jit.script(Net().body)
         assert numbers(run(model, layers=["embed"])) == wanted
+
+
+def test_a_layer_or_output_of_another_type_is_refused_with_its_type() -> None:
+    model = Net(head=nn.Linear(D, K, dtype=torch.cfloat))
+    model.embed = nn.Sequential(nn.Linear(16, D), Complex())
+    with pytest.raises(InputError, match="found Tensor with 25x4 of complex64"):
+        measured(model)
+    model.after = lambda h, z: model.other(h.abs())
+    model.other = nn.Linear(D, K)
+    with pytest.raises(InputError, match=r"'embed' to return one row .*\(25, 8\) of complex64"):
+        measured(model, layers=["embed"])
+
+
+class Complex(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.to(torch.cfloat)
