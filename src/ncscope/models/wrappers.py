@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.jit._script import RecursiveScriptModule  # `torch.jit` does not export it
 from torch.optim.swa_utils import AveragedModel
 
 from ncscope.errors import InputError
@@ -103,7 +104,7 @@ def walk_modules(
 
 def is_scripted(module: nn.Module) -> bool:
     """Return whether ``torch.jit.script`` made a module: no hooks can be attached to it."""
-    return isinstance(module, torch.jit.RecursiveScriptModule)
+    return isinstance(module, RecursiveScriptModule)
 
 
 def parameter_shapes(model: nn.Module) -> dict[nn.Module, dict[object, torch.Size]]:
