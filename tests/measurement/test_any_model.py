@@ -123,8 +123,14 @@ def test_the_head_is_found_whatever_is_returned(kind: str, run: Callable) -> Non
 
 @pytest.mark.parametrize(
     ("factor", "shift"),
-    [(1 / 9, None), (-3.0, None), (1.0, torch.arange(4.0)), (torch.arange(1.0, 5), torch.ones(4))],
-    ids=["temperature", "negative", "shift", "of each class"],
+    [
+        (1 / 9, None),
+        (-3.0, None),
+        (1.0, torch.arange(4.0)),
+        (1.0, torch.full((4,), 5.0)),
+        (torch.arange(1.0, 5), torch.ones(4)),
+    ],
+    ids=["temperature", "negative", "shift", "one shift", "of each class"],
 )
 def test_scale_and_shift_belong_to_the_logits(factor: Any, shift: Tensor | None) -> None:
     model = Net(lambda h, z: factor * z + (0 if shift is None else shift))
@@ -523,7 +529,7 @@ def test_a_layer_of_integers_alone_is_refused_by_name() -> None:
             self.index(x)
             return self.net(x)
 
-    with pytest.raises(InputError, match=r"'index' to return one row a sample, .* of integers"):
+    with pytest.raises(InputError, match=r"'index' to return one row a sample, .* of int64"):
         measured(Beside(), layers=["index"])
 
 
@@ -640,7 +646,7 @@ def test_logits_that_another_layer_makes_in_the_end_are_refused() -> None:
         model.own = False
         model(INPUTS)
         seen.labels(LABELS)
-        with pytest.raises(InputError, match="found logits of another layer in some"):
+        with pytest.raises(InputError, match="found other logits in some"):
             seen.report()
 
 
@@ -730,7 +736,7 @@ def test_every_pass_is_checked_not_the_last_alone() -> None:
                         seen.attach()
                     model(INPUTS)
                     seen.labels(LABELS)
-                with pytest.raises(InputError, match="found logits of another layer in some"):
+                with pytest.raises(InputError, match="found other logits in some"):
                     seen.report()
 
 
@@ -773,7 +779,7 @@ def test_a_matrix_that_is_not_used_for_all_samples_is_refused() -> None:
             h = self.f(x)
             return torch.where(x[:, :1] > 2, h @ self.M, h @ self.M.roll(1, 1))
 
-    with pytest.raises(InputError, match=r"found none|logits of another layer"):
+    with pytest.raises(InputError, match=r"found none|other logits in some"):
         measured(Both())
 
 
@@ -1132,3 +1138,142 @@ def test_labels_beside_one_row_are_two() -> None:
         assert dict(found) == dict(ncscope.measure(features, labels, row, groups=["nc3"]))
     notes = ncscope.measure(features, labels, row, groups=["mse", "nc1"]).notes
     assert "left out, because the classifier has one logit: mse" in notes
+
+
+class Remembers(Net):
+    """Adds the mean features of its last batch, also in evaluation mode."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        if kind in ("buffer", "in place"):
+            self.register_buffer("memory", torch.zeros(D))
+        elif kind == "plain tensor":
+            self.memory = torch.zeros(D)
+        else:
+            self.memory, self.memories = None, {"last": 0.0}
+
+    def forward(self, x: Tensor) -> Tensor:
+        last = self.memories["last"] if self.kind == "dictionary" else self.memory
+        h = self.features(x) + (0 if last is None else last)
+        mean = h.detach().mean(0)
+        if self.kind == "dictionary":
+            self.memories["last"] = mean
+        elif self.kind in ("in place", "plain tensor"):
+            self.memory.copy_(mean)
+        else:
+            self.memory = mean
+        return self.fc(h)
+
+
+@pytest.mark.parametrize("kind", ["buffer", "in place", "plain tensor", "attribute", "dictionary"])
+@pytest.mark.parametrize("run", [measured, watched])
+def test_a_model_with_a_memory_starts_from_its_own(kind: str, run: Callable) -> None:
+    def run_alone(model: nn.Module) -> tuple[Tensor, Tensor]:
+        rows = []
+        hook = model.fc.register_forward_pre_hook(lambda _, args: rows.append(args[0]))
+        with torch.no_grad():
+            logits = [model.eval()(inputs) for inputs, _ in BATCHES]
+        hook.remove()
+        return torch.cat(rows), logits[-1]
+
+    features, _ = run_alone(Remembers(kind))
+    model = Remembers(kind)
+    weight, bias = model.fc.weight.detach(), model.fc.bias.detach()
+    wanted = numbers(ncscope.measure(features, LABELS, weight, bias, groups=GROUPS))
+    assert numbers(run(model, layers=["embed"])) == close(wanted)
+    if run is measured:  # leaves the model as it was
+        assert torch.equal(run_alone(model)[1], run_alone(Remembers(kind))[1])
+
+
+def test_the_state_of_a_recurrent_model_is_the_users_own() -> None:
+    class Stateful(nn.Module):
+        """An LSTM that goes on from its last state, which has a row a sample."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.lstm, self.head = nn.LSTM(8, 6, batch_first=True), nn.Linear(6, K)
+            self.state = None
+
+        def forward(self, x: Tensor) -> Tensor:
+            out, self.state = self.lstm(x, self.state)
+            return self.head(out[:, -1])
+
+    rows = torch.randn(N, 7, 8, generator=torch.Generator().manual_seed(3))
+    batches = list(zip(rows.split(20), LABELS.split(20), strict=True))
+    alone, model, read = Stateful(), Stateful(), []
+    alone.head.register_forward_pre_hook(lambda _, args: read.append(args[0]))
+    with torch.no_grad():
+        for inputs, _ in batches:
+            alone(inputs)
+    head = model.head.weight.detach(), model.head.bias.detach()
+    wanted = numbers(ncscope.measure(torch.cat(read), LABELS, *head, groups=GROUPS))
+    assert numbers(measured(model, batches, layers=["lstm"])) == close(wanted)
+    assert model.state is None
+    assert numbers(watched(model, batches, layers=["lstm"])) == close(wanted)
+
+
+@pytest.mark.parametrize("step", ["scale", "softmax", "sigmoid"])
+@pytest.mark.parametrize("run", [measured, watched])
+def test_logits_that_are_changed_in_place(step: str, run: Callable) -> None:
+    def change(z: Tensor) -> Tensor:
+        if step == "scale":
+            return z.div_(3).add_(1)
+        return z.sigmoid_() if step == "sigmoid" else z.copy_(z.softmax(1))
+
+    model = Net(lambda h, z: change(z), classes=1 if step == "sigmoid" else K)
+    labels, weight, bias = LABELS, model.fc.weight, model.fc.bias
+    if step == "scale":
+        weight, bias = weight / 3, bias / 3 + 1
+    if step == "sigmoid":
+        labels, weight, bias = LABELS % 2, torch.cat([-weight, weight]), torch.cat([-bias, bias])
+    batches = list(zip(INPUTS.split(25), labels.split(25), strict=True))
+    assert numbers(run(model, batches)) == close(truth(model, weight, bias, labels))
+
+
+def test_a_matrix_under_two_names_is_one() -> None:
+    model = Matrix()
+    model.embedding = nn.Embedding(K, D)
+    model.M = nn.Parameter(model.M)
+    model.of_tokens = model.M
+    assert numbers(measured(model, layers=[])) == close(truth(model, model.M.T, None))
+
+
+def test_logits_that_are_cut_in_some_batches_are_refused() -> None:
+    model = Net(lambda h, z: z.clamp(-bound, bound))
+    with torch.no_grad():
+        largest = [float(model.fc(model.features(x)).abs().max()) for x, _ in BATCHES]
+    bound = min(largest)
+    batches = [BATCHES[at] for at in sorted(range(3), key=largest.__getitem__)]
+    said = r"found other logits in some.* cuts or mixes logits, collect the features"
+    with pytest.raises(InputError, match=said):
+        measured(model, batches)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_scripted_parts_are_no_layers_and_a_scripted_model_is_refused() -> None:
+    model = Net()
+    wanted = close(truth(model, model.fc.weight, model.fc.bias))
+    whole = torch.jit.script(nn.Sequential(nn.Linear(6, D), nn.Linear(D, K)))
+    for run in (measured, watched):
+        with pytest.raises(InputError, match="pass the model from which"):
+            run(whole)
+        model.body = torch.jit.script(Net().body)
+        assert numbers(run(model, layers=["embed"])) == wanted
+
+
+def test_a_layer_or_output_of_another_type_is_refused_with_its_type() -> None:
+    model = Net(head=nn.Linear(D, K, dtype=torch.cfloat))
+    model.embed = nn.Sequential(nn.Linear(16, D), Complex())
+    with pytest.raises(InputError, match="found Tensor with 25x4 of complex64"):
+        measured(model)
+    model.after = lambda h, z: model.other(h.abs())
+    model.other = nn.Linear(D, K)
+    with pytest.raises(InputError, match=r"'embed' to return one row .*\(25, 8\) of complex64"):
+        measured(model, layers=["embed"])
+
+
+class Complex(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.to(torch.cfloat)

@@ -18,7 +18,7 @@ from ncscope.measurement.evaluation import ModelResult
 from ncscope.measurement.model import LayerwiseMeasurement, choose_processes
 from ncscope.measurement.options import Options
 from ncscope.measurement.sample_stores import SampleStore, check_second_pass, open_samples
-from ncscope.models.evaluation_mode import disable_compilation, restore_buffers
+from ncscope.models.evaluation_mode import disable_compilation
 from ncscope.models.heads import Head
 from ncscope.models.hooks import guard_hook
 from ncscope.models.parts_observer import PartsObserver
@@ -297,7 +297,7 @@ class Watch:
             self._unchecked = dict(zip(names, args, strict=True)) | kwargs
         inputs = _clone(self._unchecked)  # the model may change its inputs in place
         layers, head = self._options.layers, self._options.head
-        with _outside_inference_mode(), restore_buffers(self._model):
+        with _outside_inference_mode():
             return trace(self._model, inputs, layers, head, pool=self._options.pool)
 
     def _settle(self) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from ncscope.models.sharding import local_shard
-from ncscope.models.wrappers import ORIGINAL
+from ncscope.models.wrappers import ORIGINAL, fsdp1_units
 
 
 @contextmanager
@@ -140,10 +140,12 @@ def restore_generators(*loaders: Any) -> Iterator[None]:
 def restore_buffers(model: nn.Module) -> Iterator[None]:
     """Restore a model's buffers, whether the model writes them in place or replaces the tensors.
 
-    Buffers that a lazy module fills meanwhile, and buffers that are added meanwhile, are kept.
+    Tensors in plain attributes, such as the state of a recurrent or spiking network, are restored
+    too. Buffers that a lazy module fills meanwhile, and buffers that are added meanwhile, are kept.
 
     Args:
-        model: Model that runs inside the context. Cost: a copy of its buffers.
+        model: Model that runs inside the context. Cost: a copy of its buffers, and of its tensors
+            in plain attributes.
 
     Example:
         >>> model = nn.BatchNorm1d(2)
@@ -153,25 +155,57 @@ def restore_buffers(model: nn.Module) -> Iterator[None]:
         tensor([0., 0.])
     """
 
-    def copy(buffer: Tensor | None) -> Tensor | None:
-        if buffer is None or is_lazy(buffer) or buffer.layout != torch.strided:
+    def copy(value: object) -> Tensor | None:
+        if not isinstance(value, Tensor) or is_lazy(value) or value.is_nested or value.is_meta:
             return None
-        return buffer.detach().clone()
+        return value.detach().clone() if value.layout == torch.strided else None
 
-    buffers = [
-        (module, name, buffer, copy(buffer))
-        for module in model.modules()
-        for name, buffer in module._buffers.items()
-    ]
+    def record(place: Any) -> tuple[Any, dict[str, tuple[Any, Tensor | None]]]:
+        values = {name: value for name, value in place.items() if name not in _OF_TORCH}
+        return place, {name: (value, copy(value)) for name, value in values.items()}
+
+    buffers = [record(module._buffers) for module in model.modules()]
+    # FSDP1 has views of its flat parameters as plain attributes, which it makes anew in each pass.
+    parts = [] if fsdp1_units(model) else list(model.modules())
+    plain = [record(place) for module in parts for place in _plain_places(module)]
     try:
         yield
     finally:
-        for module, name, buffer, before in buffers:
-            module._buffers[name] = buffer
-            if buffer is None or before is None:
-                continue
-            # Only what has changed is written: a write counts as a change in place, after which
-            # the backward pass of a graph that had saved the buffer would be refused.
-            if not torch.equal(local_shard(buffer), local_shard(before)):
-                with torch.no_grad():
-                    buffer.copy_(before)
+        for place, before in plain:
+            for name in place.keys() - before.keys() - _OF_TORCH:
+                if _has_tensors(place[name]):
+                    del place[name]
+        for place, before in (*buffers, *plain):
+            for name, (value, content) in before.items():
+                present = place[name] if name in place else None  # noqa: SIM401  a scripted model
+                if _has_tensors(value) or _has_tensors(present):
+                    place[name] = value
+                # Only what has changed is written: a write counts as a change in place, after which
+                # the backward pass of a graph that had saved the buffer would be refused.
+                if content is not None and not torch.equal(
+                    local_shard(value), local_shard(content)
+                ):
+                    with torch.no_grad():
+                        value.copy_(content)
+
+
+_OF_TORCH = frozenset(vars(nn.Module()))
+"""Attributes that every module has."""
+
+
+def _plain_places(module: nn.Module) -> Iterator[dict[str, Any]]:
+    """Yield the plain attributes of a module, and the dictionaries among them."""
+    attributes = vars(module)
+    yield attributes
+    for name, value in attributes.items():
+        if isinstance(value, dict) and name not in _OF_TORCH:
+            yield value
+
+
+def _has_tensors(value: object) -> bool:
+    """Return whether a value is a tensor, or a tuple, list or dictionary with tensors in it."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, tuple | list):
+        return any(map(_has_tensors, value))
+    return isinstance(value, Tensor)

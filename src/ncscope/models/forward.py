@@ -208,6 +208,7 @@ def no_logits_error(output: object) -> InputError:
     """Return the error to raise for an output without a tensor that may be logits."""
     shapes = [
         f"{f'{name} of shape ' if name else ''}{'x'.join(map(str, tensor.shape)) or 'a scalar'}"
+        f"{'' if tensor.is_floating_point() else f' of {type_name(tensor)}'}"
         for name, tensor in tensors_by_place(output)
     ]
     found = type(output).__name__
@@ -219,6 +220,11 @@ def no_logits_error(output: object) -> InputError:
         fix='pass head="...", the name of the layer that makes the logits; then the output of the '
         "model is not read",
     )
+
+
+def type_name(tensor: Tensor) -> str:
+    """Return the name of a tensor's type, such as int64."""
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def logits_of(output: object) -> Float[Tensor, "b k"] | Float[Tensor, "b t k"]:

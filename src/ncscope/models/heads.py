@@ -792,11 +792,13 @@ def spread_rows(rows: Tensor, most: int) -> Tensor:
 
 
 def _walk_matrices(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Yield the plain parameters and buffers of two axes, by their names in the model."""
+    """Yield the plain parameters and buffers of two axes, each by its first name in the model."""
+    visited: set[int] = set()
     for path, module in walk_modules(model):
         for name, tensor in [*module._parameters.items(), *module._buffers.items()]:
-            if tensor is None or tensor.ndim != 2 or is_sharded(tensor):
+            if tensor is None or tensor.ndim != 2 or is_sharded(tensor) or id(tensor) in visited:
                 continue
+            visited.add(id(tensor))
             if tensor.is_floating_point() and tensor.layout == torch.strided:
                 yield f"{path}.{name}" if path else name, tensor
 

@@ -239,6 +239,9 @@ def _propose_steps(z: Rows, p: Rows, least: float) -> Iterator[LastStep]:
         for factor in (1.0, _factor(below[exact], lower[exact]))[: 1 + varies]:
             if factor > 0:
                 yield LastStep("log-softmax" if logarithm else "softmax", factor)
+    can_fit_shift = varies and len(z) >= _ROWS_TO_FIT
+    if can_fit_shift:  # before a shift of each row, which would hide that it is one number
+        yield LastStep("affine", 1.0, (p - z).mean(0))
     if z.shape[1] > 1:
         yield LastStep("shift of each row")
     if logarithm:
@@ -262,9 +265,9 @@ def _propose_steps(z: Rows, p: Rows, least: float) -> Iterator[LastStep]:
     # Last, because it has the most freedom: with two numbers for each class, few rows are explained
     # by other outputs too.
     spread = (z - z.mean(0)).square().sum(0)
-    if varies and len(z) >= _ROWS_TO_FIT and (spread > 0).all():
+    if can_fit_shift and (spread > 0).all():
         slopes = ((z - z.mean(0)) * (p - p.mean(0))).sum(0) / spread
-        for each in (1.0, _factor(z - z.mean(0), p - p.mean(0)), slopes):
+        for each in (_factor(z - z.mean(0), p - p.mean(0)), slopes):
             if bool((torch.as_tensor(each) != 0).all()):
                 yield LastStep("affine", each, (p - each * z).mean(0))
 

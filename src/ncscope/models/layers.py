@@ -10,7 +10,12 @@ import torch
 from torch import nn
 
 from ncscope.errors import InputError
-from ncscope.models.wrappers import parameter_shapes, unwrap_fully, walk_modules
+from ncscope.models.wrappers import (
+    is_scripted,
+    parameter_shapes,
+    unwrap_fully,
+    walk_modules,
+)
 
 # Least share of a stage's weights that lies in its chain of blocks; the rest may be a downsampling
 # layer. Stages of ConvNeXt and Swin have more than 0.9, a MobileViT block (convolutions around a
@@ -100,7 +105,11 @@ def find_repeated_blocks(model: nn.Module, calls: Calls | None = None) -> list[s
         >>> find_repeated_blocks(ResidualNet(4, 8, depth=2, num_classes=3))
         ['blocks.0', 'blocks.1']
     """
-    once = {module: 1 for module in model.modules() if calls is None or module in calls}
+    once = {
+        module: 1
+        for module in model.modules()
+        if not is_scripted(module) and (calls is None or module in calls)
+    }
     shapes = parameter_shapes(model)
     # Blocks by their number; else one block that is called several times; else single layers.
     for least, counts in ((2, once), (2, calls or once), (1, once)):

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import filterfalse
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from ncscope.models.linear_calls import KEPT_ROWS, CallRows, RecordOptions, reco
 from ncscope.models.masks import PassMasks
 from ncscope.models.taps import HEAD_INPUT, BatchAxis, Taps, call_name
 from ncscope.models.tracing import Trace
+from ncscope.models.wrappers import is_scripted
 
 
 class _PartHead(NamedTuple):
@@ -82,7 +84,7 @@ class PartsObserver:
                 options = RecordOptions({head}, KEPT_ROWS, whole_input=True)
             recorder = record_calls(self._model, self._on_error, options)
             self._linear = hooks.enter_context(recorder)
-            for module in self._model.modules():
+            for module in filterfalse(is_scripted, self._model.modules()):
                 if module is not self._model or self._whole:
                     begin = guard_hook(self._begin_call, self._on_error)
                     end = guard_hook(self._end_call, self._on_error)

@@ -198,8 +198,10 @@ class Taps:
         if self._agree is not None and not bool(self._agree):
             raise InputError(
                 expected=f"logits that head {self._head_name!r} makes, in all passes of a report",
-                found="logits of another layer in some",
-                fix="report before the model uses another head; the next report finds that one",
+                found="other logits in some",
+                fix="report before the model uses another head; the next report finds that one. If "
+                "the model cuts or mixes logits, collect the features and call "
+                "ncscope.measure(features, labels)",
             )
         if self._training_rows is None or step_leads(self._head.last_step, *self._training_rows):
             return None, ()
@@ -365,9 +367,10 @@ class Taps:
                     found=f"{width} in this pass",
                     fix="report before the head grows; the next report finds the new one",
                 )
-        # The model may change the outputs in place before it chooses a token: no token would equal
-        # the logits. Other heads need no copy, which for a language model takes gigabytes.
-        outputs = outputs.clone() if self._rows == "chosen token" else outputs
+        # The model may change the outputs in place: no token would equal the logits, and no step
+        # would lead to them. Other heads need no copy, which for a language model takes gigabytes.
+        has_step = self._head is not None and self._head.last_step != LastStep()
+        outputs = outputs.clone() if has_step or self._rows == "chosen token" else outputs
         self._outputs = dequantize(outputs.detach())
 
     def _end_pass(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:

@@ -21,6 +21,7 @@ from ncscope.models.forward import (
     forward,
     possible_logits,
     tensors_in,
+    type_name,
 )
 from ncscope.models.heads import Head, Rows, find_head_after_pass, record_first_pass
 from ncscope.models.layers import find_layer, find_repeated_blocks, match_layers
@@ -137,7 +138,8 @@ def trace(
         modules = dict(walk_modules(model))
         masks = PassMasks(model, modules)
         argument = ""
-        with masks.record(), _record_shapes(modules.values()) as calls:
+        # The passes of the user start from the state before: a recurrent model may keep its last.
+        with masks.record(), _record_shapes(modules.values()) as calls, restore_buffers(model):
             try:
                 record = record_first_pass(model, inputs, head)
             except InputError:
@@ -294,11 +296,11 @@ class _LayerChoice:
 
 
 class _TensorFacts(NamedTuple):
-    """Shape of a tensor of a call, the order of its rows, and whether it may be features."""
+    """Shape of a tensor of a call, the order of its rows, and its type if it is no features."""
 
     shape: torch.Size
     in_order: bool = False
-    floating: bool = True
+    other_type: str = ""
 
 
 class _CallFacts(NamedTuple):
@@ -326,9 +328,9 @@ def _record_shapes(
 
     def facts(tensor: Tensor) -> _TensorFacts:
         shape = torch.Size() if tensor.is_nested else tensor.shape  # a nested tensor has no shape
-        floating = tensor.is_floating_point() or tensor.is_quantized
-        if copies is None or not floating or shape[:1] != (copies[:-1].numel(),):
-            return _TensorFacts(shape, floating=floating)
+        is_real = tensor.is_floating_point() or tensor.is_quantized
+        if copies is None or not is_real or shape[:1] != (copies[:-1].numel(),):
+            return _TensorFacts(shape, other_type="" if is_real else type_name(tensor))
         return _TensorFacts(shape, _is_in_order(tensor, copies, batch))
 
     def record(
@@ -388,7 +390,7 @@ class _RunOnCopies:
         """Find the first floating-point tensor of which one axis changes like the batch size."""
         axes_of_samples = []
         for index, (one, other) in enumerate(zip(many, few, strict=False)):
-            if not (one.floating and other.floating):
+            if one.other_type or other.other_type:
                 continue
             sizes = zip(one.shape, other.shape, strict=False)
             axes = [axis for axis, both in enumerate(sizes) if both == self._counts]
@@ -415,7 +417,7 @@ class _RunOnCopies:
         unit = "pixel of the logits" if self.pixels else unit
         shapes = [
             " and ".join(
-                f"{tuple(facts.shape)}{'' if facts.floating else ' of integers'}"
+                f"{tuple(facts.shape)}{facts.other_type and f' of {facts.other_type}'}"
                 for facts in tensors
             )
             or "no tensor"

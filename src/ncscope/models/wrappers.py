@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.jit._script import RecursiveScriptModule  # `torch.jit` does not export it
 from torch.optim.swa_utils import AveragedModel
 
 from ncscope.errors import InputError
@@ -72,7 +73,8 @@ def walk_modules(
 
     Args:
         model: Any model, whose parts may be wrapped at any depth, by compilation, by training on
-            several devices or by activation checkpointing; the wrappers are left out.
+            several devices or by activation checkpointing; the wrappers are left out, and so are
+            scripted parts.
         remove_duplicate: Yield a shared module once if True, else once for each of its names.
 
     Example:
@@ -94,10 +96,15 @@ def walk_modules(
         layers: Any = module.layers if is_keras else ()
         children = [(str(layer.name), layer) for layer in layers if isinstance(layer, nn.Module)]
         for child_name, child in (*children, *module._modules.items()):
-            if child is not None:
+            if child is not None and not is_scripted(child):
                 yield from walk(child, f"{name}.{child_name}" if name else child_name)
 
     yield from walk(model, "")
+
+
+def is_scripted(module: nn.Module) -> bool:
+    """Return whether ``torch.jit.script`` made a module: no hooks can be attached to it."""
+    return isinstance(module, RecursiveScriptModule)
 
 
 def parameter_shapes(model: nn.Module) -> dict[nn.Module, dict[object, torch.Size]]:
@@ -154,8 +161,8 @@ def check_measurable(model: object) -> None:
         model: Object that was given as the model.
 
     Raises:
-        InputError: If the object is no module, such as a stage of a pipeline; or if parameters are
-            on the meta device, or partitioned by ZeRO-3.
+        InputError: If the object is no module, such as a stage of a pipeline; if the model is
+            scripted; or if parameters are on the meta device, or partitioned by ZeRO-3.
     """
     kind = type(model)
     of_pipeline = kind.__module__.startswith("deepspeed.") and kind.__name__.startswith("Pipeline")
@@ -164,6 +171,12 @@ def check_measurable(model: object) -> None:
             expected="a torch.nn.Module that runs the whole forward pass",
             found=kind.__name__,
             fix="of a pipeline, put the stages together in one process and measure that model",
+        )
+    if is_scripted(model):
+        raise InputError(
+            expected="a model whose layers can be observed",
+            found="a scripted one",
+            fix="pass the model from which torch.jit.script made it",
         )
     offloads = any(hasattr(module, "_hf_hook") for module in model.modules())
     for name, parameter in model.named_parameters():
