@@ -1186,6 +1186,27 @@ def test_a_model_with_a_memory_starts_from_its_own(kind: str, run: Callable) -> 
         assert torch.equal(run_alone(model)[1], run_alone(Remembers(kind))[1])
 
 
+def test_a_cache_and_the_length_that_it_is_valid_for_stay_one() -> None:
+    """Rotary embeddings keep both; one without the other would fail in the user's next pass."""
+
+    class Cached(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.fc = nn.Linear(D, D), nn.Linear(D, K)
+            self.length, self.angles = None, None
+
+        def forward(self, x: Tensor) -> Tensor:
+            if self.length != x.shape[1]:
+                self.length, self.angles = x.shape[1], torch.linspace(0, 1, x.shape[1])
+            return self.fc(self.body(x) * self.angles.cos())
+
+    model, x, labels = Cached(), torch.randn(30, D), torch.arange(30) % K
+    expected = model(x)
+    model.length, model.angles = None, None
+    ncscope.measure_model(model, [(x, labels)], layers=[], progress=False)
+    assert torch.equal(model(x), expected)
+
+
 def test_the_state_of_a_recurrent_model_is_the_users_own() -> None:
     class Stateful(nn.Module):
         """An LSTM that goes on from its last state, which has a row a sample."""

@@ -141,7 +141,9 @@ def restore_buffers(model: nn.Module) -> Iterator[None]:
     """Restore a model's buffers, whether the model writes them in place or replaces the tensors.
 
     Tensors in plain attributes, such as the state of a recurrent or spiking network, are restored
-    too. Buffers that a lazy module fills meanwhile, and buffers that are added meanwhile, are kept.
+    too, and with them the numbers and flags of their module: a cache and the length that it is
+    valid for stay one. Buffers that a lazy module fills meanwhile, and buffers that are added
+    meanwhile, are kept.
 
     Args:
         model: Model that runs inside the context. Cost: a copy of its buffers, and of its tensors
@@ -154,43 +156,79 @@ def restore_buffers(model: nn.Module) -> Iterator[None]:
         >>> model.running_mean
         tensor([0., 0.])
     """
-
-    def copy(value: object) -> Tensor | None:
-        if not isinstance(value, Tensor) or is_lazy(value) or value.is_nested or value.is_meta:
-            return None
-        return value.detach().clone() if value.layout == torch.strided else None
-
-    def record(place: Any) -> tuple[Any, dict[str, tuple[Any, Tensor | None]]]:
-        values = {name: value for name, value in place.items() if name not in _OF_TORCH}
-        return place, {name: (value, copy(value)) for name, value in values.items()}
-
-    buffers = [record(module._buffers) for module in model.modules()]
+    buffers = [_Snapshot(module._buffers) for module in model.modules()]
     # FSDP1 has views of its flat parameters as plain attributes, which it makes anew in each pass.
     parts = [] if fsdp1_units(model) else list(model.modules())
-    plain = [record(place) for module in parts for place in _plain_places(module)]
+    plain = [[_Snapshot(place) for place in _plain_places(module)] for module in parts]
     try:
         yield
     finally:
-        for place, before in plain:
-            for name in place.keys() - before.keys() - _OF_TORCH:
-                if _has_tensors(place[name]):
-                    del place[name]
-        for place, before in (*buffers, *plain):
-            for name, (value, content) in before.items():
-                present = place[name] if name in place else None  # noqa: SIM401  a scripted model
-                if _has_tensors(value) or _has_tensors(present):
-                    place[name] = value
-                # Only what has changed is written: a write counts as a change in place, after which
-                # the backward pass of a graph that had saved the buffer would be refused.
-                if content is not None and not torch.equal(
-                    local_shard(value), local_shard(content)
-                ):
-                    with torch.no_grad():
-                        value.copy_(content)
+        for snapshot in buffers:
+            snapshot.restore()
+        for snapshots in plain:
+            if any(snapshot.is_changed() for snapshot in snapshots):
+                for snapshot in snapshots:
+                    snapshot.remove_added()
+                    snapshot.restore()
 
 
 _OF_TORCH = frozenset(vars(nn.Module()))
 """Attributes that every module has."""
+
+
+class _Snapshot:
+    """Tensors, numbers and flags in a dictionary of a module, and copies of the tensors."""
+
+    def __init__(self, place: Any) -> None:
+        self.place = place
+        self.before = {name: (place[name], _copy(place[name])) for name in place.keys() - _OF_TORCH}
+
+    def is_changed(self) -> bool:
+        """Return whether a tensor was added, replaced or written to; numbers alone do not count."""
+        for name in self.place.keys() - self.before.keys() - _OF_TORCH:
+            if _has_tensors(self.place[name]):
+                return True
+        for name, (value, content) in self.before.items():
+            present = self.place.get(name)
+            is_replaced = present is not value and (_has_tensors(present) or _has_tensors(value))
+            if is_replaced or _is_written(value, content):
+                return True
+        return False
+
+    def remove_added(self) -> None:
+        """Remove tensors, numbers and flags that were added."""
+        for name in self.place.keys() - self.before.keys() - _OF_TORCH:
+            if _is_state(self.place[name]):
+                del self.place[name]
+
+    def restore(self) -> None:
+        """Put back what was replaced, and the content of what was written to."""
+        for name, (value, content) in self.before.items():
+            present = self.place[name] if name in self.place else None  # noqa: SIM401  if scripted
+            if present is not value and _is_state(value) and _is_state(present):
+                self.place[name] = value
+            # Only what has changed is written: a write counts as a change in place, after which
+            # the backward pass of a graph that had saved the buffer would be refused.
+            if _is_written(value, content):
+                with torch.no_grad():
+                    value.copy_(content)
+
+
+def _copy(value: object) -> Tensor | None:
+    """Copy a tensor; None for what is none, or of a kind that cannot be compared."""
+    if not isinstance(value, Tensor) or is_lazy(value) or value.is_nested or value.is_meta:
+        return None
+    return value.detach().clone() if value.layout == torch.strided else None
+
+
+def _is_written(value: Any, content: Tensor | None) -> bool:
+    """Return whether a tensor has another content than its copy."""
+    return content is not None and not torch.equal(local_shard(value), local_shard(content))
+
+
+def _is_state(value: object) -> bool:
+    """Return whether a value has tensors, or is a number, a flag, a text or None."""
+    return value is None or isinstance(value, bool | int | float | str) or _has_tensors(value)
 
 
 def _plain_places(module: nn.Module) -> Iterator[dict[str, Any]]:
