@@ -665,16 +665,6 @@ TARGETS: dict[str, Target] = {
         losses.matrix_entropy,
         lambda s: {"matrix": torch.from_numpy(brute_force.gram(s.x)), "samples": len(s.x)},
     ),
-    "loss modules": Target(
-        lambda strength, features, labels, weight: [
-            losses.MutualInformationLoss(strength)(features, labels, weight),
-            losses.EntropyDifferenceLoss(strength)(features, labels, weight),
-            losses.WithinClassCosineLoss(strength)(features, labels),
-            losses.FeatureAndClassifierDecay(strength, strength)(features, weight),
-            losses.TemperatureCrossEntropyLoss(strength)(features, labels),
-        ],
-        lambda s: {"strength": 0.5, **_batch(s)},
-    ),
     "correlations": Target(
         transfer.correlations,
         lambda s: _scores(s, scores=s.rng.random(5), transfer=s.rng.random(5)),
