@@ -689,10 +689,6 @@ TARGETS: dict[str, Target] = {
         lambda s: _labelled(s, validation_features=s.x, validation_labels=s.y, measure="top-1",
                             strengths=[1.0, 2.0]),
     ),
-    "ridge": Target(
-        partial(_on_moments, lambda stats, strengths: list(transfer.ridge_path(stats, strengths))),
-        lambda s: _labelled(s, strengths=[0.0, 1.0]),
-    ),
     "leep": Target(
         partial(_on_samples, transfer.leep), lambda s: _labelled(s, probabilities=_probabilities(s))
     ),
