@@ -17,7 +17,7 @@ from ncscope.api.shard_files import expand_patterns
 from ncscope.data import image_files
 from ncscope.data.image_files import find_image_files, read_image_files
 from ncscope.errors import InputError
-from ncscope.models.libraries import open_model
+from ncscope.models.libraries import ModelRequest, open_model
 
 
 def png(shade: int, size: int = 4) -> dict[str, Any]:
@@ -125,6 +125,6 @@ def test_a_name_that_no_file_system_takes_is_one_sentence() -> None:
         with pytest.raises(InputError, match="expected a data set of the catalogue, or a folder"):
             read_images(ImageOptions(name))
     with pytest.raises(InputError, match="expected the name of a model"):
-        open_model("a" * 300, None, None)
+        open_model(ModelRequest("a" * 300))
     with pytest.raises(InputError, match="files that match"):
         expand_patterns(["[a]" * 300])
