@@ -150,9 +150,6 @@ def _split_checkpoint_name(name: str) -> tuple[str, Path | None]:
     Args:
         name: For example ``timm:resnet18``, ``small-resnet@run.pt`` or ``hf:my-vit``.
 
-    Raises:
-        InputError: If the file does not exist.
-
     Example:
         >>> _split_checkpoint_name("timm:resnet18")
         ('timm:resnet18', None)

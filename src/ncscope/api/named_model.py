@@ -156,11 +156,7 @@ def _is_there(data: str) -> bool:
 
 
 def _check_order(name: str, data: str, weights: Path | None) -> None:
-    """Refuse DATA before MODEL.
-
-    Raises:
-        InputError: If the model names a data set, and the data name a model.
-    """
+    """Refuse DATA before MODEL."""
     is_data = name in CATALOGUE or is_folder(Path(name)) or bool(find_image_files(name))
     library = data.partition(":")[0] in LIBRARIES
     is_model = library or data in NAMES or (is_own_code(data) and not is_own_code(name))

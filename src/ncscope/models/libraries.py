@@ -255,9 +255,6 @@ def _explain_download(
         request: Request for the model.
         address: Address of the weights.
         on_hub: The Hugging Face Hub has the weights; without an answer, its cache is read.
-
-    Raises:
-        InputError: If the weights are not there and the server does not answer.
     """
     obstacle = find_obstacle(address)
     try:

@@ -86,9 +86,6 @@ def _in_groups(
         features: Features of this process's batch.
         labels: Labels of the features.
         size: Images of a group; None for one group.
-
-    Raises:
-        InputError: If the batch does not divide into groups.
     """
     if size is None:
         return term(features, labels)
