@@ -423,7 +423,7 @@ def name_columns(value: Any) -> tuple[Any, ...]:
 
 
 def _join_parts(parts: Sequence[Any], name: str) -> Any:
-    """Join batches, which are matrices, to one matrix; stack vectors, which are rows, and numbers."""
+    """Join batches, which are matrices; stack vectors, which are rows, and numbers."""
     plain = all(type(part) is np.ndarray for part in parts)  # of which there may be very many
     arrays = list(parts) if plain else [as_tensor(part, name) for part in parts]
     first, *others = [tuple(array.shape) for array in arrays]
