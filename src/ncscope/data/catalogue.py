@@ -99,9 +99,9 @@ def _make_digits_entry(**options: Any) -> Entry:
     return Entry(_wrap_make(lambda seed: make(seed=seed)), IMAGE_SIZE, False, Policy.SVHN)
 
 
-def _make_patterns_entry(*sizes: int, size: int = IMAGE_SIZE, **options: Any) -> Entry:
-    """Return patterns with numbers and options of `make_patterns`."""
-    make = partial(make_patterns, *sizes, size=size, **options)
+def _make_patterns_entry(size: int = IMAGE_SIZE, **options: Any) -> Entry:
+    """Return patterns with options of `make_patterns`."""
+    make = partial(make_patterns, size=size, **options)
     return Entry(_wrap_make(lambda seed: make(seed=seed)), size, True, Policy.CIFAR10)
 
 
@@ -173,16 +173,20 @@ CATALOGUE = {
     "mnist-5k": Entry(_wrap_make(lambda seed: read_mnist_5k()), 28, False, Policy.SVHN),
     "patterns": _make_patterns_entry(),
     "clear-patterns": _make_patterns_entry(clutter=0.25, noise=0.25),
-    "patterns-20": _make_patterns_entry(20, 100, 50),
-    "patterns-40": _make_patterns_entry(40, 100, 50),
-    "patterns-100": _make_patterns_entry(100, 20, 20),
+    "patterns-20": _make_patterns_entry(num_classes=20, train_per_class=100, test_per_class=50),
+    "patterns-40": _make_patterns_entry(num_classes=40, train_per_class=100, test_per_class=50),
+    "patterns-100": _make_patterns_entry(num_classes=100, train_per_class=20, test_per_class=20),
     "transfer-source": _make_patterns_entry(test_per_class=300),
     **TRANSFER_TARGETS,
     **GRATINGS,
     **LARGE_TARGETS,
     # The noise makes large patterns as hard as the small.
-    "patterns-32": _make_patterns_entry(10, 1000, 300, size=_LARGE, noise=1.0),
-    "patterns-32-100": _make_patterns_entry(100, 100, 30, size=_LARGE, noise=1.0),
+    "patterns-32": _make_patterns_entry(
+        size=_LARGE, noise=1.0, num_classes=10, train_per_class=1000, test_per_class=300
+    ),
+    "patterns-32-100": _make_patterns_entry(
+        size=_LARGE, noise=1.0, num_classes=100, train_per_class=100, test_per_class=30
+    ),
     "mnist": Entry(_wrap_read(partial(stored.read_idx, MNIST)), 28, False, Policy.SVHN, _MNIST),
     "fashion-mnist": Entry(
         _wrap_read(partial(stored.read_idx, FashionMNIST)), 28, True, Policy.CIFAR10, _FASHION
