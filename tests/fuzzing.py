@@ -665,16 +665,6 @@ TARGETS: dict[str, Target] = {
         losses.matrix_entropy,
         lambda s: {"matrix": torch.from_numpy(brute_force.gram(s.x)), "samples": len(s.x)},
     ),
-    "loss modules": Target(
-        lambda strength, features, labels, weight: [
-            losses.MutualInformationLoss(strength)(features, labels, weight),
-            losses.EntropyDifferenceLoss(strength)(features, labels, weight),
-            losses.WithinClassCosineLoss(strength)(features, labels),
-            losses.FeatureAndClassifierDecay(strength, strength)(features, weight),
-            losses.TemperatureCrossEntropyLoss(strength)(features, labels),
-        ],
-        lambda s: {"strength": 0.5, **_batch(s)},
-    ),
     "correlations": Target(
         transfer.correlations,
         lambda s: _scores(s, scores=s.rng.random(5), transfer=s.rng.random(5)),
@@ -698,10 +688,6 @@ TARGETS: dict[str, Target] = {
         transfer.choose_probe,
         lambda s: _labelled(s, validation_features=s.x, validation_labels=s.y, measure="top-1",
                             strengths=[1.0, 2.0]),
-    ),
-    "ridge": Target(
-        partial(_on_moments, lambda stats, strengths: list(transfer.ridge_path(stats, strengths))),
-        lambda s: _labelled(s, strengths=[0.0, 1.0]),
     ),
     "leep": Target(
         partial(_on_samples, transfer.leep), lambda s: _labelled(s, probabilities=_probabilities(s))

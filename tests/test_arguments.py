@@ -199,7 +199,7 @@ def test_the_walk_reaches_what_a_user_calls() -> None:
     expected = {"measure", "History.add", "Report.from_json", "ClassMoments.merge", "gather"}
     expected |= {
         "squared_error",
-        "SmoothedCrossEntropyLoss.forward",
+        "smoothed_cross_entropy",
         "rank_checkpoints",
         "ModelWatch.labels",
     }

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ncscope.errors import InputError
-from ncscope.models.libraries import open_model
+from ncscope.models.libraries import ModelRequest, open_model
 from ncscope.network import find_obstacle, is_on_disk, limit_stalls
 
 
@@ -89,7 +89,7 @@ def test_weights_of_a_library_are_refused_at_once(
         words = rf"for the weights of {name.partition(':')[2]}, found no answer from the proxy"
         start = time.perf_counter()
         with pytest.raises(InputError, match=words):
-            open_model(name, None, None, download=True)
+            open_model(ModelRequest(name, download=True))
         assert time.perf_counter() - start < 10
 
 

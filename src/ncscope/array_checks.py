@@ -423,11 +423,7 @@ def name_columns(value: Any) -> tuple[Any, ...]:
 
 
 def _join_parts(parts: Sequence[Any], name: str) -> Any:
-    """Join batches, which are matrices, to one matrix; stack vectors, which are rows, and numbers.
-
-    Raises:
-        InputError: If the parts do not fit each other; the message names two that differ.
-    """
+    """Join batches, which are matrices; stack vectors, which are rows, and numbers."""
     plain = all(type(part) is np.ndarray for part in parts)  # of which there may be very many
     arrays = list(parts) if plain else [as_tensor(part, name) for part in parts]
     first, *others = [tuple(array.shape) for array in arrays]
@@ -448,11 +444,7 @@ def _join_parts(parts: Sequence[Any], name: str) -> Any:
 
 
 def _as_array(value: Any, name: str) -> np.ndarray[Any, np.dtype[Any]]:
-    """Return an array-like as an array of NumPy, perhaps of objects.
-
-    Raises:
-        InputError: If rows differ in length, or a column of a data frame holds no numbers.
-    """
+    """Return an array-like as an array of NumPy, perhaps of objects."""
     columns = _columns(value)
     if columns is not None:
         if name == "features":
@@ -494,11 +486,7 @@ def identifies_rows(name: str, counts_rows: Callable[[], bool]) -> bool:
 
 
 def _refuse_identifiers(frame: Any) -> None:
-    """Refuse a data frame of features that has a column which identifies the rows.
-
-    Raises:
-        InputError: If there is one among several columns; the message names it.
-    """
+    """Refuse a data frame of features that has a column which identifies the rows."""
 
     def counts_rows(column: Any) -> bool:
         numbers = np.asarray(column)
@@ -549,11 +537,7 @@ def _columns(value: Any) -> Iterable[tuple[str, Any]] | None:
 
 
 def _read_column(label: str, column: Any, name: str) -> np.ndarray[Any, np.dtype[Any]]:
-    """Return the numbers of one column of a data frame.
-
-    Raises:
-        InputError: If the column holds something else; the message names it.
-    """
+    """Return the numbers of one column of a data frame."""
     kind = getattr(column, "dtype", getattr(column, "type", ""))
     found, fix = f"{kind} in column {label!r}", "drop this column, or pass it as labels"
     if name == "labels":
@@ -575,9 +559,6 @@ def _read_objects(array: np.ndarray[Any, np.dtype[Any]], name: str) -> Any:
     """Return the numbers in an array of objects, or the rows of a column of vectors.
 
     Objects of another kind are returned as they are.
-
-    Raises:
-        InputError: If an entry is missing, or vectors differ in length.
     """
     values = array.ravel().tolist()
     vectors = array.ndim == 1 and any(
@@ -627,11 +608,7 @@ _PLAIN_TYPES = frozenset(
 
 
 def _to_plain(value: Tensor, name: str) -> Tensor:
-    """Return a dense tensor that every operation accepts.
-
-    Raises:
-        InputError: If the tensor has no values, or lacks the values of some entries.
-    """
+    """Return a dense tensor that every operation accepts."""
     if isinstance(value, torch.masked.MaskedTensor):
         raise _mask_error(name, "a MaskedTensor")
     if value.is_nested:

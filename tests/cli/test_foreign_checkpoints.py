@@ -28,7 +28,7 @@ from ncscope.api.files import load_weights
 from ncscope.cli import main
 from ncscope.errors import InputError
 from ncscope.file_kinds import describe_foreign
-from ncscope.models.libraries import open_model
+from ncscope.models.libraries import ModelRequest, open_model
 
 HERE = "tests.cli.test_foreign_checkpoints"
 
@@ -507,7 +507,7 @@ def test_a_pointer_of_git_lfs_in_a_folder(name: str, tmp_path, monkeypatch) -> N
         err = refusal(folder)
     else:
         with pytest.raises(InputError) as refused:
-            open_model(f"hf:{folder}", None, None)
+            open_model(ModelRequest(f"hf:{folder}"))
         err = str(refused.value)
     assert "a pointer of Git LFS, and not the file itself; git lfs pull -I model.safetensors" in err
 

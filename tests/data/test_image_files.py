@@ -17,7 +17,7 @@ from ncscope.api.shard_files import expand_patterns
 from ncscope.data import image_files
 from ncscope.data.image_files import find_image_files, read_image_files
 from ncscope.errors import InputError
-from ncscope.models.libraries import open_model
+from ncscope.models.libraries import ModelRequest, open_model
 
 
 def png(shade: int, size: int = 4) -> dict[str, Any]:
@@ -65,16 +65,16 @@ ODD = [[], {"info": []}, {"info": {"features": []}}, {"info": {"features": {"lab
 
 @pytest.mark.parametrize("metadata", [*ODD, *map(declare, [3, "ab", [1, 2], ["x", "x"], {"a": 1}])])
 def test_a_description_that_is_none_names_no_classes(metadata: Any) -> None:
-    found = read_image_files(write([0, 1, 1], metadata))
-    assert (found.class_names, found.pictures.labels.tolist()) == ((), [0, 1, 1])
+    pictures, names = read_image_files(write([0, 1, 1], metadata))
+    assert (names, pictures.labels.tolist()) == ((), [0, 1, 1])
 
 
 @pytest.mark.parametrize("names", [None, ["cat", "dog"]])
 def test_labels_that_are_left_out_may_be_any_numbers(names: Any) -> None:
     files = write([0, 255, 1, -1], None if names is None else declare(names))
-    found = read_image_files(files, ignore_index=(-1, 255))
-    assert found.pictures.labels.tolist() == [0, 255, 1, -1]
-    assert found.class_names == tuple(names or ())
+    pictures, found = read_image_files(files, ignore_index=(-1, 255))
+    assert pictures.labels.tolist() == [0, 255, 1, -1]
+    assert found == tuple(names or ())
     with pytest.raises(InputError, match=r"found -1, .* or leave them out with --ignore-index -1"):
         read_image_files(files, ignore_index=255)
     if names:
@@ -102,7 +102,7 @@ def test_rows_that_expand_are_read_in_parts(monkeypatch) -> None:
     size = Path("a.parquet").stat().st_size
     assert table.nbytes > 20 * size
     monkeypatch.setattr(image_files, "_KEPT", 3 * size)
-    read = read_image_files([Path("a.parquet")]).pictures.pictures
+    read = read_image_files([Path("a.parquet")])[0].pictures
     assert callable(read)
     for index in [*range(90), 3, 89, 1, 1, 2]:
         assert read(index).getpixel((0, 0)) == (rows[index],) * 3
@@ -110,7 +110,7 @@ def test_rows_that_expand_are_read_in_parts(monkeypatch) -> None:
     assert pickle.loads(pickle.dumps(read))(5).getpixel((0, 0)) == (2,) * 3
     monkeypatch.setattr("ncscope.memory.available_memory", lambda: 1000)
     with pytest.raises(InputError, match=r"bytes of memory for rows of a\.parquet"):
-        read_image_files([Path("a.parquet")]).pictures.picture(0)
+        read_image_files([Path("a.parquet")])[0].picture(0)
 
 
 @pytest.mark.parametrize("span", ["{0..999999999}", "{0..99}" * 9])
@@ -125,6 +125,6 @@ def test_a_name_that_no_file_system_takes_is_one_sentence() -> None:
         with pytest.raises(InputError, match="expected a data set of the catalogue, or a folder"):
             read_images(ImageOptions(name))
     with pytest.raises(InputError, match="expected the name of a model"):
-        open_model("a" * 300, None, None)
+        open_model(ModelRequest("a" * 300))
     with pytest.raises(InputError, match="files that match"):
         expand_patterns(["[a]" * 300])

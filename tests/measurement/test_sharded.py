@@ -26,10 +26,9 @@ from ncscope.measurement.model import measure_layers
 from ncscope.measurement.options import Options
 from ncscope.measurement.watching import Watch
 from ncscope.models.evaluation_mode import evaluation_mode
-from ncscope.models.forward import predict_classes
 from ncscope.models.heads import find_head
 from ncscope.models.replicas import data_group
-from ncscope.models.sharding import gather_shards, is_sharded
+from ncscope.models.sharding import gather_shards, is_sharded, predict_classes
 
 from .test_ranks import assert_same, on_ranks, plain
 

@@ -271,7 +271,7 @@ BAD = {
     "constant": (lambda h, y, w: (h, torch.full_like(y, 0.3), w), "targets that vary"),
     "rows": (lambda h, y, w: (h, y[:3], w), r"targets of shape \(9, t\)"),
     "transposed": (lambda h, y, w: (h, y, w.mT), r"weight of shape \(2, 4\)"),
-    "infinite weight": (lambda h, y, w: (h, y, w / 0), "finite real weight"),
+    "infinite weight": (lambda h, y, w: (h, y, w / 0), "finite weight"),
     "one sample": (lambda h, y, w: (h[:1], y[:1], w), "two samples"),
     "complex": (lambda h, y, w: (h, y * 1j, w), "real targets"),
 }

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from ncscope.errors import InputError
-from ncscope.models.libraries import open_model
+from ncscope.models.libraries import ModelRequest, open_model
 from ncscope.models.networks.catalogue import build
 
 timm = pytest.importorskip("timm")
@@ -23,7 +23,7 @@ MADE = {
 def test_the_weights_tell_how_many_outputs_there_are(name):
     for outputs in (2, 7):
         weights = MADE[name](outputs).state_dict()
-        opened = open_model(name, None, SHAPE, weights=weights)
+        opened = open_model(ModelRequest(name, None, SHAPE, weights=weights))
         found = opened.model.state_dict()
         assert opened.has_head
         assert all(torch.equal(found[key], value) for key, value in weights.items())
@@ -31,28 +31,28 @@ def test_the_weights_tell_how_many_outputs_there_are(name):
 
 def test_weights_without_a_head_make_a_model_whose_outputs_are_features():
     weights = MADE["timm:test_vit"](0).state_dict()
-    opened = open_model("timm:test_vit", None, SHAPE, weights=weights)
+    opened = open_model(ModelRequest("timm:test_vit", None, SHAPE, weights=weights))
     assert not opened.has_head
     with pytest.raises(InputError, match=r"head\.\w+ of shape .*found no head"):
-        open_model("timm:test_vit", 3, SHAPE, weights=weights)
+        open_model(ModelRequest("timm:test_vit", 3, SHAPE, weights=weights))
 
 
 def test_weights_of_another_model_are_refused():
     weights = MADE["timm:test_vit"](5).state_dict()
     with pytest.raises(InputError) as refused:
-        open_model("small-resnet", None, SHAPE, weights=weights)
+        open_model(ModelRequest("small-resnet", None, SHAPE, weights=weights))
     assert refused.value.fix == "name the model that was saved"
     names = ", ".join(list(weights)[:3])
     assert refused.value.found.endswith(f", but {names}, ...")
     with pytest.raises(InputError, match="pass small-resnet@FILE"):
-        open_model("small-resnet", None, SHAPE, weights_from="small-resnet@FILE")
+        open_model(ModelRequest("small-resnet", None, SHAPE, weights_from="small-resnet@FILE"))
 
 
 def test_the_number_of_outputs_is_named_where_the_heads_differ():
     weights = MADE["timm:test_vit"](5).state_dict()
     for name, hinted in (("timm:test_vit", True), ("small-resnet", False)):
         with pytest.raises(InputError) as refused:
-            open_model(name, 3, SHAPE, weights=weights)
+            open_model(ModelRequest(name, 3, SHAPE, weights=weights))
         assert ("--num-classes" in refused.value.fix) == hinted
 
 
@@ -63,4 +63,4 @@ def test_weights_of_more_outputs_than_fit_into_memory_are_refused(monkeypatch):
     head = {name: value for name, value in whole.items() if name.startswith("classifier")}
     rows = {name: value[:1].expand(10**6 + 1, *value.shape[1:]) for name, value in head.items()}
     with pytest.raises(InputError, match="a head of small-resnet with 1,000,001 outputs"):
-        open_model("small-resnet", None, SHAPE, weights=whole | rows)
+        open_model(ModelRequest("small-resnet", None, SHAPE, weights=whole | rows))

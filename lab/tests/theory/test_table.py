@@ -21,7 +21,7 @@ from lab.tests.theory.expected.broken import Break
 
 from ncscope.errors import InputError
 from ncscope_lab.theory.statement import Result
-from ncscope_lab.theory.table import STATEMENTS, check_all
+from ncscope_lab.theory.table import STATEMENTS, check_theory
 from tests.docs.pages import ROOT
 
 PAPERS = (info, vci, mse_decomposition, mse_central_path, pfc, xufm, xufm_extended, field)
@@ -45,7 +45,7 @@ def unchecked() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def everything() -> list[Result]:
-    return check_all(seed=0)
+    return check_theory(seed=0)
 
 
 @pytest.mark.slow
@@ -72,7 +72,7 @@ def test_verdicts_of_the_docs_are_up_to_date(
 
 @pytest.mark.nightly
 def test_verdicts_do_not_hang_on_the_seed() -> None:
-    assert {result.id: result.verdict for result in check_all(seed=100)} == VERDICTS
+    assert {result.id: result.verdict for result in check_theory(seed=100)} == VERDICTS
 
 
 def test_ids_are_unique_and_sentences_complete() -> None:
@@ -96,15 +96,15 @@ def test_the_same_seed_gives_the_same_results_alone_and_among_all(
 ) -> None:
     by_id = {result.id: result for result in everything}
     for chosen in ("info/theorem-4.2", "info/lemma-4.5", "info/remark-4.6"):
-        assert check_all(seed=0, only=chosen) == [by_id[chosen]]
-    (other,) = check_all(seed=1, only="info/remark-4.6")
+        assert check_theory(seed=0, only=chosen) == [by_id[chosen]]
+    (other,) = check_theory(seed=1, only="info/remark-4.6")
     assert other.printed_deviation != by_id["info/remark-4.6"].printed_deviation
 
 
 def test_the_number_of_threads_is_left_as_it_was() -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
-    check_all(seed=0, only="info/theorem-4.2")
+    check_theory(seed=0, only="info/theorem-4.2")
     assert torch.get_num_threads() == 2
     torch.set_num_threads(threads)
 
@@ -115,7 +115,7 @@ def test_the_number_of_threads_is_left_as_it_was() -> None:
 )
 def test_an_unknown_id_names_the_nearest(wanted: str, nearest: str) -> None:
     with pytest.raises(InputError, match="expected the id of one of .*; the nearest is " + nearest):
-        check_all(seed=0, only=wanted)
+        check_theory(seed=0, only=wanted)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_an_unknown_id_names_the_nearest(wanted: str, nearest: str) -> None:
 )
 def test_a_broken_formula_fails(broken: Break, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broken.module, broken.name, broken.broken)
-    (result,) = check_all(seed=0, only=broken.statement)
+    (result,) = check_theory(seed=0, only=broken.statement)
     assert result.verdict == "fails"
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ncscope.api.history import History
 from ncscope.api.readable import REPORT, REPORT_FIX, holds_ranking
 from ncscope.api.result import Report, choose_columns, draw_panels
-from ncscope.api.tables import csv_text, data_frame, parse_content
+from ncscope.api.tables import Table, csv_text, parse_content
 from ncscope.api.writable import COMPARISONS, check_file, write_figure, write_text
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError, printable
@@ -20,7 +20,6 @@ from ncscope.measurement.history_file import is_history
 from ncscope.measurement.records import Measurement
 
 if TYPE_CHECKING:
-    import pandas
     from matplotlib.figure import Figure
     from rich.console import RenderableType
 
@@ -39,7 +38,7 @@ _COLUMNS = ("name", "run", "split", "step")
 
 
 @check_arguments
-class Comparison:
+class Comparison(Table):
     """Reports and histories side by side: see `compare`.
 
     Attributes:
@@ -77,14 +76,6 @@ class Comparison:
                         row[f"{key}_low"], row[f"{key}_high"] = ends
                 rows.append(row)
         return rows
-
-    def to_dataframe(self) -> "pandas.DataFrame":
-        """Return `rows` as a pandas data frame.
-
-        Raises:
-            InputError: If pandas is not installed.
-        """
-        return data_frame(self.rows())
 
     def plot(self, metrics: str | Sequence[str] = "nc", *, axes: Any = None) -> "Figure":
         """Draw metrics of the last layer over training, a line for each run and split.

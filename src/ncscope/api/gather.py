@@ -213,11 +213,7 @@ def gather_names(batches: Shard) -> tuple[str, ...]:
 
 
 def _split_batch(batch: Any) -> tuple[Any, Any]:
-    """Return the features and the labels of a batch.
-
-    Raises:
-        InputError: If the batch has another form.
-    """
+    """Return the features and the labels of a batch."""
     if isinstance(batch, Mapping):
         if {"features", "labels"} <= batch.keys():
             return batch["features"], batch["labels"]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ncscope.api.alerts import AlertChoice, Alerts
 from ncscope.api.per_class import PerClass
 from ncscope.api.result import Report, check_metrics, choose_columns, draw_panels
-from ncscope.api.tables import csv_text, data_frame, parse_content
+from ncscope.api.tables import Table, csv_text, parse_content
 from ncscope.api.writable import REPORTS, check_file, write_figure, write_text
 from ncscope.arguments import Within, check_arguments
 from ncscope.errors import InputError
@@ -26,12 +26,11 @@ from ncscope.measurement.records import Measurement, ModelRecord
 from ncscope.stats.processes import Processes
 
 if TYPE_CHECKING:
-    import pandas
     from matplotlib.figure import Figure
 
 
 @check_arguments
-class History:
+class History(Table):
     """Measurements over training, or over a parameter, in order.
 
     A loop of your own adds a report at each step; the Lightning and Hugging Face callbacks fill
@@ -281,14 +280,6 @@ class History:
             for each in self
             for record in each.model_record.layers
         ]
-
-    def to_dataframe(self) -> "pandas.DataFrame":
-        """Return `rows` as a pandas data frame.
-
-        Raises:
-            InputError: If pandas is not installed.
-        """
-        return data_frame(self.rows())
 
     def logs(
         self, *, prefix: str = "nc", log: LogChoice = "all"

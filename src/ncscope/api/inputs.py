@@ -349,24 +349,33 @@ def check_classifier(
     )
 
 
-def check_part(name: str, value: Any, shape: tuple[int, ...], device: torch.device | str) -> Tensor:
-    """Check the weight or the bias of a classifier, and return it in float64.
+def check_part(
+    name: str,
+    value: Any,
+    shape: tuple[int, ...],
+    device: torch.device | str,
+    rows: str = "num_classes",
+) -> Tensor:
+    """Check the weight or the bias of a head, and return it in float64.
 
     Args:
         name: Name of the part.
         value: Array-like.
-        shape: Shape that the part must have, the number of classes first.
+        shape: Shape that the part must have, the number of rows first.
         device: Device of the result.
+        rows: Name of the number of rows, for the message.
 
     Raises:
         InputError: If the shape is another, or a number is complex, NaN or infinite.
     """
     tensor = as_tensor(value, name)
     if tuple(tensor.shape) != shape:
-        meaning = "(num_classes, dim)" if len(shape) == 2 else "(num_classes,)"
-        fix = f"pass the classifier that reads these features (shape is {meaning})"
+        meaning = f"({rows}, dim)" if len(shape) == 2 else f"({rows},)"
+        fix = f"pass the layer that reads these features (shape is {meaning})"
         if tuple(tensor.shape) == shape[::-1]:
             fix = f"transpose it (shape is {meaning})"
+        elif shape[0] == 1 and tuple(tensor.shape) in (shape[1:], ()):
+            fix = f"reshape it to {shape} (shape is {meaning})"
         found = f"shape {tuple(tensor.shape)}"
         raise InputError(expected=f"a {name} of shape {shape}", found=found, fix=fix)
     if tensor.is_complex():

@@ -254,11 +254,7 @@ def measure_moments(
 def _reference_statistics(
     reference: "ClassMoments | Report | None", dim: int
 ) -> ClassStatistics | None:
-    """Return the statistics whose class means the nearest-mean rule uses.
-
-    Raises:
-        InputError: If the reference has another dimension, or is neither moments nor a report.
-    """
+    """Return the statistics whose class means the nearest-mean rule uses."""
     if reference is None:
         return None
     if not isinstance(reference, ClassMoments | Report):

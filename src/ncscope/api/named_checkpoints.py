@@ -19,7 +19,7 @@ from ncscope.api.transfer import OnStep, TransferReport, check_distinct, judge_b
 from ncscope.data.downstream_sets import prepare_like
 from ncscope.data.images import ImageData, Images
 from ncscope.errors import InputError
-from ncscope.models.libraries import ImageClassifier, open_model
+from ncscope.models.libraries import ImageClassifier, ModelRequest, open_model
 from ncscope.models.weights import weights_notes
 from ncscope.transfer.baselines import baselines_of, read_results
 from ncscope.transfer.features import head_moments, head_readings
@@ -107,13 +107,15 @@ def rank_models(
             device = find_device(image_options.device)
             saved = None if file is None else load_weights(file, weights_key)
             named_model = open_model(
-                model,
-                None,
-                (source or data).shape,
-                weights=None if saved is None else saved.tensors,
-                download=image_options.download,
-                weights_from=f"{model}@FILE",
-                trained_on="--pretraining" if source is None else None,
+                ModelRequest(
+                    model,
+                    None,
+                    (source or data).shape,
+                    weights=None if saved is None else saved.tensors,
+                    download=image_options.download,
+                    weights_from=f"{model}@FILE",
+                    trained_on="--pretraining" if source is None else None,
+                )
             )
             if saved is not None and named_model.weights is not None:
                 notes += [f"{name}: {note}" for note in weights_notes(saved, named_model.weights)]
@@ -147,9 +149,6 @@ def _split_checkpoint_name(name: str) -> tuple[str, Path | None]:
 
     Args:
         name: For example ``timm:resnet18``, ``small-resnet@run.pt`` or ``hf:my-vit``.
-
-    Raises:
-        InputError: If the file does not exist.
 
     Example:
         >>> _split_checkpoint_name("timm:resnet18")

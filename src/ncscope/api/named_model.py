@@ -29,7 +29,7 @@ from ncscope.labels import is_ignored
 from ncscope.measurement.head_classes import find_model_names
 from ncscope.measurement.options import Options
 from ncscope.measurement.provenance import record_provenance
-from ncscope.models.libraries import open_model
+from ncscope.models.libraries import ModelRequest, open_model
 from ncscope.models.networks.catalogue import NAMES
 from ncscope.models.own_code import LIBRARIES, explain_errors, is_own_code, parse_arguments
 from ncscope.models.weights import weights_notes
@@ -92,12 +92,14 @@ def measure_named_model(
             images = fit_size(images, image_options.image_size)
     saved = None if weights is None else load_weights(weights, weights_key)
     opened = open_model(
-        name,
-        num_classes or (None if images is None else images.num_classes),
-        None if images is None else images.shape,
-        weights=None if saved is None else saved.tensors,
-        download=image_options.download,
-        arguments=arguments,
+        ModelRequest(
+            name,
+            num_classes or (None if images is None else images.num_classes),
+            None if images is None else images.shape,
+            weights=None if saved is None else saved.tensors,
+            download=image_options.download,
+            arguments=arguments,
+        )
     )
     notes: list[str] = []
     outside: Any = None
@@ -154,11 +156,7 @@ def _is_there(data: str) -> bool:
 
 
 def _check_order(name: str, data: str, weights: Path | None) -> None:
-    """Refuse DATA before MODEL.
-
-    Raises:
-        InputError: If the model names a data set, and the data name a model.
-    """
+    """Refuse DATA before MODEL."""
     is_data = name in CATALOGUE or is_folder(Path(name)) or bool(find_image_files(name))
     library = data.partition(":")[0] in LIBRARIES
     is_model = library or data in NAMES or (is_own_code(data) and not is_own_code(name))

@@ -4,13 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ncscope.api.tables import csv_text, data_frame
+from ncscope.api.tables import Table, csv_text
 from ncscope.api.writable import check_file, write_figure, write_text
 from ncscope.arguments import check_arguments
 from ncscope.measurement.records import ClassTable
 
 if TYPE_CHECKING:
-    import pandas
     from matplotlib.figure import Figure
 
 SUFFIXES = (".csv", ".tex", ".png", ".svg", ".pdf")
@@ -21,7 +20,7 @@ _NAME_COLUMNS = {"class": "class_name", "nearest": "nearest_name"}
 
 
 @check_arguments
-class PerClass(Mapping[str, list[float]]):
+class PerClass(Table, Mapping[str, list[float]]):
     r"""Values of each class that has samples: a mapping of a column's name to its values.
 
     The columns are in the order of the labels. ``rows()``, the table that is printed, the figure
@@ -101,14 +100,6 @@ class PerClass(Mapping[str, list[float]]):
         from ncscope.report.notebook import render_classes_fragment
 
         return render_classes_fragment(self.table, self.class_names)
-
-    def to_dataframe(self) -> "pandas.DataFrame":
-        """Return `rows` as a pandas data frame.
-
-        Raises:
-            InputError: If pandas is not installed.
-        """
-        return data_frame(self.rows())
 
     def plot(self) -> "Figure":
         """Draw overlap, variability and accuracy of the classes as a matplotlib figure."""

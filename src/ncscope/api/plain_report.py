@@ -4,18 +4,15 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from ncscope.api.tables import csv_text, data_frame
+from ncscope.api.tables import Table, csv_text
 from ncscope.api.writable import check_file, write_text
 from ncscope.arguments import check_arguments
 
-if TYPE_CHECKING:
-    import pandas
-
 
 @check_arguments
-class PlainReport(Mapping[str, float]):
+class PlainReport(Table, Mapping[str, float]):
     """Values by key, with notes; base of the reports that have no layers.
 
     Attributes:
@@ -73,14 +70,6 @@ class PlainReport(Mapping[str, float]):
     def rows(self) -> list[dict[str, object]]:
         """Return a row for each metric."""
         return [{"metric": key, "value": value} for key, value in self.items()]
-
-    def to_dataframe(self) -> "pandas.DataFrame":
-        """Return `rows` as a pandas data frame.
-
-        Raises:
-            InputError: If pandas is not installed.
-        """
-        return data_frame(self.rows())
 
     def save(self, path: str | Path) -> Path:
         """Write the report as .json or .csv, and return the path.

@@ -3,10 +3,8 @@
 from typing import Any
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
-from ncscope.api.inputs import check_head
+from ncscope.api.inputs import check_head, check_part
 from ncscope.api.plain_report import PlainReport
 from ncscope.arguments import check_arguments
 from ncscope.array_checks import as_tensor, check_features
@@ -166,30 +164,8 @@ def _measure_source(
         raise InputError(expected="targets that vary", found="constant targets", fix=fix)
     check_head(weight, bias)
     sizes = source.target_dim, source.dim
-    head = None if weight is None else _check_head_part("weight", weight, sizes, device)
-    intercept = None if bias is None else _check_head_part("bias", bias, sizes[:1], device)
+    rows = "targets"
+    head = None if weight is None else check_part("weight", weight, sizes, device, rows)
+    intercept = None if bias is None else check_part("bias", bias, sizes[:1], device, rows)
     values = regression_collapse(source, head, intercept)
     return RegressionReport(values, source.count, source.dim, source.target_dim)
-
-
-def _check_head_part(
-    name: str, value: Any, shape: tuple[int, ...], device: torch.device
-) -> Float[Tensor, "..."]:
-    """Check the weight or the bias of the head, and return it in float64.
-
-    Raises:
-        InputError: If the shape is another, or a number is complex, NaN or infinite.
-    """
-    tensor = as_tensor(value, name)
-    if tuple(tensor.shape) != shape:
-        fix = "pass the linear layer that reads the features, one row a target"
-        if tensor.shape == shape[::-1]:
-            fix = "transpose it (shape is (targets, features))"
-        elif shape[0] == 1 and tuple(tensor.shape) in (shape[1:], ()):
-            fix = f"reshape it to {shape}: one row a target"
-        found = f"shape {tuple(tensor.shape)}"
-        raise InputError(expected=f"a {name} of shape {shape}", found=found, fix=fix)
-    if tensor.is_complex() or not torch.isfinite(tensor).all():
-        fix = "check that training did not diverge"
-        raise InputError(expected=f"a finite real {name}", found="other numbers in it", fix=fix)
-    return tensor.to(device, torch.float64)

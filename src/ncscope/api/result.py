@@ -12,7 +12,7 @@ import numpy as np
 
 from ncscope.api.missing import explain_missing_key
 from ncscope.api.per_class import PerClass
-from ncscope.api.tables import csv_text, data_frame, parse_content
+from ncscope.api.tables import Table, csv_text, parse_content
 from ncscope.api.writable import REPORTS, check_file, refuse_choice, write_figure, write_text
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
@@ -24,12 +24,11 @@ from ncscope.metrics.registry import GROUPS, METRICS
 from ncscope.stats.statistics import ClassStatistics
 
 if TYPE_CHECKING:
-    import pandas
     from matplotlib.figure import Figure
 
 
 @check_arguments
-class Report(Mapping[str, float]):
+class Report(Table, Mapping[str, float]):
     """Metrics of one set of features, by key.
 
     Attributes:
@@ -251,14 +250,6 @@ class Report(Mapping[str, float]):
             for record in self.model_record.layers
             for key, value in record.metrics.items()
         ]
-
-    def to_dataframe(self) -> "pandas.DataFrame":
-        """Return `rows` as a pandas data frame.
-
-        Raises:
-            InputError: If pandas is not installed.
-        """
-        return data_frame(self.rows())
 
     def plot(self, metrics: str | Sequence[str] | None = None, *, axes: Any = None) -> "Figure":
         """Draw the measurement as a matplotlib figure.

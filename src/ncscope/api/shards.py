@@ -296,11 +296,7 @@ def measure_shards(
 def _apply_map(
     user_map: Map, shard_pass: ShardPass, shards: Sequence[Shard], form: type[Result]
 ) -> Iterator[Result]:
-    """Yield the result of each shard as it comes from the user's map.
-
-    Raises:
-        InputError: If the user's map gives something else, or not one result a shard.
-    """
+    """Yield the result of each shard as it comes from the user's map."""
     results = user_map(shard_pass, shards)
     count, found = 0, describe(results)
     if isinstance(results, Iterable):

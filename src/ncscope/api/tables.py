@@ -2,6 +2,7 @@
 
 import csv
 import io
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -11,6 +12,22 @@ if TYPE_CHECKING:
     import pandas
 
 Content = TypeVar("Content")
+
+
+class Table(ABC):
+    """Object that has rows of named cells, such as a report."""
+
+    @abstractmethod
+    def rows(self) -> list[dict[str, object]]:
+        """Return the rows of the table."""
+
+    def to_dataframe(self) -> "pandas.DataFrame":
+        """Return `rows` as a pandas data frame.
+
+        Raises:
+            InputError: If pandas is not installed.
+        """
+        return data_frame(self.rows())
 
 
 def csv_text(rows: Sequence[Mapping[str, object]], columns: Sequence[str] | None = None) -> str:

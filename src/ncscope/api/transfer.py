@@ -13,7 +13,7 @@ import torch
 
 from ncscope.api.files import checksum_notes
 from ncscope.api.samples import load_samples
-from ncscope.api.tables import csv_text, data_frame, parse_content
+from ncscope.api.tables import Table, csv_text, parse_content
 from ncscope.api.writable import REPORTS, check_file, write_figure, write_text
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
@@ -43,7 +43,6 @@ from ncscope.transfer.records import ALL_SCORES, CheckpointResult, Ranking, rank
 from ncscope.transfer.scores.ncti import NctiParts
 
 if TYPE_CHECKING:
-    import pandas
     from matplotlib.figure import Figure
     from rich.console import RenderableType
 
@@ -56,7 +55,7 @@ OnStep = Callable[[str, int, int], None]
 
 @check_arguments
 @dataclass(frozen=True)
-class TransferReport:
+class TransferReport(Table):
     """Ranking of checkpoints on one downstream set, which can be printed, drawn and saved.
 
     Attributes:
@@ -113,14 +112,6 @@ class TransferReport:
             row |= {f"{key}_standard_error": error for key, error in each.errors.items()}
             rows.append(row)
         return rows
-
-    def to_dataframe(self) -> "pandas.DataFrame":
-        """Return `rows` as a pandas data frame.
-
-        Raises:
-            InputError: If pandas is not installed.
-        """
-        return data_frame(self.rows())
 
     def to_json(self) -> str:
         """Write one JSON object: facts, measure, checkpoints, correlations, qualities, notes.

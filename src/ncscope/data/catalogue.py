@@ -3,11 +3,13 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torchvision.datasets import CIFAR10, CIFAR100, MNIST, FashionMNIST
 from torchvision.transforms.v2 import AutoAugmentPolicy as Policy
 
 from ncscope.data import downstream_sets as downstream
@@ -91,13 +93,16 @@ def _make_transfer_entry(
     return Entry(_wrap_make(make), size, True, Policy.CIFAR10)
 
 
-def _make_large_entry(num_classes: int, train_per_class: int, test_per_class: int) -> Entry:
-    """Return patterns of 32 x 32 pixels, with the noise that makes them as hard as the small."""
+def _make_digits_entry(**options: Any) -> Entry:
+    """Return warped digits with options of `make_warped_digits`."""
+    make = partial(make_warped_digits, **options)
+    return Entry(_wrap_make(lambda seed: make(seed=seed)), IMAGE_SIZE, False, Policy.SVHN)
 
-    def make(seed: int) -> tuple[Pictures, Pictures]:
-        return make_patterns(num_classes, train_per_class, test_per_class, 1.0, 1.0, seed, _LARGE)
 
-    return Entry(_wrap_make(make), _LARGE, True, Policy.CIFAR10)
+def _make_patterns_entry(size: int = IMAGE_SIZE, **options: Any) -> Entry:
+    """Return patterns with options of `make_patterns`."""
+    make = partial(make_patterns, size=size, **options)
+    return Entry(_wrap_make(lambda seed: make(seed=seed)), size, True, Policy.CIFAR10)
 
 
 _OTHER_PATTERNS = {
@@ -152,6 +157,7 @@ LARGE_TARGETS = {
 }
 """The same sets with images of 32 pixels a side."""
 
+_MNIST, _FASHION = ((0.1307,), (0.3081,)), ((0.2860,), (0.3530,))
 _CIFAR10 = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 _CIFAR100 = (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
 _SVHN = (0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970)
@@ -160,82 +166,37 @@ _IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 CATALOGUE = {
     "digits": Entry(_wrap_make(lambda seed: read_digit_pixels(seed=seed)), 8, False, Policy.SVHN),
-    "warped-digits": Entry(
-        _wrap_make(lambda seed: make_warped_digits(seed=seed)),
-        IMAGE_SIZE,
-        False,
-        Policy.SVHN,
-    ),
-    "warped-digits-6000": Entry(
-        _wrap_make(lambda seed: make_warped_digits(test_per_class=600, seed=seed)),
-        IMAGE_SIZE,
-        False,
-        Policy.SVHN,
-    ),
-    "warped-digits-0-4": Entry(
-        _wrap_make(lambda seed: make_warped_digits(digits=range(5), seed=seed)),
-        IMAGE_SIZE,
-        False,
-        Policy.SVHN,
-    ),
-    "warped-digits-5-9": Entry(
-        _wrap_make(lambda seed: make_warped_digits(digits=range(5, 10), seed=seed)),
-        IMAGE_SIZE,
-        False,
-        Policy.SVHN,
-    ),
+    "warped-digits": _make_digits_entry(),
+    "warped-digits-6000": _make_digits_entry(test_per_class=600),
+    "warped-digits-0-4": _make_digits_entry(digits=range(5)),
+    "warped-digits-5-9": _make_digits_entry(digits=range(5, 10)),
     "mnist-5k": Entry(_wrap_make(lambda seed: read_mnist_5k()), 28, False, Policy.SVHN),
-    "patterns": Entry(
-        _wrap_make(lambda seed: make_patterns(seed=seed)),
-        IMAGE_SIZE,
-        True,
-        Policy.CIFAR10,
-    ),
-    "clear-patterns": Entry(
-        _wrap_make(lambda seed: make_patterns(clutter=0.25, noise=0.25, seed=seed)),
-        IMAGE_SIZE,
-        True,
-        Policy.CIFAR10,
-    ),
-    "patterns-20": Entry(
-        _wrap_make(lambda seed: make_patterns(20, 100, 50, seed=seed)),
-        IMAGE_SIZE,
-        True,
-        Policy.CIFAR10,
-    ),
-    "patterns-40": Entry(
-        _wrap_make(lambda seed: make_patterns(40, 100, 50, seed=seed)),
-        IMAGE_SIZE,
-        True,
-        Policy.CIFAR10,
-    ),
-    "patterns-100": Entry(
-        _wrap_make(lambda seed: make_patterns(100, 20, 20, seed=seed)),
-        IMAGE_SIZE,
-        True,
-        Policy.CIFAR10,
-    ),
-    "transfer-source": Entry(
-        _wrap_make(lambda seed: make_patterns(test_per_class=300, seed=seed)),
-        IMAGE_SIZE,
-        True,
-        Policy.CIFAR10,
-    ),
+    "patterns": _make_patterns_entry(),
+    "clear-patterns": _make_patterns_entry(clutter=0.25, noise=0.25),
+    "patterns-20": _make_patterns_entry(num_classes=20, train_per_class=100, test_per_class=50),
+    "patterns-40": _make_patterns_entry(num_classes=40, train_per_class=100, test_per_class=50),
+    "patterns-100": _make_patterns_entry(num_classes=100, train_per_class=20, test_per_class=20),
+    "transfer-source": _make_patterns_entry(test_per_class=300),
     **TRANSFER_TARGETS,
     **GRATINGS,
     **LARGE_TARGETS,
-    "patterns-32": _make_large_entry(10, 1000, 300),
-    "patterns-32-100": _make_large_entry(100, 100, 30),
-    "mnist": Entry(_wrap_read(stored.read_mnist), 28, False, Policy.SVHN, ((0.1307,), (0.3081,))),
-    "fashion-mnist": Entry(
-        _wrap_read(stored.read_fashion_mnist),
-        28,
-        True,
-        Policy.CIFAR10,
-        ((0.2860,), (0.3530,)),
+    # The noise makes large patterns as hard as the small.
+    "patterns-32": _make_patterns_entry(
+        size=_LARGE, noise=1.0, num_classes=10, train_per_class=1000, test_per_class=300
     ),
-    "cifar10": Entry(_wrap_read(stored.read_cifar10), 32, True, Policy.CIFAR10, _CIFAR10),
-    "cifar100": Entry(_wrap_read(stored.read_cifar100), 32, True, Policy.CIFAR10, _CIFAR100),
+    "patterns-32-100": _make_patterns_entry(
+        size=_LARGE, noise=1.0, num_classes=100, train_per_class=100, test_per_class=30
+    ),
+    "mnist": Entry(_wrap_read(partial(stored.read_idx, MNIST)), 28, False, Policy.SVHN, _MNIST),
+    "fashion-mnist": Entry(
+        _wrap_read(partial(stored.read_idx, FashionMNIST)), 28, True, Policy.CIFAR10, _FASHION
+    ),
+    "cifar10": Entry(
+        _wrap_read(partial(stored.read_cifar, CIFAR10)), 32, True, Policy.CIFAR10, _CIFAR10
+    ),
+    "cifar100": Entry(
+        _wrap_read(partial(stored.read_cifar, CIFAR100)), 32, True, Policy.CIFAR10, _CIFAR100
+    ),
     "svhn": Entry(_wrap_read(stored.read_svhn), 32, False, Policy.SVHN, _SVHN),
     "stl10": Entry(_wrap_read(stored.read_stl10), 96, True, Policy.CIFAR10, _STL10),
     "imagenet": Entry(_wrap_read(stored.read_imagenet), None, True, Policy.IMAGENET, _IMAGENET),

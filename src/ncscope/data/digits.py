@@ -23,13 +23,13 @@ class DigitsSplit(NamedTuple):
     test: TensorDataset
 
 
-def read_digits(test_share: float = 0.2, seed: int = 0, deviation: float = 1.0) -> DigitsSplit:
+def read_digits(seed: int = 0, deviation: float = 1.0) -> DigitsSplit:
     """Load the 1,797 images of 8 x 8 pixels, centred and scaled by the training set's pixels.
 
     All pixels share one mean and one deviation, so that differences between pixels are preserved.
+    A fifth of each class is held out.
 
     Args:
-        test_share: Share of each class that is held out.
         seed: Seed of the choice of test samples.
         deviation: Standard deviation of the training pixels after scaling.
 
@@ -41,7 +41,7 @@ def read_digits(test_share: float = 0.2, seed: int = 0, deviation: float = 1.0) 
         >>> len(train), len(test)
         (1437, 360)
     """
-    train, test, y_train, y_test = _split_digits(test_share, seed)
+    train, test, y_train, y_test = _split_digits(seed)
     mean, scale = train.mean(), deviation / train.std()
     return DigitsSplit(
         TensorDataset((train - mean) * scale, y_train),
@@ -49,11 +49,10 @@ def read_digits(test_share: float = 0.2, seed: int = 0, deviation: float = 1.0) 
     )
 
 
-def read_digit_pixels(test_share: float = 0.2, seed: int = 0) -> tuple[Pictures, Pictures]:
+def read_digit_pixels(seed: int = 0) -> tuple[Pictures, Pictures]:
     """Load the images of `read_digits` as 8-bit pixels, as the other data sets have them.
 
     Args:
-        test_share: Share of each class that is held out.
         seed: Seed of the choice of test samples.
 
     Returns:
@@ -63,7 +62,7 @@ def read_digit_pixels(test_share: float = 0.2, seed: int = 0) -> tuple[Pictures,
         >>> read_digit_pixels()[0].pictures.shape
         torch.Size([1437, 1, 8, 8])
     """
-    train, test, y_train, y_test = _split_digits(test_share, seed)
+    train, test, y_train, y_test = _split_digits(seed)
     images = [(_LEVELS * part).to(torch.uint8).reshape(-1, 1, 8, 8) for part in (train, test)]
     return Pictures(images[0], y_train), Pictures(images[1], y_test)
 
@@ -94,14 +93,12 @@ def read_mnist_5k() -> tuple[Pictures, Pictures]:
 _Parts = tuple[Float[Tensor, "n 64"], Float[Tensor, "m 64"], Int[Tensor, " n"], Int[Tensor, " m"]]
 
 
-def _split_digits(test_share: float, seed: int) -> _Parts:
+def _split_digits(seed: int) -> _Parts:
     """Return training and held-out images with grey levels 0 to 16, and their labels."""
     images, labels = load_digits(return_X_y=True)
     # scikit-learn takes seeds below 2^32 only; these split as before.
     state = seed if seed < 2**32 else np.random.RandomState([seed % 2**32, seed // 2**32])
-    parts = train_test_split(
-        images, labels, test_size=test_share, stratify=labels, random_state=state
-    )
+    parts = train_test_split(images, labels, test_size=0.2, stratify=labels, random_state=state)
     train, test = (torch.as_tensor(part, dtype=torch.float32) for part in parts[:2])
     y_train, y_test = (torch.as_tensor(part, dtype=torch.int64) for part in parts[2:])
     return train, test, y_train, y_test

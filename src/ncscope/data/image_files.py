@@ -15,7 +15,7 @@ from io import BytesIO
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from PIL.Image import Image
@@ -44,18 +44,6 @@ _MOST_PATTERNS = 100_000
 _KEPT = 2**28
 _MOST_ROWS = 1024
 _LONGEST_LABEL = 2**20
-
-
-class ImageFiles(NamedTuple):
-    """Images and labels in files.
-
-    Attributes:
-        pictures: Images and labels, in the order of the files.
-        class_names: Names of the classes, in the order of the labels; empty if there are none.
-    """
-
-    pictures: Pictures
-    class_names: tuple[str, ...]
 
 
 def find_image_files(data: str) -> dict[str, list[Path]]:
@@ -138,7 +126,7 @@ def read_image_files(
     label_key: str = "",
     others: Sequence[Path] = (),
     ignore_index: IgnoreIndex = None,
-) -> ImageFiles:
+) -> tuple[Pictures, tuple[str, ...]]:
     """Read the images and labels in files of one kind.
 
     Args:
@@ -148,6 +136,10 @@ def read_image_files(
         image_key: Column, or suffix in the archive, of the images; empty for the only one.
         label_key: Column, suffix, or entry of the JSON, of the labels; empty for the only one.
         ignore_index: Labels of samples that will be left out: these may be any numbers.
+
+    Returns:
+        Images and labels in the order of the files; and the names of the classes, in the order of
+        the labels, empty if there are none.
 
     Raises:
         InputError: If a file is missing, damaged or of another kind, the images or the labels
@@ -195,7 +187,7 @@ def read_image_files(
         expected = f"labels of the {len(names)} classes that the files declare"
         fix = f"name another column with --label-key, {leave_out}"
         raise InputError(expected=expected, found=f"label {most}", fix=fix)
-    return ImageFiles(Pictures(pictures, numbers), names)
+    return Pictures(pictures, numbers), names
 
 
 def _may_hold_files(folder: Path) -> bool:

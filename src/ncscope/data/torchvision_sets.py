@@ -42,24 +42,40 @@ def _hold_in_memory(pixels: Any, labels: Any) -> Pictures:
     return Pictures(images, torch.as_tensor(labels, dtype=torch.int64))
 
 
-def read_mnist(folder: Path, download: bool) -> PictureSplit:
-    """Read MNIST from ``MNIST/raw``."""
-    return _read_idx(datasets.MNIST, folder, download)
+def read_cifar(kind: Any, folder: Path, download: bool) -> PictureSplit:
+    """Read CIFAR-10 from ``cifar-10-batches-py``, or CIFAR-100 from ``cifar-100-python``.
+
+    Args:
+        kind: Class of torchvision.
+        folder: Folder of the data sets.
+        download: Downloading is allowed if True.
+    """
+    name = kind.__name__
+    files = [file for file, _ in kind.train_list + kind.test_list] + [kind.meta["filename"]]
+    require(name, [folder / kind.base_folder / file for file in files], folder, download)
+    with explain_errors(name, folder, download):
+        parts = [kind(folder, train=train, download=download) for train in (True, False)]
+    return PictureSplit(
+        *(_hold_in_memory(part.data.transpose(0, 3, 1, 2), part.targets) for part in parts)
+    )
 
 
-def read_fashion_mnist(folder: Path, download: bool) -> PictureSplit:
-    """Read Fashion-MNIST from ``FashionMNIST/raw``."""
-    return _read_idx(datasets.FashionMNIST, folder, download)
+def read_idx(kind: Any, folder: Path, download: bool) -> PictureSplit:
+    """Read MNIST from ``MNIST/raw``, or Fashion-MNIST from ``FashionMNIST/raw``.
 
-
-def read_cifar10(folder: Path, download: bool) -> PictureSplit:
-    """Read CIFAR-10 from ``cifar-10-batches-py``."""
-    return _read_cifar(datasets.CIFAR10, folder, download)
-
-
-def read_cifar100(folder: Path, download: bool) -> PictureSplit:
-    """Read CIFAR-100 with its 100 fine labels from ``cifar-100-python``."""
-    return _read_cifar(datasets.CIFAR100, folder, download)
+    Args:
+        kind: Class of torchvision.
+        folder: Folder of the data sets.
+        download: Downloading is allowed if True.
+    """
+    name = kind.__name__
+    packed = [folder / name / "raw" / file for file, _ in kind.resources]
+    plain = [file.with_suffix("") for file in packed]
+    files = [a if a.exists() else b for a, b in zip(plain, packed, strict=True)]
+    require(name, files, folder, download)
+    with explain_errors(name, folder, download), _unpack(files, folder, name) as root:
+        parts = [kind(root, train=train, download=download) for train in (True, False)]
+    return PictureSplit(*(_hold_in_memory(part.data[:, None], part.targets) for part in parts))
 
 
 def read_svhn(folder: Path, download: bool) -> PictureSplit:
@@ -118,28 +134,6 @@ def _open_photographs(files: datasets.ImageFolder) -> Pictures:
     return Pictures(
         lambda index: load_picture(files, index), torch.as_tensor(files.targets, dtype=torch.int64)
     )
-
-
-def _read_cifar(kind: Any, folder: Path, download: bool) -> PictureSplit:
-    name = kind.__name__
-    files = [file for file, _ in kind.train_list + kind.test_list] + [kind.meta["filename"]]
-    require(name, [folder / kind.base_folder / file for file in files], folder, download)
-    with explain_errors(name, folder, download):
-        parts = [kind(folder, train=train, download=download) for train in (True, False)]
-    return PictureSplit(
-        *(_hold_in_memory(part.data.transpose(0, 3, 1, 2), part.targets) for part in parts)
-    )
-
-
-def _read_idx(kind: Any, folder: Path, download: bool) -> PictureSplit:
-    name = kind.__name__
-    packed = [folder / name / "raw" / file for file, _ in kind.resources]
-    plain = [file.with_suffix("") for file in packed]
-    files = [a if a.exists() else b for a, b in zip(plain, packed, strict=True)]
-    require(name, files, folder, download)
-    with explain_errors(name, folder, download), _unpack(files, folder, name) as root:
-        parts = [kind(root, train=train, download=download) for train in (True, False)]
-    return PictureSplit(*(_hold_in_memory(part.data[:, None], part.targets) for part in parts))
 
 
 _LARGEST = 2**26

@@ -1,4 +1,4 @@
-"""Losses of the papers, as functions and as modules that hold parameters."""
+"""Losses of the papers, as functions of one batch."""
 
 from ncscope.losses.classification import (
     pick_all_label,
@@ -14,25 +14,9 @@ from ncscope.losses.information import (
     head_mutual_information,
     mutual_information,
 )
-from ncscope.losses.modules import (
-    EntropyDifferenceLoss,
-    FeatureAndClassifierDecay,
-    MutualInformationLoss,
-    RescaledSquaredErrorLoss,
-    SmoothedCrossEntropyLoss,
-    TemperatureCrossEntropyLoss,
-    WithinClassCosineLoss,
-)
 from ncscope.losses.regularisers import feature_and_classifier_decay, within_class_cosine
 
 __all__ = [
-    "EntropyDifferenceLoss",
-    "FeatureAndClassifierDecay",
-    "MutualInformationLoss",
-    "RescaledSquaredErrorLoss",
-    "SmoothedCrossEntropyLoss",
-    "TemperatureCrossEntropyLoss",
-    "WithinClassCosineLoss",
     "batch_entropy",
     "entropy_difference",
     "feature_and_classifier_decay",

@@ -1,8 +1,8 @@
 r"""Matrix information between the features of a batch and the heads of their classes.
 
 The heads of a batch are $V_i=W_{y_i}$. INFO 6.2 adds $-\lambda_{mi}\operatorname{MI}(G(f),G(V))$ or
-$+\lambda_{id}|H(G(f))-H(G(V))|$ to a classification loss: see `MutualInformationLoss` and
-`EntropyDifferenceLoss`.
+$+\lambda_{id}|H(G(f))-H(G(V))|$ to a classification loss: ``loss -= strength *
+head_mutual_information(...)`` or ``loss += strength * head_entropy_difference(...)``.
 """
 
 from collections.abc import Callable

@@ -449,11 +449,7 @@ def ood_batches(
 
 
 def _flatten_pixels(labels: Tensor, count: int, pixels: Sequence[int]) -> Tensor:
-    """Return labels of pixels as B x T; an axis of one channel is dropped.
-
-    Raises:
-        InputError: If the labels have another resolution than the logits.
-    """
+    """Return labels of pixels as B x T; an axis of one channel is dropped."""
     if labels.shape == (count, math.prod(pixels)):
         return labels
     if labels.shape in ((count, *pixels), (count, 1, *pixels)):

@@ -67,11 +67,11 @@ from ncscope.models.forward import (
     argument_names,
     forward,
     mark_ties,
-    predict_classes,
 )
 from ncscope.models.heads import Head
 from ncscope.models.layers import find_layer
 from ncscope.models.replicas import check_replicas, data_group, replica_group, share_buffers
+from ncscope.models.sharding import predict_classes
 from ncscope.models.taps import HEAD_INPUT, Taps
 from ncscope.models.tracing import Trace, trace
 from ncscope.models.wrappers import check_callable, check_measurable, fsdp1_units, unwrap

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from ncscope.errors import InputError
 from ncscope.models.networks.simplex_head import SimplexHead
-from ncscope.models.sharding import best_in_all_shards, is_sharded
+from ncscope.models.sharding import is_sharded
 
 LABEL_ARGUMENTS = ("labels", "label", "targets", "target", "y")
 """Names that models give to the argument for the labels."""
@@ -249,26 +249,6 @@ def logits_of(output: object) -> Float[Tensor, "b k"] | Float[Tensor, "b t k"]:
     return next(iter(outputs.values()))
 
 
-def predict_classes(logits: Tensor) -> Tensor:
-    """Return the class of the greatest logit of each row; the first of equal ones.
-
-    If the classes are sharded over processes (DTensor), the best logit and its class travel, not
-    the logits; every process of the mesh must call this and gets all classes.
-
-    Args:
-        logits: Logits of shape B x K or B x T x K.
-
-    Returns:
-        Classes of shape B or B x T, int64.
-
-    Example:
-        >>> import torch
-        >>> predict_classes(torch.tensor([[0.0, 2.0, 1.0], [3.0, 0.0, 3.0]]))
-        tensor([1, 0])
-    """
-    return best_in_all_shards(logits)
-
-
 def mark_ties(logits: Tensor, classes: Tensor) -> Tensor:
     """Return which rows have several equal greatest logits, or NaN.
 
@@ -279,7 +259,7 @@ def mark_ties(logits: Tensor, classes: Tensor) -> Tensor:
     Example:
         >>> import torch
         >>> logits = torch.tensor([[0.0, 2.0, 1.0], [3.0, 0.0, 3.0], [torch.nan, 0.0, 1.0]])
-        >>> mark_ties(logits, predict_classes(logits))
+        >>> mark_ties(logits, logits.argmax(1))
         tensor([False,  True,  True])
     """
     if is_sharded(logits):

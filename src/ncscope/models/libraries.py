@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from importlib import import_module
 from math import prod
@@ -61,89 +61,57 @@ class ModelRequest:
     """Request for a model.
 
     Attributes:
-        name: Name of the model in its library.
-        num_classes: Number of outputs of a model with weights from a file; None for the number in
-            the weights.
-        shape: Channels, height and width of the data set's images; None if they are unknown.
-        weights: Weights from a file; None for the weights of the library.
-        download: Let the library fetch weights from the internet if True.
-        weights_from: Option that passes a file of weights, for error messages.
-        trained_on: Option that names the data set of the model's training, for error messages; None
-            if the model was trained on the data set.
-        arguments: Arguments of a class or function in the user's code.
-    """
-
-    name: str
-    num_classes: int | None
-    shape: tuple[int, int, int] | None
-    weights: Weights | None
-    download: bool
-    weights_from: str
-    trained_on: str | None
-    arguments: Mapping[str, Any]
-
-
-def open_model(
-    name: str,
-    num_classes: int | None,
-    shape: tuple[int, int, int] | None,
-    *,
-    weights: Weights | None = None,
-    download: bool = False,
-    weights_from: str = "--weights FILE",
-    trained_on: str | None = None,
-    arguments: Mapping[str, Any] | None = None,
-) -> ImageClassifier:
-    """Open a trained classifier of images by name.
-
-    Args:
         name: ``torchvision:NAME``, ``timm:NAME``, ``hf:NAME`` or ``hf:FOLDER``; a network of
             `NAMES`, or the user's own code as for `open_own`, whose preprocessing is that of the
             data set. Opening the user's code runs it.
         num_classes: Number of outputs of a model whose weights are given; None for the number in
             the weights. Pretrained weights of a library have a fixed number.
-        shape: Channels, height and width of the data set's images; sets the size of the
-            catalogue's networks. None if they are unknown.
-        weights: Weights of the model. Models of Hugging Face have their weights in their folder;
-            a model of the user's code may load its own.
-        download: Let the library fetch pretrained weights if True.
-        weights_from: Option that passes a file of weights, for the message that weights are
-            missing.
+        shape: Channels, height and width of the data set's images, which set the size of the
+            catalogue's networks; None if they are unknown.
+        weights: Weights from a file. Models of Hugging Face have theirs in their folder; a model of
+            the user's code may load its own. None for the weights of the library.
+        download: Let the library fetch pretrained weights from the internet if True.
+        weights_from: Option that passes a file of weights, for the message that they are missing.
         trained_on: Option that names the data set on which a network of the catalogue was trained,
             for the message that weights do not fit; None if ``shape`` is that of this data set.
         arguments: Arguments of a class or function in the user's code.
+    """
+
+    name: str
+    num_classes: int | None = None
+    shape: tuple[int, int, int] | None = None
+    weights: Weights | None = None
+    download: bool = False
+    weights_from: str = "--weights FILE"
+    trained_on: str | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+def open_model(request: ModelRequest) -> ImageClassifier:
+    """Open a trained classifier of images by name.
 
     Raises:
         InputError: If the library or name is unknown, the library is not installed, weights are
             missing, or weights do not fit. Also if the user's code fails.
     """
+    name = request.name
     library, colon, inner = name.partition(":")
     openers = {"torchvision": _open_torchvision, "timm": _open_timm, "hf": _open_hugging_face}
-    own = is_own_code(name)
-    if arguments and not own:
+    if is_own_code(name):
+        return _open_own(request)
+    if request.arguments:
         fix = "leave --model-arg out, or write a function that makes the model: net.py:make_model"
         raise InputError(expected="your own code for --model-arg", found=repr(name), fix=fix)
-    if colon and library not in openers and not own:
+    if not colon:
+        return _open_catalogue(request)
+    if library not in openers:
         raise InputError(
             expected=f"a model of {', '.join(f'{known}:' for known in openers)} or the catalogue",
             found=repr(name),
             fix="for example timm:resnet18, hf:FOLDER or net.py:make_model",
         )
-    opener = _open_own if own else openers[library] if colon else _open_catalogue
-    inner = name if own or not colon else inner
-    images_from = None if colon else trained_on  # models of a library do not depend on the images
-    return opener(
-        ModelRequest(
-            inner,
-            num_classes,
-            shape,
-            weights,
-            download,
-            weights_from,
-            images_from,
-            arguments or {},
-        )
-    )
+    # Models of a library do not depend on the images.
+    return openers[library](replace(request, name=inner, trained_on=None))
 
 
 def _open_own(request: ModelRequest) -> ImageClassifier:
@@ -287,9 +255,6 @@ def _explain_download(
         request: Request for the model.
         address: Address of the weights.
         on_hub: The Hugging Face Hub has the weights; without an answer, its cache is read.
-
-    Raises:
-        InputError: If the weights are not there and the server does not answer.
     """
     obstacle = find_obstacle(address)
     try:

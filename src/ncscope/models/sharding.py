@@ -90,26 +90,35 @@ def true_in_all_shards(values: Bool[Tensor, "..."], tensor: Tensor) -> Bool[Tens
     return result.bool()
 
 
-def best_in_all_shards(tensor: Tensor) -> Tensor:
-    """Return the index of the greatest entry of the last axis, of which each process has a part.
+def predict_classes(logits: Tensor) -> Tensor:
+    """Return the class of the greatest logit of each row; the first of equal ones.
 
-    The best entry and its index travel, one pair for each row and process; of equal entries the
-    first wins, as in `torch.argmax`.
+    If the classes are sharded over processes (DTensor), the best logit and its class travel, one
+    pair for each row and process, not the logits; every process of the mesh must call this and gets
+    all classes.
 
     Args:
-        tensor: Plain tensor, or DTensor whose last axis is sharded.
+        logits: Logits of shape B x K or B x T x K.
+
+    Returns:
+        Classes of shape B or B x T, int64.
+
+    Example:
+        >>> import torch
+        >>> predict_classes(torch.tensor([[0.0, 2.0, 1.0], [3.0, 0.0, 3.0]]))
+        tensor([1, 0])
     """
-    if not is_sharded(tensor):
-        return tensor.argmax(dim=-1)
-    if not _has_whole_rows(tensor):
-        return gather_shards(tensor).argmax(dim=-1)
+    if not is_sharded(logits):
+        return logits.argmax(dim=-1)
+    if not _has_whole_rows(logits):
+        return gather_shards(logits).argmax(dim=-1)
     from torch.distributed.tensor import DTensor, Replicate, Shard
     from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
-    sharded: Any = tensor
+    sharded: Any = logits
     mesh, placements = sharded.device_mesh, sharded.placements
-    _, first = compute_local_shape_and_global_offset(tensor.shape, mesh, placements)
-    score, index = local_shard(tensor).max(dim=-1)
+    _, first = compute_local_shape_and_global_offset(logits.shape, mesh, placements)
+    score, index = local_shard(logits).max(dim=-1)
     index = index + int(first[-1])
     # One column for each shard, in the order of the shards along the last axis. Of equal scores
     # `argmax` takes the first column, so that the least index wins, as in an unsharded tensor.

@@ -87,7 +87,6 @@ def render_history_page(
     measurements: Sequence[Measurement],
     *,
     unit: str = "epoch",
-    lead: str = "",
     provenance: Provenance = UNKNOWN,
 ) -> str:
     """Build one self-contained HTML page of a history: it requests nothing from the network.
@@ -96,7 +95,6 @@ def render_history_page(
         title: Heading of the page.
         measurements: Measurements of one run or several, of one split or several, in any order.
         unit: Unit of their steps.
-        lead: A sentence or two under the heading.
         provenance: Origin of the measurements.
 
     Returns:
@@ -109,7 +107,6 @@ def render_history_page(
     last = select_last(history.measurements, unit)
     return render_page(
         title=title,
-        lead=lead,
         facts=[*describe_origin(provenance), *describe_history(measurements, unit)],
         warnings=collect_warnings(last),
         history=history,

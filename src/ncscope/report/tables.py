@@ -104,12 +104,11 @@ def build_model_table(model: ModelRecord) -> Group:
     return Group(*parts)
 
 
-def build_run_table(measurements: Sequence[Measurement], unit: str = "epoch") -> Table:
+def build_run_table(measurements: Sequence[Measurement]) -> Table:
     """Build a table of a run's end: key metrics of every layer, and NCC accuracy on test samples.
 
     Args:
-        measurements: Measurements of one run; the last of each split is shown.
-        unit: Unit of the measurements' steps.
+        measurements: Measurements of one run by epoch; the last of each split is shown.
 
     Returns:
         A table that an 80-column terminal can show.
@@ -126,7 +125,7 @@ def build_run_table(measurements: Sequence[Measurement], unit: str = "epoch") ->
     keys = _choose_columns(last.model_record)
     has_test = "test" in splits and main != "test"
     table = _make_layer_table(keys, ["test\nNCC\nacc."] if has_test else [])
-    table.title = f"{printable(main)} samples, {printable(name_step(last, unit))}"
+    table.title = f"{printable(main)} samples, {printable(name_step(last, 'epoch'))}"
     test = splits["test"][-1].model_record.layers if has_test else ()
     test_metrics = {record.layer: record.metrics for record in test}
     for record in last.model_record.layers:

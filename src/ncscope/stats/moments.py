@@ -192,11 +192,7 @@ class ClassMoments(ThreadSafe):
             self.columns = self.columns or columns
 
     def _check_columns(self, columns: tuple[Any, ...]) -> None:
-        """Refuse a data frame with other columns, or in another order, than the first.
-
-        Raises:
-            InputError: If the columns differ.
-        """
+        """Refuse a data frame with other columns, or in another order, than the first."""
         if columns and self.columns and columns != self.columns:
             raise InputError(
                 expected=f"the columns of the first data frame, {[*self.columns[:5]]}, in order",

@@ -280,9 +280,6 @@ class Processes:
 
         Returns:
             The numbers of all processes.
-
-        Raises:
-            InputError: If a process has failed.
         """
         if not self.several:
             return [length]

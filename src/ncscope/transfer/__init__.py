@@ -3,7 +3,6 @@
 ``rank_checkpoints`` does everything for several checkpoints on one downstream set. Its parts:
 
 * ``choose_probe`` and ``fit_logistic``: logistic regression
-* ``ridge_probe``: least squares from moments
 * ``explained_entropy``, ``log_me``, ``h_score`` and others: scores that need no probe, each in the
   file of its name in ``scores/``
 * ``static_ranking`` and ``ranking_quality``: baselines, and how well a score orders models
@@ -28,7 +27,6 @@ from ncscope.transfer.correlations import (
 from ncscope.transfer.features import head_features, head_moments
 from ncscope.transfer.probes.linear_probe import LinearProbe, mean_per_class_accuracy, top1_accuracy
 from ncscope.transfer.probes.logistic import LogisticFit, fit_logistic, logistic_path
-from ncscope.transfer.probes.ridge import ridge_path, ridge_probe
 from ncscope.transfer.probes.selection import (
     STRENGTHS,
     ProbeChoice,
@@ -92,8 +90,6 @@ __all__ = [
     "ranking_quality",
     "read_results",
     "regularised_h_score",
-    "ridge_path",
-    "ridge_probe",
     "scale_strengths",
     "sfda",
     "static_ranking",

@@ -100,25 +100,22 @@ def accuracy_interval(
 
 
 @check_arguments
-def accuracy_gap(
-    first: Answers, second: Answers, measure: Measure, *, pairs: Count = 1, level: Level = 0.95
-) -> Gap:
+def accuracy_gap(first: Answers, second: Answers, measure: Measure, *, pairs: Count = 1) -> Gap:
     r"""Compute by how much the first probe's accuracy is above the second's, on the same samples.
 
     The comparison is sample by sample: only samples that one probe decides right and the other
     wrong count. With $b$ and $c$ the shares of samples that only the first and only the second
-    decides right, the interval is that of Bonett and Price (2012):
+    decides right, the 95 % interval is that of Bonett and Price (2012):
     $\tilde b-\tilde c\pm z\sqrt{(\tilde b+\tilde c-(\tilde b-\tilde c)^2)/(n+2)}$ with
     $\tilde b=(nb+1)/(n+2)$, $\tilde c=(nc+1)/(n+2)$. For the mean per class $b$ and $c$ are means
     over the classes, and $n$ is as for `accuracy_interval`. With several pairs $z$ is that of a
-    level of $1-(1-\text{level})/\text{pairs}$ (Bonferroni).
+    level of $1-0.05/\text{pairs}$ (Bonferroni).
 
     Args:
         first: Answers of one probe.
         second: Answers of the other.
         measure: Kind of accuracy.
-        pairs: Number of pairs of which the intervals are to hold at once.
-        level: Share of the sets of intervals in which all contain their difference.
+        pairs: Number of pairs of which the intervals are to hold at once, in 95 % of all sets.
 
     Raises:
         InputError: If the two are not of the same held-out samples.
@@ -136,7 +133,7 @@ def accuracy_gap(
             found=" and ".join(sizes),
             fix="hold out the same samples of every checkpoint",
         )
-    z = _quantile(level, pairs)
+    z = _quantile(0.95, pairs)
     difference = first.correct.double() - second.correct.double()
     value = _mean_shares(difference, first.counts, measure)
     n = _effective_size(difference, first.counts, measure)

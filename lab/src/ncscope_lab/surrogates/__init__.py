@@ -1,6 +1,6 @@
 """Surrogate models of collapse: objectives over free matrices, with minimisers in closed form.
 
-``solvers`` holds the papers' plain gradient descent and a fast solver; ``dynamics`` the flows on
+``descent`` holds the papers' plain gradient descent and a fast solver; ``dynamics`` the flows on
 the central path and their laws of growth; ``geodesic`` the line from data to collapsed features.
 """
 

@@ -115,10 +115,6 @@ class ExtendedUFM(Problem):
             outputs[f"H{layer + 1}"] = features
         return outputs
 
-    def head(self, point: Point) -> tuple[Float[Tensor, "k d"], None]:
-        """Return the last layer's weight, and None for the bias."""
-        return point[0], None
-
     def minimiser(self) -> Minimiser:
         """Return the global minimiser of the linear model, for any number of factors and any d.
 

@@ -98,10 +98,6 @@ class MUFM(Problem):
         """Return the data and the features."""
         return {"X": self.data, "H": point[-1]}
 
-    def head(self, point: Point) -> tuple[Float[Tensor, "k d"], None]:
-        """Return the classifier, which has no bias."""
-        return point[0], None
-
     def best_classifier(self, features: Float[Tensor, "d n"]) -> Float[Tensor, "k d"]:
         r"""Return the minimiser in $W$ of the squared loss, $YH^\top(HH^\top+N\omega I)^{-1}$.
 
@@ -245,10 +241,6 @@ class ClassifierMUFM(Problem):
         """Return the data and the best features."""
         return self.model.levels(self.complete(point))
 
-    def head(self, point: Point) -> tuple[Float[Tensor, "k d"], None]:
-        """Return the classifier."""
-        return point[0], None
-
     def complete(self, point: Point) -> Point:
         """Return the model's point with this classifier and its best features."""
         return point[0], self.model.best_features(point[0])
@@ -345,10 +337,6 @@ class LayeredMUFM(Problem):
     def levels(self, point: Point) -> dict[str, Float[Tensor, "_d n"]]:
         """Return the data and the features of every layer."""
         return {"X": self.data} | dict(zip(self.names[1:], point[1:], strict=True))
-
-    def head(self, point: Point) -> tuple[Float[Tensor, "k d"], None]:
-        """Return the classifier, which has no bias."""
-        return point[0], None
 
     @property
     def _tau(self) -> float:

@@ -95,10 +95,6 @@ class PerturbedUFM(Problem):
         """Return the fixed features."""
         return {"H": self.features}
 
-    def head(self, point: Point) -> tuple[Float[Tensor, "k d"], None]:
-        """Return the weight, and None for the bias."""
-        return point[0], None
-
     def minimiser(self) -> Minimiser:
         r"""$\hat W=YH^\top(HH^\top+N\lambda_WI)^{-1}$, the ridge regression of labels on features.
 

@@ -101,9 +101,5 @@ class PlainUFM(Problem):
         """Return the single level: the features that enter the classifier."""
         return {"H": self._activate(point[1])}
 
-    def head(self, point: Point) -> tuple[Float[Tensor, "k d"], None]:
-        """Return W, and None for the bias."""
-        return point[0], None
-
     def _activate(self, features: Float[Tensor, "*s d n"]) -> Float[Tensor, "*s d n"]:
         return features.clamp(min=0) if self.activation == "relu" else features

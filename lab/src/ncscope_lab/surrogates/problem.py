@@ -59,9 +59,9 @@ class Problem(ABC):
     def levels(self, point: Point) -> dict[str, Float[Tensor, "_d n"]]:
         """Return features by name of the level, from shallow to deep; the last enter `head`."""
 
-    @abstractmethod
     def head(self, point: Point) -> tuple[Float[Tensor, "k d"], Float[Tensor, " k"] | None]:
         """Return the classifier on the last level: weight, and bias or None."""
+        return point[0], None
 
     def compact(self, start: Point) -> tuple["Problem", Point]:
         """Return an equivalent problem with fewer columns and its start, if the model has one."""

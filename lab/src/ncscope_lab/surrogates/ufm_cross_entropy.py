@@ -91,10 +91,6 @@ class CrossEntropyUFM(Problem):
         """One: H."""
         return {"H": point[1]}
 
-    def head(self, point: Point) -> tuple[Float[Tensor, "k d"], None]:
-        """Return W, and None for the bias."""
-        return point[0], None
-
     def minimiser(self, generator: torch.Generator | None = None) -> Minimiser:
         r"""Return a global minimiser in closed form: a simplex ETF.
 

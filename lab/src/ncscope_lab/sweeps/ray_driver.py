@@ -89,11 +89,7 @@ def _failure(task: Any) -> str:
 
 
 def _find_resources(request: RunRequest) -> dict[str, int]:
-    """Return the resources of a run: cores, and a GPU if the run trains on one.
-
-    Raises:
-        InputError: If no machine has these resources.
-    """
+    """Return the resources of a run: cores, and a GPU if the run trains on one."""
     wanted = request.resources.accelerator
     there = [node["Resources"] for node in _machines()]
     has_gpu = any(resources.get("GPU", 0) >= 1 for resources in there)
@@ -119,11 +115,7 @@ def _fits(required: Mapping[str, float], resources: Mapping[str, float]) -> bool
 
 
 def _check_machines(required: Mapping[str, float], token: str) -> None:
-    """Check that every machine that may get a run has ncscope and sees the folder.
-
-    Raises:
-        InputError: If a machine does not; the message names the first.
-    """
+    """Check that every machine that may get a run has ncscope and sees the folder."""
     asked = []
     for node in _machines():
         if _fits(required, node["Resources"]):

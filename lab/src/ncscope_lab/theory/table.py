@@ -57,21 +57,6 @@ STATEMENTS: tuple[Statement, ...] = (
 )
 
 
-def check_all(seed: int, only: str | None = None) -> list[Result]:
-    """Check every statement, or one statement, in the order of the table.
-
-    Args:
-        seed: Seed of the instances, which do not depend on whether one or all are checked.
-        only: Id of the one statement to check.
-
-    Raises:
-        InputError: If no statement has this id.
-    """
-    chosen = STATEMENTS if only is None else (_statement(only),)
-    with _one_thread():
-        return [statement.check(seed) for statement in chosen]
-
-
 @contextmanager
 def _one_thread() -> Iterator[None]:
     """Use one thread inside the context.
@@ -122,7 +107,10 @@ def check_theory(seed: int | None = None, only: str | None = None) -> list[Resul
         >>> result.verdict, result.deviation < result.tolerance
         ('holds', True)
     """
-    return check_all(secrets.randbelow(_SEEDS) if seed is None else seed, only)
+    seed = secrets.randbelow(_SEEDS) if seed is None else seed
+    chosen = STATEMENTS if only is None else (_statement(only),)
+    with _one_thread():
+        return [statement.check(seed) for statement in chosen]
 
 
 def theory_json(results: Iterable[Result]) -> str:

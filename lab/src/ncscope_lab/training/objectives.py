@@ -10,10 +10,10 @@ from torchvision.transforms import v2
 from ncscope.data.draws import seed_global_generator
 from ncscope.errors import InputError
 from ncscope.losses import (
-    EntropyDifferenceLoss,
-    MutualInformationLoss,
-    WithinClassCosineLoss,
+    head_entropy_difference,
+    head_mutual_information,
     squared_error,
+    within_class_cosine,
 )
 from ncscope.models.forward import classifier, features_and_logits
 from ncscope_lab.training.loop import Objective
@@ -60,11 +60,14 @@ def feature_terms(settings: Training) -> list[Term]:
     """
     terms: list[Term] = []
     if settings.mutual_information:
-        terms.append(MutualInformationLoss(settings.mutual_information))
+        terms.append(lambda *batch: -settings.mutual_information * head_mutual_information(*batch))
     if settings.entropy_difference:
-        terms.append(EntropyDifferenceLoss(settings.entropy_difference))
+        terms.append(lambda *batch: settings.entropy_difference * head_entropy_difference(*batch))
     if settings.within_class_cosine:
-        cosine = WithinClassCosineLoss(settings.within_class_cosine)
+
+        def cosine(features: Tensor, labels: Tensor) -> Tensor:
+            return settings.within_class_cosine * within_class_cosine(features, labels)
+
         size = settings.cosine_group
         terms.append(lambda features, labels, weight: _in_groups(cosine, features, labels, size))
     return terms
@@ -83,9 +86,6 @@ def _in_groups(
         features: Features of this process's batch.
         labels: Labels of the features.
         size: Images of a group; None for one group.
-
-    Raises:
-        InputError: If the batch does not divide into groups.
     """
     if size is None:
         return term(features, labels)

@@ -132,11 +132,7 @@ class _Keeper:
             raise checkpoints.refuse(reason="events that cannot be read") from error
 
     def _load(self, state: dict[str, Any]) -> None:
-        """Load the checkpoint's state into the learner.
-
-        Raises:
-            InputError: If the checkpoint is of another part, other settings or another network.
-        """
+        """Load the checkpoint's state into the learner."""
         assert self.checkpoints is not None
         if not isinstance(state.get("learner"), dict) or not isinstance(state.get("events"), list):
             raise self.checkpoints.refuse(reason="no learner and events")

@@ -23,8 +23,8 @@ from ncscope_lab.figures import draw_grid, draw_reference
 from ncscope_lab.quantities import Path, Run, Runs, ends, last, values
 from ncscope_lab.runs.settings import Config
 from ncscope_lab.surrogates.descent import gradient_descent, quasi_newton
+from ncscope_lab.surrogates.measurement import measure_solution
 from ncscope_lab.surrogates.problem import Minimiser, Point, Problem
-from ncscope_lab.surrogates.trajectory import measure_solution
 
 GROUPS = ("nc1", "nc2", "nc3")
 COLUMNS = ("objective", "nc1", "nc2_of", "nc2_etf", "nc3_alignment", "mean_share")

@@ -37,8 +37,8 @@ from ncscope_lab.report.drawing import Drawing
 from ncscope_lab.runs.settings import Config
 from ncscope_lab.surrogates.descent import gradient_descent
 from ncscope_lab.surrogates.extended import Activation, ExtendedUFM
+from ncscope_lab.surrogates.measurement import measure_solution
 from ncscope_lab.surrogates.problem import Point
-from ncscope_lab.surrogates.trajectory import measure_solution
 
 SEPARABLE = 1e-10  # smaller values of NC1 are rounding, and are not compared between levels
 LOST = 0.01  # a sample whose features are shorter than this share of the median is lost

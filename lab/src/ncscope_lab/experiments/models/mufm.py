@@ -27,9 +27,9 @@ from ncscope_lab.quantities import Path, Quantity, Run, Runs, first, last, quant
 from ncscope_lab.report.drawing import Drawing
 from ncscope_lab.runs.settings import Config
 from ncscope_lab.surrogates.descent import SolverResult, gradient_descent, quasi_newton
+from ncscope_lab.surrogates.measurement import measure_solution
 from ncscope_lab.surrogates.mufm import MUFM, ClassifierMUFM, LayeredMUFM, data_distance
 from ncscope_lab.surrogates.problem import Point, gaussian_classes
-from ncscope_lab.surrogates.trajectory import measure_solution
 
 PFC_TITLES = {
     "pfc1": "PFC1: within / between",

@@ -22,8 +22,8 @@ from ncscope_lab.observations import Observation, observations_of
 from ncscope_lab.quantities import Run, Runs, average
 from ncscope_lab.report.drawing import Drawing
 from ncscope_lab.runs.settings import Config
+from ncscope_lab.surrogates.measurement import measure_solution
 from ncscope_lab.surrogates.perturbed import PerturbedUFM
-from ncscope_lab.surrogates.trajectory import measure_solution
 
 PART = "growing n"
 MARGIN = 0.01  # relative difference from the limit that counts as equal

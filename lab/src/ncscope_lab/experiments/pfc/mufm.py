@@ -48,9 +48,9 @@ from ncscope_lab.quantities import (
 from ncscope_lab.report.drawing import Drawing
 from ncscope_lab.runs.settings import Config
 from ncscope_lab.surrogates.descent import gradient_descent
+from ncscope_lab.surrogates.measurement import measure_solution
 from ncscope_lab.surrogates.mufm import MUFM
 from ncscope_lab.surrogates.problem import gaussian_classes
-from ncscope_lab.surrogates.trajectory import measure_solution
 from ncscope_lab.surrogates.ufm import UFM
 
 K, D, N = 5, 20, 100

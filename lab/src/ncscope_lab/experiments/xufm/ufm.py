@@ -55,8 +55,8 @@ from ncscope_lab.quantities import Path, Run, Runs, last, values
 from ncscope_lab.report.drawing import Drawing
 from ncscope_lab.runs.settings import Config
 from ncscope_lab.surrogates.descent import descend_together
+from ncscope_lab.surrogates.measurement import measure_solution
 from ncscope_lab.surrogates.plain import PlainUFM
-from ncscope_lab.surrogates.trajectory import measure_solution
 from ncscope_lab.surrogates.ufm import UFM
 
 SIZES: tuple[tuple[int, int, int, float, float], ...] = (

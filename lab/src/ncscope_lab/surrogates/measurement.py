@@ -1,38 +1,14 @@
-"""Measurements of a surrogate model along gradient descent."""
+"""Measurement of a surrogate model at a point, such as one of a descent."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 import torch
 
 from ncscope.measurement.records import Measurement, ModelRecord
 from ncscope.measurement.samples import measure_samples
-from ncscope_lab.surrogates.descent import gradient_descent
 from ncscope_lab.surrogates.problem import Point, Problem
 
 GROUPS = ("nc1", "nc2", "nc3", "pfc")
-
-
-def trajectory(
-    problem: Problem,
-    start: Point,
-    rate: float,
-    record: Collection[int],
-    groups: Collection[str] = GROUPS,
-) -> Iterator[Measurement]:
-    """Take steps of plain gradient descent, and measure at chosen steps.
-
-    Args:
-        problem: Surrogate model.
-        start: Initial point.
-        rate: Step size.
-        record: Steps at which to measure; 0 is the start, and the last one ends the descent.
-        groups: Groups of metrics.
-
-    Yields:
-        Measurements of `measure_solution`, in order of the steps.
-    """
-    for step, point in gradient_descent(problem, start, rate, record):
-        yield measure_solution(problem, point, step, groups)
 
 
 def measure_solution(

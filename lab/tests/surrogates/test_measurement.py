@@ -1,4 +1,4 @@
-"""Measurements along a descent: when, of which level, with which metrics."""
+"""Measurement of a point: of which level, with which metrics."""
 
 import math
 
@@ -8,8 +8,8 @@ from torch import Tensor
 
 from ncscope_lab.observations import flatten
 from ncscope_lab.surrogates.descent import gradient_descent
+from ncscope_lab.surrogates.measurement import measure_solution
 from ncscope_lab.surrogates.problem import Point
-from ncscope_lab.surrogates.trajectory import measure_solution, trajectory
 from ncscope_lab.surrogates.ufm import UFM
 
 MODEL = UFM(3, 5, 4, 0.05, 0.05)
@@ -27,11 +27,9 @@ def begin() -> Point:
 
 
 def test_measurements_are_the_metrics_of_the_descent() -> None:
-    measurements = list(trajectory(MODEL, begin(), 0.1, [0, 10, 40]))
-    rows = list(flatten(measurements))
     points = list(gradient_descent(MODEL, begin(), 0.1, [0, 10, 40]))
+    rows = list(flatten([measure_solution(MODEL, point, step) for step, point in points]))
     assert [(row.step, row.epoch) for row in rows] == [(0, 0), (10, 10), (40, 40)]
-    assert [each.step for each in measurements] == [0, 10, 40]
     for row, (_, point) in zip(rows, points, strict=True):
         assert (row.split, row.layer) == ("train", "H")
         assert row["objective"] == float(MODEL.objective(point))
