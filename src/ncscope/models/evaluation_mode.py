@@ -181,7 +181,8 @@ class _Snapshot:
 
     def __init__(self, place: Any) -> None:
         self.place = place
-        self.before = {name: (place[name], _copy(place[name])) for name in place.keys() - _OF_TORCH}
+        names = set(place.keys()) - _OF_TORCH  # keys of a scripted module are a list
+        self.before = {name: (place[name], _copy(place[name])) for name in names}
 
     def is_changed(self) -> bool:
         """Return whether a tensor was added, replaced or written to; numbers alone do not count."""
