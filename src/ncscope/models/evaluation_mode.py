@@ -233,12 +233,30 @@ def _is_state(value: object) -> bool:
 
 
 def _plain_places(module: nn.Module) -> Iterator[dict[str, Any]]:
-    """Yield the plain attributes of a module, and the dictionaries among them."""
+    """Yield the plain attributes of a module, and the dictionaries among them.
+
+    None of torch's own modules, which keep no state there, and of a module whose plain weight is
+    made anew from a parameter in each pass: by pruning or weight norm in torch's older form, or by
+    FSDP1, which frees the storage after the pass. What was there before may be out of date.
+    """
     attributes = vars(module)
+    derived = {name.rpartition("_")[0] for name in list(module._parameters.keys())}
+    if (
+        type(module).__module__.startswith("torch.nn.")
+        or any(_has_tensors(attributes.get(name)) for name in derived)
+        or any(map(_is_freed, attributes.values()))
+    ):
+        return
     yield attributes
     for name, value in attributes.items():
         if isinstance(value, dict) and name not in _OF_TORCH:
             yield value
+
+
+def _is_freed(value: Any) -> bool:
+    """Return whether a value is a plain tensor without its storage, which cannot be copied."""
+    is_plain = type(value) in (Tensor, nn.Parameter)
+    return is_plain and value.numel() > 0 and value.untyped_storage().size() == 0
 
 
 def _has_tensors(value: object) -> bool:

@@ -232,17 +232,22 @@ def select_partner(run: Run, method: str) -> Run:
 
 @quantity("rank correlation with the printed errors")
 def order_of_errors(run: Run) -> float:
-    """Return Spearman's coefficient of our errors with the printed ones, of the strong methods."""
+    """Return Spearman's coefficient of our errors with the printed ones, of the strong methods.
+
+    NaN for data that the paper's table has no column for, a missing error, or equal errors.
+    """
     ours = [error(select_partner(run, method)) for method in STRONG]
     column = find_column(setting_of(run.settings))
+    if column is None or not all(map(math.isfinite, ours)) or len(set(ours)) == 1:
+        return math.nan
     return float(spearmanr(ours, [ERRORS[method][column].mean for method in STRONG]).statistic)
 
 
-def find_column(setting: "Setting") -> "Setting":
-    """Return the column of table 1 for a setting; for data that it lacks, CIFAR-10's in order."""
-    if setting in COLUMNS:
-        return setting
-    return COLUMNS[LABELS[setting.data].index(setting.labels)]
+def find_column(setting: "Setting") -> "Setting | None":
+    """Return the column of table 1 for a setting: CIFAR-10's in order for digits, else its own."""
+    if setting.data == "digits":
+        return COLUMNS[LABELS["digits"].index(setting.labels)]
+    return setting if setting in COLUMNS else None
 
 
 # A seed gives one value, of the network at the last step: error or ratio with the added loss beside
