@@ -240,7 +240,8 @@ def _plain_places(module: nn.Module) -> Iterator[dict[str, Any]]:
     FSDP1, which frees the storage after the pass. What was there before may be out of date.
     """
     attributes = vars(module)
-    derived = {name.rpartition("_")[0] for name in list(module._parameters.keys())}
+    names = list(module._parameters.keys())  # a scripted module's parameters cannot be iterated
+    derived = {name.rpartition("_")[0] for name in names if name.endswith(("_orig", "_g", "_v"))}
     if (
         type(module).__module__.startswith("torch.nn.")
         or any(_has_tensors(attributes.get(name)) for name in derived)

@@ -184,7 +184,7 @@ def list_claims(settings: InfoPruning) -> Sequence[Claim]:
         ),
         *claim(
             f"fine-tuning at sparsity {most:g} makes up for more than {RESTORED} of what pruning "
-            "changed: what it regains less that share of the loss is above 0, by {}",
+            "changed: what it regains, less that share of what was lost, is above 0, by {}",
             partial(share_beyond_half_way, sparsity=most),
             region=above(0),
         ),

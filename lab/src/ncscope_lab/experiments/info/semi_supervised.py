@@ -14,9 +14,9 @@ The small scale has scikit-learn's digits (1,437 training images, 360 held out) 
 labels, a network of three convolutions, and 500 steps of 16 labelled and 112 unlabelled images, 16
 for methods with one kind of view: Nesterov momentum 0.9, weight decay 5e-4, rate 0.05 along 7/16 of
 a cosine's half-turn, and the average of the weights, which is measured every 100 steps. Views are
-warped, weakly or strongly. The claims are about FreeMatch alone and with one of the losses, at
-seeds 100 to 139. All other methods and other weights of the losses have three seeds, and stand in
-the tables.
+warped, weakly or strongly. FreeMatch alone and with one of the losses has seeds 100 to 139, for the
+claims on the losses; the other methods have the first eight, for those on table 1. Other weights of
+the losses have three, and stand in a table only.
 """
 
 import math
