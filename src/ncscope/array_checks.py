@@ -336,7 +336,9 @@ def as_tensor(value: Any, name: str) -> Tensor:
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-            return _to_plain(torch.as_tensor(_to_readable(value, name)), name)
+            readable = _to_readable(value, name)
+            where = "cpu" if isinstance(readable, np.ndarray) else None  # else where it is
+            return _to_plain(torch.as_tensor(readable, device=where), name)
     except InputError:
         raise
     except (TypeError, ValueError, RuntimeError) as error:

@@ -131,7 +131,7 @@ class HostCopy:
 
 def _start_copy(tensor: Tensor) -> Tensor:
     """Start to copy a tensor to pinned memory, to which a device copies by itself."""
-    pinned = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    pinned = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True, device="cpu")
     return pinned.copy_(tensor, non_blocking=True)
 
 

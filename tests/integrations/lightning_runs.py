@@ -68,7 +68,7 @@ def fit(
 ) -> tuple[Trainer, Classifier]:
     model = kind()
     trainer = Trainer(
-        accelerator="cpu",
+        accelerator=settings.pop("accelerator", "cpu"),
         devices=processes,
         strategy="ddp" if processes > 1 else "auto",
         max_epochs=EPOCHS,

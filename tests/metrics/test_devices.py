@@ -54,11 +54,10 @@ def watched(model: torch.nn.Module, device: str, **options: str) -> ncscope.Mode
 
 @pytest.mark.parametrize("precision", ["float64", "blocked"])
 def test_watch_on_cuda_equals_the_cpu(precision):
-    on_cpu = watched(network(2), "cpu")
+    on_cpu = watched(network(2), "cpu", precision=precision)
     on_cuda = watched(network(2), "cuda", precision=precision)
-    near = 1e-3 if precision == "blocked" else 1e-4  # the forward passes differ in float32
-    for key, value in on_cpu.items():
-        assert on_cuda[key] == pytest.approx(value, rel=near, abs=1e-5, nan_ok=True), key
+    for key, value in on_cpu.items():  # the forward passes differ in float32
+        assert on_cuda[key] == pytest.approx(value, rel=1e-4, abs=1e-5, nan_ok=True), key
     for name, layer in on_cpu.layers.items():
         assert list(on_cuda.layers[name]) == list(layer)
 

@@ -250,7 +250,7 @@ def _encode_state(state: State) -> bytes:
         names = json.dumps(state.class_names)
     else:
         counts = {name: value for name, value in vars(state).items() if value is not None}
-        tensors = {name: torch.as_tensor(value) for name, value in counts.items()}
+        tensors = {name: torch.as_tensor(value, device="cpu") for name, value in counts.items()}
     # A flipped byte in the numbers leaves the file readable; only the digest tells. One entry,
     # since several are written in any order, and a state is the same bytes each time.
     return save(tensors, metadata={"sha256": f"{_digest(tensors, names)} {names}"})

@@ -203,7 +203,9 @@ def number_as_model(
             found=f"{twice!r} twice in the model's configuration",
             fix="name as DATA a loader of your own, FILE.py:NAME, with the labels of the model",
         )
-    rows = torch.tensor([known.index(name) if name in present else 0 for name in names])
+    rows = torch.tensor(
+        [known.index(name) if name in present else 0 for name in names], device="cpu"
+    )
     images = copy(found.images)
     images.labels = torch.where(numbered, rows[labels.clamp(0, len(names) - 1)], labels)
     note = (

@@ -235,10 +235,12 @@ def _parse_ranking(content: bytes) -> TransferReport:
     if whole["schema_version"] != SCHEMA_VERSION:
         msg = f"schema version {whole['schema_version']!r}, not {SCHEMA_VERSION}"
         raise ValueError(msg)
-    counts = torch.tensor(whole["held_out_by_class"], dtype=torch.int64)
+    counts = torch.tensor(whole["held_out_by_class"], dtype=torch.int64, device="cpu")
     results = []
     for each in whole["checkpoints"]:
-        correct = torch.tensor([{"0": False, "1": True}[digit] for digit in each["correct"]])
+        correct = torch.tensor(
+            [{"0": False, "1": True}[digit] for digit in each["correct"]], device="cpu"
+        )
         if not 0 < len(correct) == int(counts.sum()) or int(counts.min()) < 1:
             msg = f"{len(correct)} answers of {int(counts.sum())} held-out samples"
             raise ValueError(msg)

@@ -85,8 +85,11 @@ def read_mnist_5k() -> tuple[Pictures, Pictures]:
 
     pixels, labels = mnist_data()
     parts = train_test_split(pixels, labels, test_size=1000, stratify=labels, random_state=0)
-    images = [torch.as_tensor(part, dtype=torch.uint8).reshape(-1, 1, 28, 28) for part in parts[:2]]
-    train, test = (torch.as_tensor(part, dtype=torch.int64) for part in parts[2:])
+    images = [
+        torch.as_tensor(part, dtype=torch.uint8, device="cpu").reshape(-1, 1, 28, 28)
+        for part in parts[:2]
+    ]
+    train, test = (torch.as_tensor(part, dtype=torch.int64, device="cpu") for part in parts[2:])
     return Pictures(images[0], train), Pictures(images[1], test)
 
 
@@ -99,6 +102,6 @@ def _split_digits(seed: int) -> _Parts:
     # scikit-learn takes seeds below 2^32 only; these split as before.
     state = seed if seed < 2**32 else np.random.RandomState([seed % 2**32, seed // 2**32])
     parts = train_test_split(images, labels, test_size=0.2, stratify=labels, random_state=state)
-    train, test = (torch.as_tensor(part, dtype=torch.float32) for part in parts[:2])
-    y_train, y_test = (torch.as_tensor(part, dtype=torch.int64) for part in parts[2:])
+    train, test = (torch.as_tensor(part, dtype=torch.float32, device="cpu") for part in parts[:2])
+    y_train, y_test = (torch.as_tensor(part, dtype=torch.int64, device="cpu") for part in parts[2:])
     return train, test, y_train, y_test

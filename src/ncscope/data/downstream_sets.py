@@ -153,7 +153,9 @@ def read_caltech101(folder: Path, download: bool) -> PictureSplit:
     names = [base / kind for kind in whole.categories]
     numbered = zip(whole.y, whole.index, strict=True)
     files = [names[label] / f"image_{number:04d}.jpg" for label, number in numbered]
-    train, test = _draw_halves("Caltech101", torch.as_tensor(whole.y), CALTECH_TRAINING)
+    train, test = _draw_halves(
+        "Caltech101", torch.as_tensor(whole.y, device="cpu"), CALTECH_TRAINING
+    )
     return _split_photographs("Caltech101", files, whole.y, (train, test))
 
 
@@ -172,7 +174,7 @@ def read_sun397(folder: Path, download: bool) -> PictureSplit:
     files, labels = list(by_file), list(by_file.values())
     lists = [base / "Partitions" / f"{part}_01.txt" for part in ("Training", "Testing")]
     if not any(file.exists() for file in lists):
-        train, test = _draw_halves(_SUN, torch.tensor(labels), SUN_TRAINING, SUN_TEST)
+        train, test = _draw_halves(_SUN, torch.tensor(labels, device="cpu"), SUN_TRAINING, SUN_TEST)
         return _split_photographs(_SUN, files, labels, (train, test))
     require(_SUN, lists, folder, download=False)
     indices = {file.relative_to(base).as_posix(): index for index, file in enumerate(files)}
@@ -210,7 +212,8 @@ def _open_photographs(name: str, files: Sequence[str | Path], labels: Sequence[i
         if not file.exists():
             raise _make_missing_error(name, file)
     return Pictures(
-        lambda index: default_loader(files[index]), torch.as_tensor(labels, dtype=torch.int64)
+        lambda index: default_loader(files[index]),
+        torch.as_tensor(labels, dtype=torch.int64, device="cpu"),
     )
 
 
@@ -239,7 +242,7 @@ def _draw_halves(
             expected = f"at least {least} images of each class of {name}"
             found, fix = f"{len(members)} of class {int(label)}", "unpack all of its files again"
             raise InputError(expected=expected, found=found, fix=fix)
-        shuffled = members[torch.randperm(len(members), generator=draws)].tolist()
+        shuffled = members[torch.randperm(len(members), generator=draws, device="cpu")].tolist()
         halves[0].extend(shuffled[:training])
         halves[1].extend(shuffled[training:] if test is None else shuffled[training:least])
     return sorted(halves[0]), sorted(halves[1])

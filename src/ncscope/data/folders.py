@@ -93,8 +93,8 @@ def read_folder(folder: Path, split: Split) -> Images:
         )
 
     numbers = {name: number for number, name in enumerate(list_classes(folder))}
-    of_split = torch.tensor([numbers[name] for name in files.classes])
-    labels = of_split[torch.as_tensor(files.targets, dtype=torch.int64)]
+    of_split = torch.tensor([numbers[name] for name in files.classes], device="cpu")
+    labels = of_split[torch.as_tensor(files.targets, dtype=torch.int64, device="cpu")]
     return prepare_photographs(Pictures(lambda index: load_picture(files, index), labels))
 
 

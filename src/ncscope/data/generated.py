@@ -56,13 +56,16 @@ def make_warped_digits(
         torch.Size([50, 1, 16, 16])
     """
     images, labels = load_digits(return_X_y=True)
-    grey = torch.as_tensor(images, dtype=torch.float32).reshape(-1, 1, 8, 8) / 16
+    grey = torch.as_tensor(images, dtype=torch.float32, device="cpu").reshape(-1, 1, 8, 8) / 16
     large = functional.interpolate(
         grey, size=(IMAGE_SIZE - 4, IMAGE_SIZE - 4), mode="bicubic", align_corners=False
     )
     large = functional.pad(large.clamp(0, 1), (2, 2, 2, 2))
     mask = (labels >= digits.start) & (labels < digits.stop)
-    large, classes = large[mask], torch.as_tensor(labels[mask] - digits.start, dtype=torch.int64)
+    large, classes = (
+        large[mask],
+        torch.as_tensor(labels[mask] - digits.start, dtype=torch.int64, device="cpu"),
+    )
     halves = []
     for half, per_class in enumerate((train_per_class, test_per_class)):
         originals = _choose_originals(classes, half, per_class, seed)
@@ -106,12 +109,12 @@ def make_patterns(
     halves = []
     for half, per_class in enumerate((train_per_class, test_per_class)):
         draws = generator(seed, 1 + half)
-        labels = torch.arange(num_classes).repeat_interleave(per_class)
+        labels = torch.arange(num_classes, device="cpu").repeat_interleave(per_class)
         count = len(labels)
-        gain = 0.7 + 0.6 * torch.rand(count, 1, 1, 1, generator=draws)
+        gain = 0.7 + 0.6 * torch.rand(count, 1, 1, 1, generator=draws, device="cpu")
         image = gain * _shift_and_mirror(prototypes[labels], draws, reach=3 * size // 16)
         image += clutter * _draw_smooth(count, size, draws)
-        image += noise * torch.randn(image.shape, generator=draws)
+        image += noise * torch.randn(image.shape, generator=draws, device="cpu")
         spread = math.sqrt(1.03 + clutter**2 + noise**2)
         halves.append(Pictures(_quantise(0.5 + image / (6 * spread)), labels))
     train, test = halves
@@ -169,9 +172,9 @@ def make_gratings(
     halves = []
     for half, per_class in enumerate((train_per_class, test_per_class)):
         draws = generator(seed, 1 + half)
-        labels = torch.arange(math.prod(counts)).repeat_interleave(per_class)
+        labels = torch.arange(math.prod(counts), device="cpu").repeat_interleave(per_class)
         levels = {
-            name: torch.randint(count, (len(labels),), generator=draws)
+            name: torch.randint(count, (len(labels),), generator=draws, device="cpu")
             for name, count in FACTORS.items()
         }
         rest = labels
@@ -179,7 +182,7 @@ def make_gratings(
             levels[name], rest = rest % count, rest // count
         image = _draw_waves(levels, draws, size)
         image += clutter * _draw_smooth(len(labels), size, draws)
-        image += noise * torch.randn(image.shape, generator=draws)
+        image += noise * torch.randn(image.shape, generator=draws, device="cpu")
         spread = math.sqrt(1.03 / 6 + clutter**2 + noise**2)
         halves.append(Pictures(_quantise(0.5 + image / (6 * spread)), labels))
     train, test = halves
@@ -193,19 +196,19 @@ def _draw_waves(
     count = len(levels["orientation"])
 
     def near(name: str) -> Float[Tensor, "n 1 1"]:
-        off = (torch.rand(count, generator=draws) - 0.5) / 2
+        off = (torch.rand(count, generator=draws, device="cpu") - 0.5) / 2
         return ((levels[name] + off) / FACTORS[name])[:, None, None]
 
     turn, hue = math.pi * near("orientation"), math.pi * near("colour").flatten()
     # Four levels in equal ratios: the first is 1.5, the last 4.5.
     waves = 1.5 * 3 ** (near("frequency") * 4 / 3)
-    across = torch.arange(size) / size
+    across = torch.arange(size, device="cpu") / size
     way = across * turn.cos() + across[:, None] * turn.sin()
-    phase = 2 * math.pi * torch.rand(count, 1, 1, generator=draws)
-    gain = 0.7 + 0.6 * torch.rand(count, 1, 1, generator=draws)
+    phase = 2 * math.pi * torch.rand(count, 1, 1, generator=draws, device="cpu")
+    gain = 0.7 + 0.6 * torch.rand(count, 1, 1, generator=draws, device="cpu")
     wave = gain * (2 * math.pi * waves * way + phase).sin()
-    red = torch.tensor([2.0, -1.0, -1.0]) / math.sqrt(6)
-    green = torch.tensor([0.0, 1.0, -1.0]) / math.sqrt(2)
+    red = torch.tensor([2.0, -1.0, -1.0], device="cpu") / math.sqrt(6)
+    green = torch.tensor([0.0, 1.0, -1.0], device="cpu") / math.sqrt(2)
     colour = hue.cos()[:, None] * red + hue.sin()[:, None] * green
     return colour[:, :, None, None] * wave[:, None]
 
@@ -219,7 +222,7 @@ def _choose_originals(
     originals = []
     for label in range(int(classes.max()) + 1):
         members = (classes == label).nonzero().flatten()
-        members = members[torch.randperm(len(members), generator=draws)]
+        members = members[torch.randperm(len(members), generator=draws, device="cpu")]
         held_out = round(_TEST_SHARE * len(members))
         pool = members[:held_out] if half else members[held_out:]
         originals.append(pool.repeat(-(-per_class // len(pool)))[:per_class])
@@ -235,13 +238,13 @@ def _wear(
     grid = functional.affine_grid(
         _draw_affine_maps(count, draws), list(images.shape), align_corners=False
     )
-    bends = 0.08 * torch.randn(count, 2, 4, 4, generator=draws)
+    bends = 0.08 * torch.randn(count, 2, 4, 4, generator=draws, device="cpu")
     smooth = functional.interpolate(bends, size=(size, size), mode="bicubic", align_corners=False)
     grid = grid + smooth.movedim(1, -1)
     warped = functional.grid_sample(images, grid, align_corners=False)
-    ink = 0.7 + 0.3 * torch.rand(count, 1, 1, 1, generator=draws)
+    ink = 0.7 + 0.3 * torch.rand(count, 1, 1, 1, generator=draws, device="cpu")
     # Zero is mapped to a quarter of the range, so that noise without ink is not clipped.
-    grey = ink * warped + noise * torch.randn(warped.shape, generator=draws)
+    grey = ink * warped + noise * torch.randn(warped.shape, generator=draws, device="cpu")
     return _quantise(0.25 + 0.5 * grey)
 
 
@@ -249,7 +252,7 @@ def _draw_affine_maps(count: int, draws: torch.Generator) -> Float[Tensor, "n 2 
     """Draw turns by up to 25 degrees, shears by 0.3, scales by 0.8 to 1.25, shifts by an eighth."""
 
     def uniform(limit: float) -> Float[Tensor, " n"]:
-        return limit * (2 * torch.rand(count, generator=draws) - 1)
+        return limit * (2 * torch.rand(count, generator=draws, device="cpu") - 1)
 
     turn, shear = uniform(math.radians(15)), uniform(0.2)
     scale = torch.exp(uniform(math.log(1.25)))
@@ -262,7 +265,7 @@ def _draw_affine_maps(count: int, draws: torch.Generator) -> Float[Tensor, "n 2 
 
 def _draw_smooth(count: int, size: int, draws: torch.Generator) -> Float[Tensor, "n 3 h w"]:
     """Make random periodic images of unit variance, of waves of at least a quarter of the side."""
-    white = torch.randn(count, 3, size, size, generator=draws)
+    white = torch.randn(count, 3, size, size, generator=draws, device="cpu")
     frequency = torch.fft.fftfreq(size) * size
     radius = (frequency[:, None] ** 2 + frequency**2).sqrt()
     passed = ((radius > 0) & (radius <= 4)).float()
@@ -275,10 +278,10 @@ def _shift_and_mirror(
 ) -> Float[Tensor, "n c h w"]:
     """Shift each image cyclically, and mirror half of the images."""
     count, _, height, width = images.shape
-    shift = torch.randint(-reach, reach + 1, (2, count, 1), generator=draws)
-    rows = (torch.arange(height) + shift[0]) % height
-    columns = (torch.arange(width) + shift[1]) % width
-    mirrored = torch.rand(count, 1, generator=draws) < 0.5
+    shift = torch.randint(-reach, reach + 1, (2, count, 1), generator=draws, device="cpu")
+    rows = (torch.arange(height, device="cpu") + shift[0]) % height
+    columns = (torch.arange(width, device="cpu") + shift[1]) % width
+    mirrored = torch.rand(count, 1, generator=draws, device="cpu") < 0.5
     columns = torch.where(mirrored, columns.flip(1), columns)
     picked = images.gather(2, rows[:, None, :, None].expand_as(images))
     return picked.gather(3, columns[:, None, None, :].expand_as(images))

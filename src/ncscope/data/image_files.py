@@ -170,7 +170,7 @@ def read_image_files(
             further = read(others, image_key, label_key)[1] if others else []
             names = tuple(sorted(words.union(each for each in further if isinstance(each, str))))
         order = {name: number for number, name in enumerate(names)}
-        numbers = torch.tensor([order.get(label, label) for label in labels])
+        numbers = torch.tensor([order.get(label, label) for label in labels], device="cpu")
     else:
         numbers = read_labels(labels, len(labels)).labels
     kept = numbers[~is_ignored(numbers, ignore_index)]

@@ -128,7 +128,9 @@ class Images(Dataset[Sample]):
         # A random change has its own seed for each image, so images are changed one by one.
         if is_random or not isinstance(pixels, Tensor):
             return [self[key] for key in keys]
-        indices = torch.tensor([key.image if isinstance(key, Draw) else key for key in keys])
+        indices = torch.tensor(
+            [key.image if isinstance(key, Draw) else key for key in keys], device="cpu"
+        )
         positions = indices if self._positions is None else self._positions[indices]
         batch = self.preprocessing.prepare_plain(pixels[positions])
         return list(zip(batch, self.labels[indices].tolist(), strict=True))

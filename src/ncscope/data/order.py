@@ -18,7 +18,7 @@ def epoch_order(count: int, seed: int, epoch: int) -> Int[Tensor, " n"]:
         >>> epoch_order(5, seed=0, epoch=3).sort().values.tolist()
         [0, 1, 2, 3, 4]
     """
-    return torch.randperm(count, generator=generator(seed, Purpose.ORDER, epoch))
+    return torch.randperm(count, generator=generator(seed, Purpose.ORDER, epoch), device="cpu")
 
 
 class EpochBatches(Sampler[list[Draw]]):
@@ -140,10 +140,10 @@ def draw_balanced_subset(labels: Int[Tensor, " n"], size: int, seed: int) -> Int
         expected = f"a subset of 1 to {len(labels)} samples, the set's size"
         raise InputError(expected=expected, found=str(size), fix="pass a size in that range")
     draws = generator(seed, Purpose.SUBSET)
-    shuffled = torch.randperm(len(labels), generator=draws)
+    shuffled = torch.randperm(len(labels), generator=draws, device="cpu")
     present, index = labels[shuffled].unique(return_inverse=True)
     by_class = [shuffled[index == k] for k in range(len(present))]
-    quota = _quotas(torch.tensor([len(members) for members in by_class]), size, draws)
+    quota = _quotas(torch.tensor([len(members) for members in by_class], device="cpu"), size, draws)
     taken = [members[: int(n)] for members, n in zip(by_class, quota, strict=True)]
     return torch.cat(taken).sort().values
 
@@ -158,6 +158,6 @@ def _quotas(available: Int[Tensor, " k"], size: int, draws: torch.Generator) -> 
         low, high = (level, high) if fits else (low, level - 1)
     quota = available.clamp(max=low)
     able = (available > low).nonzero().flatten()
-    extra = torch.randperm(len(able), generator=draws)[: size - int(quota.sum())]
+    extra = torch.randperm(len(able), generator=draws, device="cpu")[: size - int(quota.sum())]
     quota[able[extra]] += 1
     return quota

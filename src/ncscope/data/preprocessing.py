@@ -88,8 +88,8 @@ class Preprocessing:
             expected = "an augmentation for photographs"
             raise InputError(expected=expected, found=found, fix="pass crop-flip")
         self.traits, self.random = traits, augmentation != "none"
-        self._mean = 255 * torch.tensor(traits.mean)[:, None, None]
-        self._deviation = 255 * torch.tensor(traits.deviation)[:, None, None]
+        self._mean = 255 * torch.tensor(traits.mean, device="cpu")[:, None, None]
+        self._deviation = 255 * torch.tensor(traits.deviation, device="cpu")[:, None, None]
         self._plain = self._random = _build_plain_steps(traits)
         if self.random:
             self._random = _build_random_steps(traits, augmentation)

@@ -38,8 +38,8 @@ _BROKEN = (
 
 def _hold_in_memory(pixels: Any, labels: Any) -> Pictures:
     """Return pictures from an array n x c x h x w of 8-bit pixels."""
-    images = torch.as_tensor(np.ascontiguousarray(pixels), dtype=torch.uint8)
-    return Pictures(images, torch.as_tensor(labels, dtype=torch.int64))
+    images = torch.as_tensor(np.ascontiguousarray(pixels), dtype=torch.uint8, device="cpu")
+    return Pictures(images, torch.as_tensor(labels, dtype=torch.int64, device="cpu"))
 
 
 def read_cifar(kind: Any, folder: Path, download: bool) -> PictureSplit:
@@ -103,7 +103,7 @@ def read_stl10_unlabelled(folder: Path, download: bool) -> torch.Tensor:
     require("STL-10", [folder / kind.base_folder / kind.train_list[-1][0]], folder, download)
     with explain_errors("STL-10", folder, download):
         part = kind(folder, split="unlabeled", download=download)
-    return torch.as_tensor(part.data)
+    return torch.as_tensor(part.data, device="cpu")
 
 
 def read_imagenet(folder: Path, download: bool) -> PictureSplit:
@@ -132,7 +132,8 @@ def read_imagenet(folder: Path, download: bool) -> PictureSplit:
 
 def _open_photographs(files: datasets.ImageFolder) -> Pictures:
     return Pictures(
-        lambda index: load_picture(files, index), torch.as_tensor(files.targets, dtype=torch.int64)
+        lambda index: load_picture(files, index),
+        torch.as_tensor(files.targets, dtype=torch.int64, device="cpu"),
     )
 
 

@@ -173,9 +173,9 @@ class NeuralCollapse(Metric):
             self._packing = Packing(num_classes, dim, needs.statistics, prior, precision)
             empty = self._packing.pack(self._packing.empty())
             self.add_state("moments", empty, dist_reduce_fx=self._packing.merge)
-        self.add_state("left_out", torch.tensor(0), dist_reduce_fx="sum")
-        self.add_state("one_logit", torch.tensor(0), dist_reduce_fx="max")
-        none = torch.full((num_classes, dim), _NOT_GIVEN, dtype=torch.float64)
+        self.add_state("left_out", torch.tensor(0, device="cpu"), dist_reduce_fx="sum")
+        self.add_state("one_logit", torch.tensor(0, device="cpu"), dist_reduce_fx="max")
+        none = torch.full((num_classes, dim), _NOT_GIVEN, dtype=torch.float64, device="cpu")
         self.add_state("weight", none, dist_reduce_fx=_latest)
         self.add_state("bias", none[:, 0].clone(), dist_reduce_fx=_latest)
 

@@ -183,7 +183,7 @@ def canonical(
     outside, leaving = len(reach), finite[:0]
     if decay > 0:  # directions outside the range of R have finite odds, however small the decay
         finite = torch.cat([combinations * (decay**0.5 / reach), finite], 1)
-        leaving = torch.eye(outside, q).to(factor)
+        leaving = torch.eye(outside, q, device="cpu").to(factor)
     if mean is not None:
         across = axes.mT @ beyond[:, -1]
         rest = beyond[:, -1] - axes @ across
@@ -228,7 +228,7 @@ def _solve_full_rank(
     r"""Solve for an $R$ of full rank: with $LL^\top=R$, $F=(I+Z^\top Z)^{-1}$ for $Z=L^{-1}C$."""
     scaled = factor if spread.scales is None else factor * spread.scales[:, None]
     odds_root = torch.linalg.solve_triangular(root, scaled, upper=False)
-    identity = torch.eye(factor.shape[1]).to(factor)
+    identity = torch.eye(factor.shape[1], device="cpu").to(factor)
     stacked = torch.cat([odds_root, identity])
     upper = torch.linalg.qr(stacked, mode="r").R  # not by Cholesky: see `canonical`
     half = torch.linalg.solve_triangular(upper.mT, identity, upper=False)

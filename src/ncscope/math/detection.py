@@ -69,7 +69,7 @@ def compare_scores(
     tie = torch.empty_like(order)
     tie[order] = group_ties(both[order])
     tie_inside, tie_outside, groups = tie[: len(inside)], tie[len(inside) :], int(tie.max()) + 1
-    share = torch.ones(len(inside)) if weights is None else weights.cpu()
+    share = torch.ones(len(inside), device="cpu") if weights is None else weights.cpu()
     share = share.to(torch.float64)
     # Numbers of samples of either kind in each group of equal scores, in ascending order. The sums
     # of counts below are those of integers, which float64 holds exactly.

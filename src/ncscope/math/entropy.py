@@ -169,12 +169,12 @@ def average_probes(
         lower: Lower bound of each probe.
         alone: Largest contribution of one eigenvalue outside of the sketch.
     """
-    high = torch.tensor(upper, dtype=torch.float64)
-    low = torch.tensor(lower, dtype=torch.float64)
+    high = torch.tensor(upper, dtype=torch.float64, device="cpu")
+    low = torch.tensor(lower, dtype=torch.float64, device="cpu")
     middle = (high + low) / 2
     probes = len(middle)
     sampling = middle.std() * ((probes - 1) / (probes - 3) / probes) ** 0.5
-    alike = torch.tensor(alone * (2 / probes) ** 0.5, dtype=torch.float64)
+    alike = torch.tensor(alone * (2 / probes) ** 0.5, dtype=torch.float64, device="cpu")
     width = (head[0] - head[1] + (high - low).mean()) / 2
     mean = (head[0] + head[1]) / 2 + middle.mean()
     return float(mean), float(torch.stack([sampling, alike, width]).norm())

@@ -16,9 +16,9 @@ def simplex_basis(k: int) -> Float[Tensor, "k k-1"]:
     Returns:
         Matrix with k - 1 orthonormal columns, each orthogonal to the vector of ones; float64.
     """
-    length = torch.arange(1, k, dtype=torch.float64)
-    basis = torch.ones(k, k - 1, dtype=torch.float64).triu()
-    basis[torch.arange(1, k), torch.arange(k - 1)] = -length
+    length = torch.arange(1, k, dtype=torch.float64, device="cpu")
+    basis = torch.ones(k, k - 1, dtype=torch.float64, device="cpu").triu()
+    basis[torch.arange(1, k, device="cpu"), torch.arange(k - 1, device="cpu")] = -length
     return basis / torch.sqrt(length * (length + 1))
 
 
@@ -82,8 +82,8 @@ def _orthonormal_rows(
     count: int, dim: int, generator: torch.Generator | None
 ) -> Float[Tensor, "count d"]:
     if generator is None:
-        return torch.eye(count, dim, dtype=torch.float64)
-    normal = torch.randn(dim, count, dtype=torch.float64, generator=generator)
+        return torch.eye(count, dim, dtype=torch.float64, device="cpu")
+    normal = torch.randn(dim, count, dtype=torch.float64, generator=generator, device="cpu")
     orthonormal, upper = torch.linalg.qr(normal)
     return (orthonormal * torch.sign(upper.diagonal())).mT
 

@@ -260,7 +260,9 @@ def largest_eigenvalue(
         3.0
     """
     d = len(like)
-    start = torch.randn(d, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    start = torch.randn(
+        d, generator=torch.Generator().manual_seed(0), dtype=torch.float64, device="cpu"
+    )
     vector = (start / torch.linalg.vector_norm(start)).to(like)
     steps = min(d, _MOST_STEPS)
     basis, diagonal, beside = like.new_zeros(steps, d), like.new_zeros(steps), like.new_zeros(steps)

@@ -252,7 +252,7 @@ def check_third_entry(batch: Any, rows: int, split_batch: SplitBatch = None) -> 
         return
     third = batch[2]
     if isinstance(third, list | tuple) and all(isinstance(each, int) for each in third):
-        third = torch.tensor(third)
+        third = torch.tensor(third, device="cpu")
     if isinstance(third, Tensor) and bool((third < max(rows, 2)).all()):
         raise InputError(
             expected="batches of (inputs, labels)",
@@ -483,7 +483,11 @@ def token_indices(
     """
     if pixels and isinstance(labels, Tensor) and labels.shape == (tokens[0], *pixels):
         labels = labels.flatten(1)
-    given = labels if isinstance(labels, Tensor) and labels.shape == tokens else torch.zeros(tokens)
+    given = (
+        labels
+        if isinstance(labels, Tensor) and labels.shape == tokens
+        else torch.zeros(tokens, device="cpu")
+    )
     return token_labels(given.to(torch.int64), tokens, next_token, mask)[1]
 
 

@@ -37,7 +37,7 @@ _NEEDS_STORE = (
     "second_pass='store'"
 )
 
-LINE = torch.linspace(0, 1, 21, dtype=torch.float64)
+LINE = torch.linspace(0, 1, 21, dtype=torch.float64, device="cpu")
 
 
 @dataclass(frozen=True)

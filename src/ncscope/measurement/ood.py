@@ -213,7 +213,7 @@ class OodPass:
         if any(seen != kept for seen, kept in drawn):
             # Every process draws equally many, however many it has: unweighted, the samples of a
             # large share would count too little.
-            each = [torch.full((kept,), seen / max(kept, 1)) for seen, kept in drawn]
+            each = [torch.full((kept,), seen / max(kept, 1), device="cpu") for seen, kept in drawn]
             weights = torch.cat(each).to(torch.float64)
             whole, kept = map(sum, zip(*drawn, strict=True))
             notes = (
@@ -242,7 +242,7 @@ def _result(
 
 
 def _one_class(samples: int) -> BatchClasses:
-    return BatchClasses.from_labels(torch.zeros(samples, dtype=torch.int64), 1)
+    return BatchClasses.from_labels(torch.zeros(samples, dtype=torch.int64, device="cpu"), 1)
 
 
 def _none_given() -> InputError:

@@ -101,7 +101,8 @@ def plan_layers(
     """
     names = [name for name in features if name != HEAD_INPUT]
     last = HEAD_INPUT
-    if names and torch.equal(features[names[-1]], features[HEAD_INPUT]):
+    # The head may be on another device than the layers before it.
+    if names and torch.equal(features[names[-1]].to(features[last].device), features[last]):
         last = names.pop()
     before = [LayerPlan(name, name, layer_groups) for name in names]
     return [*before, LayerPlan(last, HEAD_INPUT, groups, **select_head_weights(head))]

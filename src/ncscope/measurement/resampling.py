@@ -207,8 +207,12 @@ def _measure_permuted(
     of the classes are kept, however the samples are sorted.
     """
     with samples.fail_together():
-        everyone = torch.arange(len(samples.counts)).repeat_interleave(samples.counts.cpu())
-        order = torch.randperm(len(everyone), generator=torch.Generator().manual_seed(seed))
+        everyone = torch.arange(len(samples.counts), device="cpu").repeat_interleave(
+            samples.counts.cpu()
+        )
+        order = torch.randperm(
+            len(everyone), generator=torch.Generator().manual_seed(seed), device="cpu"
+        )
         permuted = _PermutedLabels(samples.batches, everyone[order[int(before.sum()) :]])
         moments = samples.start_moments(samples.counts)
         for features, labels in permuted:
@@ -237,7 +241,7 @@ class _PermutedLabels:
 
 def _count_samples_before(samples: LayerSamples) -> Int[Tensor, " k"]:
     """Count the samples of each class in the processes of lower rank."""
-    mine = torch.zeros(len(samples.counts), dtype=torch.int64)
+    mine = torch.zeros(len(samples.counts), dtype=torch.int64, device="cpu")
     processes = samples.processes
     if processes is None or not processes.several:
         return mine
@@ -245,7 +249,7 @@ def _count_samples_before(samples: LayerSamples) -> Int[Tensor, " k"]:
         for _, labels in samples.batches:
             mine += torch.bincount(labels.cpu(), minlength=len(mine))
     lower = processes.gather(mine.tolist())[: processes.index]
-    return torch.tensor(lower, dtype=torch.int64).reshape(-1, len(mine)).sum(0)
+    return torch.tensor(lower, dtype=torch.int64, device="cpu").reshape(-1, len(mine)).sum(0)
 
 
 def estimate_standard_errors(

@@ -92,7 +92,9 @@ class Fingerprint:
         generator = torch.Generator().manual_seed(0)
         projections, sums, squares = {}, {}, {}
         for name, each in moments.items():
-            drawn = torch.randn(each.dim, _PROJECTIONS, generator=generator, dtype=torch.float64)
+            drawn = torch.randn(
+                each.dim, _PROJECTIONS, generator=generator, dtype=torch.float64, device="cpu"
+            )
             projections[name] = (drawn / _PROJECTIONS**0.5).to(each.device)
             sums[name] = (each.means @ projections[name]) * each.counts[:, None]
             lengths = torch.linalg.vector_norm(each.means, dim=1).square()

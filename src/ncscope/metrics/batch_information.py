@@ -30,7 +30,7 @@ def batch_entropies(
         batch_size: Samples in a batch; an incomplete last batch is not used.
         generator: Generator of the random order.
     """
-    order = torch.randperm(len(labels), generator=generator).to(features.device)
+    order = torch.randperm(len(labels), generator=generator, device="cpu").to(features.device)
     whole = len(order) // batch_size * batch_size
     parts = order[:whole].split(batch_size) if whole else ()
     return [pair_entropies(features[part], weight[labels[part]]) for part in parts]
@@ -65,7 +65,9 @@ def batch_estimate(batches: Sequence[Entropies], batch_size: int) -> BatchInform
         batch_size: Batch size of these entropies.
     """
     mir, hdr = (
-        torch.tensor([getattr(entropies, name) for entropies in batches], dtype=torch.float64)
+        torch.tensor(
+            [getattr(entropies, name) for entropies in batches], dtype=torch.float64, device="cpu"
+        )
         for name in ("mir", "hdr")
     )
     spread = [float(ratio.std()) if len(batches) > 1 else math.nan for ratio in (mir, hdr)]

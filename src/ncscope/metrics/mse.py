@@ -345,7 +345,7 @@ def _with_mean(units: RidgeUnits, has_bias: bool) -> Canonical:
     """Solve with the global mean among the columns, made orthogonal to the others."""
     factor = torch.cat([units.factor, units.mean[:, None]], 1)
     if has_bias:
-        factor = torch.cat([factor, torch.eye(1, factor.shape[1]).to(factor).flip(1)])
+        factor = torch.cat([factor, torch.eye(1, factor.shape[1], device="cpu").to(factor).flip(1)])
     d, q = factor.shape
     vectors, lengths, turn = torch.linalg.svd(factor, full_matrices=q > d)
     orthogonal = torch.nn.functional.pad(vectors * lengths, (0, q - len(lengths)))

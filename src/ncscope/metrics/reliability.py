@@ -290,7 +290,7 @@ def _warn_of_no_simplex(sources: Sources, values: Collection[str]) -> Iterator[s
 def _warn_of_absent_classes(stats: ClassStatistics) -> Iterator[str]:
     if stats.k == stats.num_classes:
         return
-    present = torch.zeros(stats.num_classes, dtype=torch.bool)
+    present = torch.zeros(stats.num_classes, dtype=torch.bool, device="cpu")
     present[stats.classes.cpu()] = True
     missing = torch.nonzero(~present).squeeze(1).tolist()
     kind = "class" if len(missing) == 1 else "classes"

@@ -288,7 +288,7 @@ def _find_matches(
                     # token must have the first columns of the logits.
                     if call.rows.columns:
                         columns = call.rows.columns[axis]
-                        logits = rows_at(output, (torch.arange(len(columns)),))
+                        logits = rows_at(output, (torch.arange(len(columns), device="cpu"),))
                         same = mark_chosen_tokens(columns, logits[:, : columns.shape[2]])
                         if bool(same.any(dim=1).all()):
                             equal.append(_Match(call, place, rows, axis, LastStep()))
@@ -592,7 +592,7 @@ def _record_pass(
     finite = {}
     for place, output in outputs.items():
         shard = local_shard(output)
-        invalid = torch.zeros(shard.shape[:-1], dtype=torch.bool)
+        invalid = torch.zeros(shard.shape[:-1], dtype=torch.bool, device="cpu")
         if shard.numel():
             # Extremes take less memory than a mask of all entries; both are NaN in a row with NaN.
             low, high = shard.aminmax(dim=-1)

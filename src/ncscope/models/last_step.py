@@ -268,7 +268,7 @@ def _propose_steps(z: Rows, p: Rows, least: float) -> Iterator[LastStep]:
     if can_fit_shift and (spread > 0).all():
         slopes = ((z - z.mean(0)) * (p - p.mean(0))).sum(0) / spread
         for each in (_factor(z - z.mean(0), p - p.mean(0)), slopes):
-            if bool((torch.as_tensor(each) != 0).all()):
+            if bool((torch.as_tensor(each, device="cpu") != 0).all()):
                 yield LastStep("affine", each, (p - each * z).mean(0))
 
 

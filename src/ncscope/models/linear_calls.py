@@ -234,12 +234,14 @@ def _copy_rows(
 ) -> CallRows:
     """Copy a few rows of the input and of the output of a call, always the same ones."""
     count = prod(call.shape[:-1])
-    index = torch.arange(count)
+    index = torch.arange(count, device="cpu")
     if count > options.each:
         # At random, not evenly spaced: of as many tokens as samples, the diagonal alone could be
         # chosen, on which B x T and T x B are the same.
         generator = torch.Generator().manual_seed(0)
-        index = torch.randint(count, (options.each,), generator=generator).sort().values
+        index = (
+            torch.randint(count, (options.each,), generator=generator, device="cpu").sort().values
+        )
     if call.by_token:
         place = torch.unravel_index(index, features.shape[:-1])
     else:

@@ -450,11 +450,11 @@ def _is_in_order(tensor: Tensor, copies: torch.Size, batch: int) -> bool:
     def difference(index: Tensor) -> float:
         """Return the greatest difference of the same tokens of several copies, of an index each."""
         tokens = index.shape[1]
-        index = index[:, torch.linspace(0, tokens - 1, min(tokens, _TOKENS)).long()]
+        index = index[:, torch.linspace(0, tokens - 1, min(tokens, _TOKENS), device="cpu").long()]
         rows = rows_at(tensor, (index.flatten(),)).flatten(1).double().unflatten(0, index.shape)
         return float((rows - rows[:1]).abs().max())
 
-    places = torch.arange(copies[:-1].numel())
+    places = torch.arange(copies[:-1].numel(), device="cpu")
     ordered = places.unflatten(0, copies[:2]).movedim(batch, 0)
     turned = places.unflatten(0, copies[:2][::-1]).movedim(1 - batch, 0)
     # Compared and not tested for zero: the copies of a sample differ by rounding, as the products

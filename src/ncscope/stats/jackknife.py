@@ -100,7 +100,9 @@ class Dealer:
         if random_sizes:
             counts, start = counts.sum(0, keepdim=True), start.sum(0, keepdim=True)
             # The samples may be sorted by class, and dealing in turn would then hold the sizes.
-            self._order = torch.randperm(int(counts), generator=torch.Generator().manual_seed(0))
+            self._order = torch.randperm(
+                int(counts), generator=torch.Generator().manual_seed(0), device="cpu"
+            )
         self._counts, self._next = counts, start.clone()
 
     def __call__(self, labels: Int[Tensor, " n"]) -> tuple[Int[Tensor, " n"], Int[Tensor, " n"]]:
@@ -111,7 +113,7 @@ class Dealer:
         starts = counts.cumsum(0) - counts
         # Position of each sample among those of its class, counted from the first of all processes.
         position = torch.empty_like(labels)
-        position[order] = torch.arange(len(labels)) - starts[labels[order]]
+        position[order] = torch.arange(len(labels), device="cpu") - starts[labels[order]]
         position += self._next[labels]
         self._next += counts
         if self._order is not None:

@@ -224,7 +224,10 @@ class Processes:
             raise self.no_samples_error()
         if not rows:  # it takes part nevertheless: the others would wait for its share
             width, dtype = shared["width"], getattr(torch, shared["type"])
-            rows = [torch.empty(0, width, dtype=dtype), torch.empty(0, dtype=torch.int64)]
+            rows = [
+                torch.empty(0, width, dtype=dtype, device="cpu"),
+                torch.empty(0, dtype=torch.int64, device="cpu"),
+            ]
         features = self.gather_rows(rows[0].to(device))
         labels = self.gather_rows(rows[1].to(device, torch.int64))
         return [pair for pair in zip(features, labels, strict=True) if len(pair[1])]
@@ -441,4 +444,4 @@ def delay_interrupts() -> Iterator[None]:
 
 def _encode(text: str) -> Tensor:
     """Return the bytes of a text as a tensor."""
-    return torch.tensor(list(text.encode()), dtype=torch.uint8)
+    return torch.tensor(list(text.encode()), dtype=torch.uint8, device="cpu")

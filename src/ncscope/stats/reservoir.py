@@ -43,7 +43,7 @@ class Reservoir(ThreadSafe):
         super().__init__()
         self.size, self.seen = size, 0
         self._generator = torch.Generator().manual_seed(seed)
-        self._keys = torch.zeros(0, dtype=torch.float64)
+        self._keys = torch.zeros(0, dtype=torch.float64, device="cpu")
         self._rows: dict[str, Tensor] = {}
 
     @property
@@ -67,20 +67,20 @@ class Reservoir(ThreadSafe):
                 fix = "pass a smaller second_pass"
                 check_memory(needed, f"a sample of {self.size:,} rows of every layer", fix)
                 self._rows = {
-                    name: torch.empty(self.size, *rows.shape[1:], dtype=rows.dtype)
+                    name: torch.empty(self.size, *rows.shape[1:], dtype=rows.dtype, device="cpu")
                     for name, rows in batch.items()
                 }
             count, before = len(labels), self.num_rows
             self.seen += count
             # In float64, where keys are hardly ever equal: among equals, topk does not draw lots.
-            fresh = torch.rand(count, dtype=torch.float64, generator=self._generator)
+            fresh = torch.rand(count, dtype=torch.float64, generator=self._generator, device="cpu")
             keys = torch.cat([self._keys, fresh])
             if len(keys) <= self.size:
                 self._write(slice(before, before + count), batch, slice(None))
                 self._keys = keys
                 return
             smallest = keys.topk(self.size, largest=False).indices
-            stays = torch.zeros(self.size, dtype=torch.bool)
+            stays = torch.zeros(self.size, dtype=torch.bool, device="cpu")
             stays[smallest[smallest < before]] = True
             # As many places are free as rows are new, those that were never filled among them.
             free, new = torch.nonzero(~stays).squeeze(1), smallest[smallest >= before]

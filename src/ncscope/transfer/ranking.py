@@ -264,10 +264,10 @@ def hold_out(labels: Int[Tensor, " n"], seed: int, share: float = 0.2) -> Tensor
     """
     # On the CPU, so that every device holds out the same samples.
     draws = torch.Generator().manual_seed(seed)
-    mask = torch.zeros(len(labels), dtype=torch.bool)
+    mask = torch.zeros(len(labels), dtype=torch.bool, device="cpu")
     for label in labels.unique():
         members = torch.nonzero(labels.cpu() == label.cpu()).flatten()
-        members = members[torch.randperm(len(members), generator=draws)]
+        members = members[torch.randperm(len(members), generator=draws, device="cpu")]
         count = max(1, round(share * len(members))) if len(members) > 1 else 0
         mask[members[:count]] = True
     return mask.to(labels.device)

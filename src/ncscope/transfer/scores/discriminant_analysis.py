@@ -51,7 +51,7 @@ def shrink_covariance(matrix: Float[Tensor, "d d"], share: float) -> Float[Tenso
         share: Share of the identity.
     """
     d = len(matrix)
-    identity = torch.eye(d).to(matrix)
+    identity = torch.eye(d, device="cpu").to(matrix)
     return (1 - share) * matrix + share * matrix.trace() / d * identity
 
 

@@ -143,7 +143,7 @@ def _mean_evidence(
         # If only rounding is unexplained, the minimum lies at about r/n of this share of an
         # eigenvalue, which is at least the lower end of the grid.
         ends = math.log(eps * float(values[-1] / n)) - _GRID, -math.log(eps)
-        grid = torch.arange(ends[0], ends[1] + _GRID, _GRID).to(values)
+        grid = torch.arange(ends[0], ends[1] + _GRID, _GRID, device="cpu").to(values)
         # A grid first: with eigenvalues orders of magnitude apart the profile has several local
         # minima. Golden sections then narrow the best point down.
         best = torch.stack([profile(point.expand(len(explained))) for point in grid]).argmin(0)

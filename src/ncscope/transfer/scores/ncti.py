@@ -120,10 +120,10 @@ def ncti(parts: Sequence[NctiParts]) -> list[float]:
         >>> ncti([NctiParts(2.0, 0.5, 1.0), NctiParts(4.0, 0.9, 0.0), NctiParts(3.0, 0.5, 2.0)])
         [-0.5, 2.0, -0.5]
     """
-    table = torch.tensor(parts, dtype=torch.float64).view(len(parts), 3)
+    table = torch.tensor(parts, dtype=torch.float64, device="cpu").view(len(parts), 3)
     if len(parts) < 2 or not bool(table.isfinite().all()):
         return [math.nan] * len(parts)
     lowest = table.amin(0)
     width = table.amax(0) - lowest
     scaled = torch.where(width > 0, (table - lowest) / width, 0.0)
-    return (scaled @ torch.tensor([1.0, 1.0, -1.0], dtype=torch.float64)).tolist()
+    return (scaled @ torch.tensor([1.0, 1.0, -1.0], dtype=torch.float64, device="cpu")).tolist()
