@@ -1,6 +1,8 @@
 """Facts of devices: chunks, copies that run beside the work, and devices without float64."""
 
+import ast
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from ncscope.errors import InputError
 from ncscope.integrations.torchmetrics import NeuralCollapse
 from ncscope.losses import batch_entropy, matrix_entropy, mutual_information, within_class_cosine
 from ncscope.stats.store import FeatureStore
+from ncscope.transfer import check_downstream, nleep, parc, regularised_h_score, sfda, transrate
 from ncscope.transfer.features import head_features
 from ncscope.transfer.probes.logistic import fit_logistic
 
@@ -147,3 +150,46 @@ def test_copies_to_and_from_a_device_are_complete() -> None:
     assert not any(copy.complete for copy in copies)
     for number, copy in enumerate(copies):
         assert torch.equal(copy.wait()["rows"], (rows + number) * 2)
+
+
+def test_a_default_device_of_the_user_changes_nothing() -> None:
+    """On the device ``"meta"`` any tensor that the user did not make would have no values."""
+    torch.manual_seed(0)
+    features, labels = torch.randn(400, 6), torch.arange(400) % 4
+    model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4))
+    batches = [(features[:240], labels[:240]), (features[240:], labels[240:])]
+    options = {"baseline": True, "uncertainty": True}
+    ood = features.flip(1)
+
+    def results() -> list[dict[str, float]]:
+        moments = ncscope.ClassMoments()
+        moments.update(features, labels)
+        samples = check_downstream(features, labels)
+        scores = [nleep, transrate, sfda, parc, regularised_h_score]
+        return [
+            dict(ncscope.measure(features.numpy(), labels.tolist(), ood=ood, **options)),
+            dict(ncscope.measure_model(model, batches, ood=[ood], progress=False, **options)),
+            dict(ncscope.measure_moments(moments)),
+            {score.__name__: float(score(samples)) for score in scores},
+            {"mir": float(mutual_information(features, features.flip(1)))},
+        ]
+
+    wanted = results()
+    with torch.device("meta"):
+        found = results()
+    assert repr(found) == repr(wanted)
+
+
+def test_each_tensor_is_made_on_a_named_device() -> None:
+    makers = ["zeros", "ones", "empty", "full", "arange", "eye", "linspace", "tensor", "as_tensor"]
+    makers += ["rand", "randn", "randint", "randperm"]
+    unnamed = []
+    for path in sorted(Path(ncscope.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+                continue
+            module, _, name = ast.unparse(node.func).rpartition(".")
+            given = {keyword.arg for keyword in node.keywords}
+            if module == "torch" and name in makers and not given & {"device", None}:
+                unnamed.append(f"{path.name}:{node.lineno}: {ast.unparse(node)}")
+    assert not unnamed, "\n".join(unnamed)

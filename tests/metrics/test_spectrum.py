@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import ncscope
 from ncscope.math.frames import simplex_etf
@@ -216,3 +217,16 @@ def test_products_in_float32_leave_no_tail_of_noise(
         assert report[key] == pytest.approx(value, rel=0.05 if rank == d else 1e-5), key
     assert lost == (rank < d)
     assert not any("does not resolve" in said for said in exact.warnings)
+
+
+@pytest.mark.parametrize("dim", [8, 32])
+def test_the_decay_of_a_layer_normalisation_is_that_in_float64(dim: int) -> None:
+    """It fixes a combination of the features, which in float32 varies by rounding alone."""
+    torch.manual_seed(0)
+    parts = nn.Linear(20, dim), nn.GELU(), nn.Linear(dim, dim), nn.LayerNorm(dim)
+    model = nn.Sequential(*parts)
+    inputs = torch.randn(500, 20)
+    with torch.no_grad():
+        single, double = model(inputs), model.double()(inputs.double())
+    found, wanted = (ncscope.measure(each)["alpha_req"] for each in (single, double))
+    assert found == pytest.approx(wanted, rel=1e-3)
