@@ -36,6 +36,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fuzz", default=1000, help="Examples of the fuzzer, of all its tests.")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """All but the tests marked gpu run on the CPU, also where there is a GPU: many fork."""
+    if "not gpu" in config.option.markexpr:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Collect what fits the environment: see `tests.bare`; None leaves the choice to pytest."""
     if not config.getoption("--bare"):

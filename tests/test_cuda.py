@@ -293,7 +293,7 @@ def test_lightning_on_the_device() -> None:
     assert_close(found["gpu"], found["cpu"], rel=1e-3, zero=1e-6)
 
 
-def test_a_batch_waits_for_the_device_twice_at_most() -> None:
+def test_a_batch_waits_for_the_device_four_times_at_most() -> None:
     model = seeded("resnet18").to(CUDA)
     batches = [(x.to(CUDA), y.to(CUDA)) for x, y in DataLoader(images(), 8)]
     with torch.no_grad(), ncscope.watch(model) as seen:
@@ -309,4 +309,4 @@ def test_a_batch_waits_for_the_device_twice_at_most() -> None:
             torch.cuda.set_sync_debug_mode("default")
         assert seen.report()["nc1"] > 0
     told = [each for each in waits if "synchronizing" in str(each.message)]
-    assert 0 < len(told) <= 2 * len(batches[2:])
+    assert 0 < len(told) <= 4 * len(batches[2:])

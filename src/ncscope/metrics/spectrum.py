@@ -297,10 +297,11 @@ def alpha_req(covariance: Covariance) -> Float[Tensor, ""]:
     r"""Fit the exponent of the power law $\lambda_i\propto i^{-\alpha}$ of the eigenvalues.
 
     Least squares of $\log\lambda_i$ on $\log i$ over all eigenvalues of $\Sigma_T$ above
-    $\max(\epsilon d,2^{-42})\lambda_{max}$, each with the same weight. Agrawal et al. fit a line to the full
-    set of eigenvalues in log-log scale and state neither range nor weights; their code fits ranks
-    4 to 100 with weights 1/i. Half of the eigenvalues lie in the last $\log2$ of the axis, so the
-    exponent is mostly the decay of the tail. Invariant under rotation, shift and isotropic scaling.
+    $\max(\epsilon d,2^{-42})\lambda_{max}$, each with the same weight. Agrawal et al. fit a line to
+    the full set of eigenvalues in log-log scale and state neither range nor weights; their code
+    fits ranks 4 to 100 with weights 1/i. Half of the eigenvalues lie in the last $\log2$ of the
+    axis, so the exponent is mostly the decay of the tail. Invariant under rotation, shift and
+    isotropic scaling.
     """
     return _power_law(covariance)[0]
 
