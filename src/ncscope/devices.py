@@ -87,6 +87,11 @@ def move_to(tensor: Shaped[Tensor, "..."], device: torch.device) -> Shaped[Tenso
     return tensor.pin_memory().to(device, non_blocking=True)
 
 
+def are_equal(first: Shaped[Tensor, "..."], second: Shaped[Tensor, "..."]) -> bool:
+    """Return whether tensors have the same values, also if a model has them on two devices."""
+    return torch.equal(first.to(second.device), second)
+
+
 class HostCopy:
     """Copies of tensors in the host's memory, made while the host goes on.
 

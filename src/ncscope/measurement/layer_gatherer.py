@@ -99,7 +99,8 @@ class LayerGatherer:
         if self.pair is not None:
             ends = features[self.comparable[0]], features[self.comparable[-1]]
             steps = [step_length(features[a], features[b]) for a, b in pairwise(self.comparable)]
-            self._lengths += torch.stack([*steps, step_length(*ends)]).to(self.device)
+            lengths = [each.to(self.device) for each in (*steps, step_length(*ends))]
+            self._lengths += torch.stack(lengths)
             self.pair.take(*ends, here)
         if self.store is not None:
             self.store.append({name: features[name] for name in self.moments}, classes.labels)

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.arguments import Size
+from ncscope.devices import are_equal
 from ncscope.labels import list_marks
 from ncscope.measurement.options import Options
 from ncscope.metrics.evaluate import Needs, find_needs
@@ -101,8 +102,7 @@ def plan_layers(
     """
     names = [name for name in features if name != HEAD_INPUT]
     last = HEAD_INPUT
-    # The head may be on another device than the layers before it.
-    if names and torch.equal(features[names[-1]].to(features[last].device), features[last]):
+    if names and are_equal(features[names[-1]], features[last]):
         last = names.pop()
     before = [LayerPlan(name, name, layer_groups) for name in names]
     return [*before, LayerPlan(last, HEAD_INPUT, groups, **select_head_weights(head))]

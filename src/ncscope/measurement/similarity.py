@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ncscope.devices import are_equal
 from ncscope.errors import InputError
 from ncscope.measurement.batches import (
     Batch,
@@ -167,7 +168,7 @@ class _Run:
         if self._last is None:
             # Decided on the first batch: the columns must be the same in all batches.
             *before, last = features
-            feeds_head = before and torch.equal(features[before[-1]], features[last])
+            feeds_head = before and are_equal(features[before[-1]], features[last])
             self._last = before[-1] if feeds_head else last
         if self._last != HEAD_INPUT:
             del features[HEAD_INPUT]

@@ -143,7 +143,7 @@ class LineEnds(NamedTuple):
 
 def step_length(earlier: Shaped[Tensor, "n d"], later: Shaped[Tensor, "n d"]) -> Float[Tensor, ""]:
     r"""Sum $\lVert h_i^{j+1}-h_i^j\rVert$ over a batch, in float64; additive over batches."""
-    step = later.to(torch.float64) - earlier.to(torch.float64)
+    step = later.to(torch.float64) - earlier.to(later.device, torch.float64)
     return torch.linalg.vector_norm(step, dim=1).sum()
 
 
