@@ -74,7 +74,7 @@ def batches_of(
         InputError: If the file is missing, damaged or of another kind, or lacks an entry; or if the
             function returns no iterable.
     """
-    if is_file(shard):
+    if is_file_shard(shard):
         return _read_batches(shard, columns, labels_only)
     batches = shard() if callable(shard) else shard
     if not isinstance(batches, Iterable):
@@ -83,7 +83,7 @@ def batches_of(
     return batches
 
 
-def is_file(shard: Any) -> bool:
+def is_file_shard(shard: Any) -> bool:
     """Return whether a shard is a file, or two files of features and labels."""
     if isinstance(shard, tuple):
         return len(shard) == 2 and all(isinstance(part, str | Path) for part in shard)
@@ -127,7 +127,7 @@ def find_order(shards: Iterable[Any], columns: Columns) -> tuple[str, ...]:
 
 def shard_name(shard: Shard) -> str:
     """Return the name of a shard for messages: of a file its base name, else an empty text."""
-    first: Any = shard[0] if isinstance(shard, tuple) and is_file(shard) else shard
+    first: Any = shard[0] if isinstance(shard, tuple) and is_file_shard(shard) else shard
     return str(first).rpartition("/")[2] if isinstance(first, str | Path) else ""
 
 

@@ -26,7 +26,7 @@ from ncscope.api.shard_files import (
     Shard,
     batches_of,
     find_order,
-    is_file,
+    is_file_shard,
     open_shard,
     resolve_shard,
     shard_name,
@@ -96,7 +96,7 @@ class ShardPass:
     def __call__(self, shard: Shard) -> ClassMoments | DecisionCounts:
         """Gather the statistics of a shard; an error names the shard, if it has a name."""
         try:
-            batches = batches_of(shard, self.columns, self.look) if is_file(shard) else shard
+            batches = batches_of(shard, self.columns, self.look) if is_file_shard(shard) else shard
             if self.second is not None:
                 return gather(batches, second=self.second)
             if self.look:
@@ -190,7 +190,7 @@ def measure_shards(
         fix = "pass a list of files, for example sorted(glob.glob('features/*.parquet'))"
         raise InputError(expected="a list of shards", found="a single path", fix=fix)
     shards = list(shards)
-    files = [(resolve_shard(shard), shard) for shard in shards if is_file(shard)]
+    files = [(resolve_shard(shard), shard) for shard in shards if is_file_shard(shard)]
     written = dict(files)
     times = Counter(path for path, _ in files)
     twice = [written[path] for path in times if times[path] > 1]
@@ -286,7 +286,7 @@ def measure_shards(
         notes += (_NEEDS_ALL,)
     else:
         notes += record.notes
-    if shards and is_file(shards[0]):
+    if shards and is_file_shard(shards[0]):
         notes = (*open_shard(shards[0], columns).notes, *notes)
     report = Report(replace(record, notes=notes), stats)
     report.class_names = names

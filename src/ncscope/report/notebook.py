@@ -65,7 +65,7 @@ class HeadCell:
 
 
 @dataclass(frozen=True)
-class Headline:
+class NotebookHeadline:
     """Table of a few metrics, a column each, so that they are read across.
 
     Attributes:
@@ -84,7 +84,7 @@ class Fold:
     """A part that a click unfolds: a headline of more rows, all metrics, or sentences."""
 
     title: str
-    headline: Headline | None = None
+    headline: NotebookHeadline | None = None
     names: Sequence[str] = ()
     groups: Mapping[str, Sequence[MetricRow]] | None = None
     interval_title: str = ""
@@ -213,7 +213,7 @@ def render_similarity_fragment(record: SimilarityRecord) -> str:
 
 def build_headline(
     records: Mapping[str, LayerRecord], strong: Sequence[str] | Mapping[str, Any] = ()
-) -> Headline:
+) -> NotebookHeadline:
     """Choose and write the headline metrics of some measurements.
 
     NC1 to NC4 and the accuracies come first; where none of them was measured, the key metrics of
@@ -263,7 +263,9 @@ def build_headline(
         for name, record in records.items()
     ]
     collapsed = [_find_collapse(metric, records) or "–" for metric in chosen.values()]
-    return Headline(list(chosen.items()), rows, collapsed if set(collapsed) != {"–"} else ())
+    return NotebookHeadline(
+        list(chosen.items()), rows, collapsed if set(collapsed) != {"–"} else ()
+    )
 
 
 def _find_collapse(metric: Label, records: Mapping[str, LayerRecord]) -> str:

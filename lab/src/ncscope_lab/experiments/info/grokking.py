@@ -3,9 +3,9 @@
 The paper has p = 113: a transformer of one layer without normalisation on the input ``a b =``,
 trained by AdamW on all training pairs at every step. It states neither the betas nor the number of
 steps nor the initialisation. Here the betas are those of Nanda et al., there are 20,000 steps, and
-weights have variance 1/width. The small scale is the paper's, stopped after 14,000 steps; its seeds,
-6 to 11, determine the training pairs (30 % of all) and the weights. Accuracies are measured at about
-120 log-spaced steps, MIR and HDR at about 32 of them.
+weights have variance 1/width. The small scale is the paper's, stopped after 14,000 steps. Its
+seeds, 6 to 11, determine the training pairs (30 % of all) and the weights. Accuracies are measured
+at about 120 log-spaced steps, MIR and HDR at about 32 of them.
 
 The transformer and its training stand in `modular_addition`.
 """

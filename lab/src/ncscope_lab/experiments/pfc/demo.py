@@ -140,7 +140,7 @@ def list_claims(settings: DemoConfig) -> list[Claim]:
                 text=f"{key.upper()} {'falls' if falls else 'rises'} from layer to layer up to the "
                 "first layer without NCC error",
                 source="PFC, conjecture 1 and figure 3",
-                quantity=count_breaks(key),
+                quantity=steps_the_wrong_way(key),
                 region=below(1),
                 tell=partial(tell_order, key),
             )
@@ -172,7 +172,7 @@ def tell_zero_error(runs: Runs) -> str:
     )
 
 
-def rank_correlation(key: str, run: Run) -> float:
+def trend_past_zero_error(key: str, run: Run) -> float:
     """Return the rank correlation of a metric past zero error with the epoch; NaN for a few."""
     past = past_zero_error(run)
     course = values(past, key)
@@ -185,7 +185,7 @@ def trend_of_fall(key: str) -> Quantity:
     """Return the quantity of a trend: infinity, not the rank correlation, for a fall too small."""
 
     def compute(run: Run) -> float:
-        trend, course = rank_correlation(key, run), values(past_zero_error(run), key)
+        trend, course = trend_past_zero_error(key, run), values(past_zero_error(run), key)
         return trend if math.isnan(trend) or FACTOR * course[-1] < course[0] else math.inf
 
     return Quantity("rank correlation", compute)
@@ -193,7 +193,7 @@ def trend_of_fall(key: str) -> Quantity:
 
 def tell_fall(key: str, runs: Runs) -> str:
     """Write a metric at zero error and at the end."""
-    past, trend = past_zero_error(runs[0]), rank_correlation(key, runs[0])
+    past, trend = past_zero_error(runs[0]), trend_past_zero_error(key, runs[0])
     if math.isnan(trend):
         return f"{len(past)} measurements at zero training error"
     return (
@@ -224,7 +224,7 @@ def list_comparable(run: Run) -> Path:
     return layers if depth is None else layers[: depth + 1]
 
 
-def count_breaks(key: str) -> Quantity:
+def steps_the_wrong_way(key: str) -> Quantity:
     """Return the quantity of steps the wrong way; NaN for few layers, or one not measured."""
 
     def compute(run: Run) -> float:
