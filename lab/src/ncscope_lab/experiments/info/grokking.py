@@ -270,7 +270,7 @@ def draw_panel(settings: InfoGrokking, runs: Runs, key: str, axes: Axes) -> None
     """Draw a metric of both splits of every run, with the steps of memorising and generalising."""
     every = 10 if key == "accuracy" else 1
     for index, run in enumerate(runs):
-        colour, marker = panels.SERIES[index % 5], "oDs^v"[index % 5]
+        colour, marker = panels.SERIES[index % 5], "oDs^vP"[index % 6]
         held_out, training = (
             [row for row in run.path(split) if key in row] for split in ("test", "train")
         )
