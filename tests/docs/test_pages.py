@@ -26,10 +26,10 @@ def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def with_code_by_pace() -> Iterator[object]:
-    """The pages with code: the one that is read first, and the others beyond the default suite."""
+    """The pages with code: the first in the default suite; at night the one that starts Ray."""
+    paces = {"README.md": (), "docs/scale/shards.md": pytest.mark.nightly}
     for page in filter(with_code, PAGES):
-        first = name_of(page) == "README.md"
-        yield pytest.param(page, marks=() if first else pytest.mark.slow)
+        yield pytest.param(page, marks=paces.get(name_of(page), pytest.mark.slow))
 
 
 @pytest.mark.parametrize("page", list(with_code_by_pace()), ids=name_of)

@@ -164,7 +164,7 @@ def test_what_loads_can_be_shown(seed: int, tmp_path: Path) -> None:
     try_changes(seed, 40, QUICK, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:Glyph")
 @pytest.mark.parametrize(("seed", "count", "suffixes"), [(6, 400, QUICK), (7, 40, EVERY)])
 def test_what_loads_after_many_changes_can_be_shown(

@@ -50,7 +50,7 @@ def test_nothing_is_found_below_the_minimum(factors: int, dim: int):
     assert min(reached) < 1e-12, "no start arrived"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("unchecked_signatures")
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_60_restarts_and_60_perturbations_find_nothing_lower(activation: str):
