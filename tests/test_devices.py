@@ -8,13 +8,17 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._device import _device_constructors
 
 import ncscope
 from ncscope import devices
+from ncscope.data.generated import make_patterns
 from ncscope.devices import HostCopy, bytes_to_keep, chunk_bytes, move_to, refuse_without_float64
 from ncscope.errors import InputError
 from ncscope.integrations.torchmetrics import NeuralCollapse
 from ncscope.losses import batch_entropy, matrix_entropy, mutual_information, within_class_cosine
+from ncscope.losses.inputs import make_zero_loss
+from ncscope.stats.paths import step_length
 from ncscope.stats.store import FeatureStore
 from ncscope.transfer import check_downstream, nleep, parc, regularised_h_score, sfda, transrate
 from ncscope.transfer.features import head_features
@@ -172,6 +176,9 @@ def test_a_default_device_of_the_user_changes_nothing() -> None:
             dict(ncscope.measure_moments(moments)),
             {score.__name__: float(score(samples)) for score in scores},
             {"mir": float(mutual_information(features, features.flip(1)))},
+            dict(ncscope.measure([features[:100], features[100:]], [labels[:100], labels[100:]])),
+            {"cka": ncscope.cka([features[:100], features[100:]], features[:, :3])},
+            {"patterns": float(make_patterns(2, 4, 4)[0].pictures.sum())},
         ]
 
     wanted = results()
@@ -181,15 +188,24 @@ def test_a_default_device_of_the_user_changes_nothing() -> None:
 
 
 def test_each_tensor_is_made_on_a_named_device() -> None:
-    makers = ["zeros", "ones", "empty", "full", "arange", "eye", "linspace", "tensor", "as_tensor"]
-    makers += ["rand", "randn", "randint", "randperm"]
+    names = {make.__name__ for make in _device_constructors()}
+    assert {"zeros", "as_tensor", "randperm", "fft_fftfreq", "linspace"} <= names
+    names |= {name.removeprefix("fft_") for name in names}
     unnamed = []
     for path in sorted(Path(ncscope.__file__).parent.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
                 continue
             module, _, name = ast.unparse(node.func).rpartition(".")
-            given = {keyword.arg for keyword in node.keywords}
-            if module == "torch" and name in makers and not given & {"device", None}:
+            given = {word.arg for word in node.keywords if ast.unparse(word.value) != "None"}
+            if module in ("torch", "torch.fft") and name in names and not given & {"device", None}:
                 unnamed.append(f"{path.name}:{node.lineno}: {ast.unparse(node)}")
     assert not unnamed, "\n".join(unnamed)
+
+
+def test_a_loss_of_no_rows_stays_on_its_device() -> None:
+    assert make_zero_loss(torch.zeros(1, 4, device="meta")).is_meta
+
+
+def test_layers_on_two_devices_are_subtracted_on_the_later_ones() -> None:
+    assert step_length(torch.ones(2, 3), torch.ones(2, 3, device="meta")).is_meta

@@ -337,7 +337,9 @@ def as_tensor(value: Any, name: str) -> Tensor:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The given NumPy array is not writable")
             readable = _to_readable(value, name)
-            where = "cpu" if isinstance(readable, np.ndarray) else None  # else where it is
+            if isinstance(readable, Tensor):
+                return _to_plain(readable, name)
+            where = "cpu" if isinstance(readable, np.ndarray) else "cuda"  # an array of CuPy
             return _to_plain(torch.as_tensor(readable, device=where), name)
     except InputError:
         raise

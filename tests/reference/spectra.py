@@ -21,7 +21,7 @@ def positive(values, below):
 
 def power_law(eigenvalues):
     """Exponent and R^2 of the line through the logarithms of the eigenvalues above the cut."""
-    cut = EPSILON * len(eigenvalues) * max(eigenvalues)
+    cut = max(EPSILON * len(eigenvalues), mp.mpf(2) ** -42) * max(eigenvalues)
     kept = [value for value in eigenvalues if value > cut]
     if len(kept) < 3:
         return mp.nan, mp.nan

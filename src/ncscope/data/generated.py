@@ -266,7 +266,7 @@ def _draw_affine_maps(count: int, draws: torch.Generator) -> Float[Tensor, "n 2 
 def _draw_smooth(count: int, size: int, draws: torch.Generator) -> Float[Tensor, "n 3 h w"]:
     """Make random periodic images of unit variance, of waves of at least a quarter of the side."""
     white = torch.randn(count, 3, size, size, generator=draws, device="cpu")
-    frequency = torch.fft.fftfreq(size) * size
+    frequency = torch.fft.fftfreq(size, device="cpu") * size
     radius = (frequency[:, None] ** 2 + frequency**2).sqrt()
     passed = ((radius > 0) & (radius <= 4)).float()
     image = torch.fft.ifft2(torch.fft.fft2(white) * passed).real

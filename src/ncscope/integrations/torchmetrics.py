@@ -171,11 +171,13 @@ class NeuralCollapse(Metric):
                 )
             # torchmetrics sends, stacks and merges states that are tensors: the moments are one.
             self._packing = Packing(num_classes, dim, needs.statistics, prior, precision)
-            empty = self._packing.pack(self._packing.empty())
+            empty = self._packing.pack(self._packing.empty(self.device))
             self.add_state("moments", empty, dist_reduce_fx=self._packing.merge)
-        self.add_state("left_out", torch.tensor(0, device="cpu"), dist_reduce_fx="sum")
-        self.add_state("one_logit", torch.tensor(0, device="cpu"), dist_reduce_fx="max")
-        none = torch.full((num_classes, dim), _NOT_GIVEN, dtype=torch.float64, device="cpu")
+        zero = torch.tensor(0, device=self.device)
+        self.add_state("left_out", zero, dist_reduce_fx="sum")
+        self.add_state("one_logit", zero.clone(), dist_reduce_fx="max")
+        size = num_classes, dim
+        none = torch.full(size, _NOT_GIVEN, dtype=torch.float64, device=self.device)
         self.add_state("weight", none, dist_reduce_fx=_latest)
         self.add_state("bias", none[:, 0].clone(), dist_reduce_fx=_latest)
 

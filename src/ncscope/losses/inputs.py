@@ -127,8 +127,8 @@ def normalise_rows(
 
 def make_zero_loss(*tensors: Shaped[Tensor, "..."]) -> Float[Tensor, ""]:
     """Return exactly 0, with zero gradients, as a part of the tensors' autograd graph."""
-    empty = sum(tensor[:0].sum() for tensor in tensors)
-    return torch.as_tensor(empty, device="cpu").to(loss_dtype(*tensors))
+    first, *others = (tensor[:0].sum() for tensor in tensors)
+    return sum(others, start=first).to(loss_dtype(*tensors))
 
 
 def loss_dtype(*tensors: Shaped[Tensor, "..."]) -> torch.dtype:

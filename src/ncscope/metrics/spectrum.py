@@ -105,7 +105,8 @@ class Covariance:
         r"""Value up to which an eigenvalue counts as zero, $\max(\epsilon d,2^{-42})\lambda_{max}$.
 
         A layer normalisation fixes a combination of the features, which then varies by the rounding
-        of a float32 pass alone, in networks that we tried by up to a tenth of that cut.
+        of a float32 pass alone, in networks that we tried by up to a tenth of that cut. Eigenvalues
+        so small are left out of features in float64 too, which may come from such a pass.
         """
         largest = self.eigenvalues[0]
         return max(self.error, rank_cut(largest, len(self.matrix)), _FLOAT32_PASS * float(largest))
