@@ -5,7 +5,7 @@ The runs of one setting differ in the seed; a run is named "SETTING, seed SEED".
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from math import nan
+from math import log10, nan
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -159,6 +159,8 @@ claim_trend = partial(
 FIRST_OF_PAPER = 20 / 300
 """Share of training at which the paper's figure 1 has its first point of a trained network."""
 
+_ROUNDING = 1e-9  # share of the variance on V_B up to which that off it is rounding
+
 
 def claim_parts(*settings: str) -> list[Claim]:
     """Make the claims of section 4.1 on some settings: variance falls on V_B and rises off it.
@@ -240,8 +242,12 @@ def draw_common(runs: Runs) -> list[Drawing]:
     """Draw figures 1, 2, 6 and 8: a panel a setting, means and ranges over seeds."""
 
     def parts(group: Runs, axes: Axes) -> None:
-        for key, label in (("within_in_signal", "on $V_B$"), ("within_off_signal", "off $V_B$")):
-            draw_course(axes, group, key, label)
+        draw_course(axes, group, "within_in_signal", "on $V_B$")
+        # Of fewer features than classes, only the rounding of a layer normalisation is off V_B.
+        rows = [row for run in group for row in run.path("train") if "within_off_signal" in row]
+        both = zip(values(rows, "within_off_signal"), values(rows, "within_in_signal"), strict=True)
+        if any(off > _ROUNDING * on for off, on in both):
+            draw_course(axes, group, "within_off_signal", "off $V_B$")
 
     def spectra(group: Runs, axes: Axes) -> None:
         for which, label in enumerate((r"$\Sigma_B$", r"$\Sigma_T$")):
@@ -339,6 +345,15 @@ def draw_settings(runs: Runs, draws: Mapping[str, Callable[[Runs, Axes], None]])
     )
 
 
+class _Ticks(LogLocator):
+    """Ticks between the powers of ten where an axis has few of these."""
+
+    def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
+        decades = log10(vmax / vmin)
+        self.set_params(subs=(1, 2, 3, 5) if decades < 1.5 else (1, 3) if decades < 3 else (1,))
+        return super().tick_values(vmin, vmax)
+
+
 def draw_course(axes: Axes, runs: Runs, key: str, label: str, split: str = "train") -> None:
     """Draw a metric from epoch 1 on: mean over the runs, and their range as a band.
 
@@ -356,8 +371,7 @@ def draw_course(axes: Axes, runs: Runs, key: str, label: str, split: str = "trai
         axes.lines[-1].sticky_edges.y.append(0)
         return
     logarithmic_values(axes)
-    # The curves span one or two decades, so powers of ten would be too few labels.
     if axes.get_yscale() == "log":
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
+        axes.yaxis.set_major_locator(_Ticks())
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axes.yaxis.set_minor_locator(NullLocator())
