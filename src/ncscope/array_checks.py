@@ -339,7 +339,8 @@ def as_tensor(value: Any, name: str) -> Tensor:
             readable = _to_readable(value, name)
             if isinstance(readable, Tensor):
                 return _to_plain(readable, name)
-            where = "cpu" if isinstance(readable, np.ndarray) else "cuda"  # an array of CuPy
+            # An array of CuPy stays on its GPU, which need not be the current one.
+            where = "cpu" if isinstance(readable, np.ndarray) else None
             return _to_plain(torch.as_tensor(readable, device=where), name)
     except InputError:
         raise

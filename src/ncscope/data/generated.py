@@ -62,10 +62,8 @@ def make_warped_digits(
     )
     large = functional.pad(large.clamp(0, 1), (2, 2, 2, 2))
     mask = (labels >= digits.start) & (labels < digits.stop)
-    large, classes = (
-        large[mask],
-        torch.as_tensor(labels[mask] - digits.start, dtype=torch.int64, device="cpu"),
-    )
+    large = large[mask]
+    classes = torch.as_tensor(labels[mask] - digits.start, dtype=torch.int64, device="cpu")
     halves = []
     for half, per_class in enumerate((train_per_class, test_per_class)):
         originals = _choose_originals(classes, half, per_class, seed)
