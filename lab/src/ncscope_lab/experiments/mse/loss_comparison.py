@@ -114,8 +114,8 @@ def fit_exponent(path: Path) -> float:
     return -float(np.polyfit(epochs, numbers, 1)[0])
 
 
-@quantity("epoch of the common NC1")
-def epoch_of_common_nc1(run: Run) -> float:
+@quantity("epoch half-way to the common NC1")
+def epoch_half_way(run: Run) -> float:
     """Return the epoch at which NC1 is half-way, in decades, to the least that both losses reach.
 
     The least values are no measure of speed: they depend on how far a network collapses at all, and
@@ -173,7 +173,7 @@ PAIRED_CLAIMS = [
         "is half-way, in decades, to the least value that both losses reach after fewer epochs, by "
         f"a factor of at least {FACTOR:g}, in most networks",
         source="MSE, figure 10",
-        quantity=epoch_of_common_nc1 / of_rival(epoch_of_common_nc1),
+        quantity=epoch_half_way / of_rival(epoch_half_way),
         region=below(1 / FACTOR),
         where=select_pairs,
     ),
