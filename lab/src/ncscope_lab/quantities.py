@@ -14,6 +14,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from ncscope.measurement.records import GeodesicRecord, Measurement
+from ncscope.models.taps import HEAD_INPUT
 from ncscope_lab.observations import Observation, Results
 
 Path = Sequence[Observation]
@@ -43,11 +44,15 @@ class Run:
 
         Args:
             split: ``"train"``, ``"test"`` or another split of the rows.
-            layer: Name of the layer; default the last layer, which feeds the classifier.
+            layer: Name of the layer; default the input of the classifier, or the last layer of a
+                model that has no classifier of that name.
         """
         rows = [row for row in self.rows if row.split == split]
-        wanted = rows[-1].layer if rows and layer is None else layer
-        return [row for row in rows if row.layer == wanted]
+        # What an experiment measures besides stands after the layers: the last row can be a block.
+        layers = [row.layer for row in rows]
+        if layer is None and layers:
+            layer = HEAD_INPUT if HEAD_INPUT in layers else layers[-1]
+        return [row for row in rows if row.layer == layer]
 
     def layers(self, epoch: int | None = None, split: str = "train") -> Path:
         """Select the rows of all layers at one epoch, in forward order; default the last epoch."""

@@ -16,7 +16,8 @@ from ncscope_lab.observations import Results
 
 SMALL = network.EXPERIMENT.scales["small"]
 MSE, CE = "digits, MSE, no bias", "digits, CE, bias"
-LEVELS = ("stages.0", "stages.1", "stages.2", HEAD_INPUT)
+LEVELS = (HEAD_INPUT, "stages.0", "stages.1", "stages.2")
+"""In the order of a run's rows: what the experiment measures besides follows the measurement."""
 EPOCHS = (0, 10, 60)
 Paths = Mapping[str, Sequence[Sequence[float]]]
 
@@ -25,7 +26,7 @@ PATHS: Paths = {
     "nc2_of": ([1, 1, 1], [1, 0.9, 0.9], [1, 0.5, 0.3], [1, 0.3, 0.2]),
     "nc2_etf": ([1, 1, 1], [1, 0.9, 0.9], [1, 0.5, 0.3], [1, 0.3, 0.1]),
 }
-"""By metric and level, values over the epochs."""
+"""By metric and level, the blocks before the classifier's input, values over the epochs."""
 NONE: Paths = MappingProxyType({})
 Models = Mapping[str, tuple[float, float]]
 MODELS: Models = {"linear": (2.0, 0.4), "relu": (0.8, 0.8)}
@@ -43,20 +44,21 @@ def made(
         paths = paths | (changed if ours else {})
         off = 1 + 0.01 * training.seed
         for at, epoch in enumerate(EPOCHS):
-            for index, layer in enumerate(LEVELS):
+            for layer in LEVELS:
                 row: dict[str, Any] = {
                     "part": part,
                     "split": "train",
                     "epoch": epoch,
                     "layer": layer,
                 }
-                row |= {key: float(paths[key][index][at]) * off ** (at + 1) for key in PATHS}
+                level = LEVELS.index(layer) - 1  # the classifier's input is the last of a path
+                row |= {key: float(paths[key][level][at]) * off ** (at + 1) for key in PATHS}
                 if layer == HEAD_INPUT:
                     row["accuracy"] = 0.1 if epoch == 0 else accuracy if ours else 1.0
                     falling = paths.get("duality", [[1.0, 0.5, 0.2]])[0]
                     row[DUALITIES[training.loss]] = falling[at] * off**at
                 else:
-                    row["block"] = index + 1
+                    row["block"] = level + 1
                 found.append(row)
     return Results([*with_each(observed(found), nudged), *model_results(models or MODELS)])
 

@@ -608,7 +608,7 @@ EXPERIMENT = Experiment(
     ),
     source="XUFM section 6, figures 5 and 10; section 4.1",
     scales={"paper": PAPER, "small": SMALL},
-    cost={"paper": "9 GPU-hours (estimated)", "small": "2.5 hours on one core"},
+    cost={"paper": "9 GPU-hours (estimated)", "small": "3 hours on one core"},
     parts=list_parts,
     claims=list_claims,
     figures=draw_figures,
