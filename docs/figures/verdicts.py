@@ -3,18 +3,22 @@
 Each RUN is the folder of a run that has ended, as ``ncscope run NAME --out RUN`` writes it. Its
 claims are judged anew from its measurements and go, with the captions of its figures, to
 docs/figures/verdicts-SCALE.json, from which the pages are written; the figures go to
-docs/images/runs. Cost: seconds a run.
+docs/images/runs. A run that holds all that another experiment measures serves that one too. Cost:
+seconds a run.
 """
 
 import argparse
 import io
 import json
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 from PIL import Image
 
+from ncscope_lab.catalogue import find_experiment
 from ncscope_lab.execution import ExperimentRun, load_run
 from ncscope_lab.report.drawing import Drawing
 
@@ -22,6 +26,8 @@ FOLDER = Path(__file__).parent
 IMAGES = FOLDER.parent / "images" / "runs"
 DPI = 130
 COLOURS = 256  # with fewer, lines change their colour
+SERVES = {"mse/decomposition": "mse/collapse", "mse/robustness": "mse/loss-comparison"}
+"""By experiment whose run measures more, the one of the same networks that needs less."""
 
 
 def main() -> None:
@@ -32,7 +38,21 @@ def main() -> None:
         run = load_run(folder)
         if not run.ended:
             parser.error(f"{folder} has not ended: run the same command with --resume")
-        write(run)
+        for each in (run, *serve(run)):
+            write(each)
+
+
+def serve(run: ExperimentRun) -> Iterator[ExperimentRun]:
+    """Yield the run as one of the experiment that it serves besides its own, if there is one."""
+    if (name := SERVES.get(run.experiment.id)) is None:
+        return
+    experiment = find_experiment(name)
+    config = experiment.configure(run.scale)
+    if config.runs != run.config.runs:
+        message = f"the networks of {name} differ from this run's: run it with its scale's settings"
+        raise SystemExit(message)
+    claims = experiment.judge(config, run.rows)
+    yield replace(run, experiment=experiment, config=config, claims=claims)
 
 
 def write(run: ExperimentRun) -> None:
