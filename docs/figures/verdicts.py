@@ -3,14 +3,12 @@
 Each RUN is the folder of a run that has ended, as ``ncscope run NAME --out RUN`` writes it. Its
 claims are judged anew from its measurements and go, with the captions of its figures, to
 docs/figures/verdicts-SCALE.json, from which the pages are written; the figures go to
-docs/images/runs. A run that holds all that another experiment measures serves that one too. Cost:
-seconds a run.
+docs/images/runs. A run of `SERVES` is judged for both of its experiments. Cost: seconds a run.
 """
 
 import argparse
 import io
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +25,7 @@ IMAGES = FOLDER.parent / "images" / "runs"
 DPI = 130
 COLOURS = 256  # with fewer, lines change their colour
 SERVES = {"mse/decomposition": "mse/collapse", "mse/robustness": "mse/loss-comparison"}
-"""By experiment whose run measures more, the one of the same networks that needs less."""
+"""Experiments, each with another on the same networks that needs no more than it measures."""
 
 
 def main() -> None:
@@ -38,21 +36,14 @@ def main() -> None:
         run = load_run(folder)
         if not run.ended:
             parser.error(f"{folder} has not ended: run the same command with --resume")
-        for each in (run, *serve(run)):
-            write(each)
-
-
-def serve(run: ExperimentRun) -> Iterator[ExperimentRun]:
-    """Yield the run as one of the experiment that it serves besides its own, if there is one."""
-    if (name := SERVES.get(run.experiment.id)) is None:
-        return
-    experiment = find_experiment(name)
-    config = experiment.configure(run.scale)
-    if config.runs != run.config.runs:
-        message = f"the networks of {name} differ from this run's: run it with its scale's settings"
-        raise SystemExit(message)
-    claims = experiment.judge(config, run.rows)
-    yield replace(run, experiment=experiment, config=config, claims=claims)
+        if run.config != run.experiment.configure(run.scale):
+            parser.error(f"{folder} has settings of its own: run the experiment without --set")
+        write(run)
+        if (name := SERVES.get(run.experiment.id)) is not None:
+            other = find_experiment(name)
+            config = other.configure(run.scale)
+            claims = other.judge(config, run.rows)
+            write(replace(run, experiment=other, config=config, claims=claims))
 
 
 def write(run: ExperimentRun) -> None:
