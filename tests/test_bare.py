@@ -4,6 +4,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from tests.bare import ROOT, SAME_EVERYWHERE, imports
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -23,6 +25,7 @@ def module_of(name: str) -> Path:
     return module_of(name.rpartition(".")[0])
 
 
+@pytest.mark.slow
 def test_what_is_not_tested_here_imports_what_the_bare_package_has() -> None:
     """Modules of these packages, the modules that they import, and so on."""
     packages = [SOURCE / "ncscope" / package for package in SAME_EVERYWHERE]

@@ -32,6 +32,7 @@ def loaded(code: str, names: tuple[str, ...]) -> tuple[str, str]:
     return done.stdout.strip().splitlines()[-1], done.stderr
 
 
+@pytest.mark.slow
 def test_what_is_public_or_a_list_of_names_is_there_without_anything_heavy() -> None:
     code = "import ncscope, ncscope.report, ncscope.models.networks.catalogue; "
     code += "[getattr(ncscope, name) for name in ncscope.__all__]"
@@ -72,6 +73,7 @@ MISSING = (
 )
 
 
+@pytest.mark.slow
 def test_what_is_missing_is_said_before_torch_is_imported() -> None:
     here = "tests/test_import.py"
     lines = [line.format(here=here).split() for line in MISSING]

@@ -255,6 +255,7 @@ def test_ranks_count_together_what_they_left_out(tmp_path) -> None:
         assert found == [note, nc1, list(NAMES), note, nc1]
 
 
+@pytest.mark.slow
 def test_checkpoints_are_ranked_alike_by_names_and_without_marks() -> None:
     outputs = np.abs(FEATURES) / np.abs(FEATURES).sum(1, keepdims=True)
     labels, keep = marked(255)
@@ -271,6 +272,7 @@ def test_checkpoints_are_ranked_alike_by_names_and_without_marks() -> None:
     assert by_mark == rank_checkpoints({"it": FEATURES[keep]}, words[keep], **options)
 
 
+@pytest.mark.slow
 def test_names_of_held_out_samples_are_those_of_training() -> None:
     rows = {"far": FEATURES}
     few = np.flatnonzero(CLASSES > 0)[:20]  # without the first class
@@ -295,6 +297,7 @@ def test_downstream_labels_that_do_not_do(labels: Sequence, message: str) -> Non
         check_downstream(FEATURES, labels)
 
 
+@pytest.mark.slow
 def test_the_command_leaves_out_and_names(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
 

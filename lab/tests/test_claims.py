@@ -162,6 +162,7 @@ def test_perfect_correlations_that_agree_spread_as_coarse_ones_do() -> None:
     assert isclose(interval.high, tanh(atanh(0.95) + half))
 
 
+@pytest.mark.slow
 def test_fishers_interval_of_correlations_misses_one_mean_in_twenty() -> None:
     draws = np.random.default_rng(0)
     first = draws.normal(size=(1000, 3, 6))
@@ -257,6 +258,7 @@ def draw_means(mean: float, count: int, draws: int = 2000) -> list[bool]:
     return [each is not None and each.low > 0 for each in intervals]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [3, 8])
 def test_the_smallest_effect_shows_in_four_of_five_repetitions(count: int) -> None:
     values = np.random.default_rng(1).normal(size=count)
@@ -268,6 +270,7 @@ def test_the_smallest_effect_shows_in_four_of_five_repetitions(count: int) -> No
     assert isclose(ratios, exp(effect), rel_tol=1e-9)
 
 
+@pytest.mark.slow
 def test_so_many_seeds_decide_in_four_of_five_repetitions() -> None:
     values = [1.5, 0.3, -0.9]
     needed = seeds_to_decide(values, 0.0, "plain")

@@ -55,6 +55,7 @@ def test_json_holds_settings_claims_and_rows_and_says_null_for_nan():
     assert [row["log"] for row in whole["rows"]] == [math.log(8), math.log(4), None, None]
 
 
+@pytest.mark.slow
 def test_the_run_folder_is_complete_and_the_same_every_time(tmp_path):
     for name in "ab":
         execution.run("halving", out=tmp_path / name)
@@ -93,6 +94,7 @@ def test_a_run_stopped_at_any_row_resumes_to_the_same_files(row, whole, tmp_path
         assert (broken / name).read_bytes() == (whole.page.parent / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_finished_part_is_not_run_again(tmp_path, monkeypatch):
     execution.run("halving", out=tmp_path)
 
@@ -159,6 +161,7 @@ def test_a_run_comes_back_from_its_folder(tmp_path):
         load_run(tmp_path / "nowhere")
 
 
+@pytest.mark.slow
 def test_runs_stand_side_by_side_on_one_page(tmp_path):
     for steps in (1, 2):
         execution.run("halving", out=tmp_path / f"{steps}", settings={"steps": steps})
@@ -172,6 +175,7 @@ def test_runs_stand_side_by_side_on_one_page(tmp_path):
     assert "<h3>" not in alone
 
 
+@pytest.mark.slow
 def test_a_report_beside_runs_is_compared_and_the_runs_keep_their_claims(tmp_path):
     execution.run("halving", out=tmp_path / "run")
     report = ncscope.measure([[0.0], [1.0], [4.0], [5.0]], [0, 0, 1, 1])
@@ -199,6 +203,7 @@ def test_a_run_that_has_not_ended_is_shown_without_claims(tmp_path):
     assert "<img" not in page
 
 
+@pytest.mark.slow
 def test_a_fresh_run_takes_nothing_from_what_lies_in_its_folder(tmp_path):
     execution.run("halving", out=tmp_path)
     (tmp_path / "config.yaml").unlink()

@@ -14,6 +14,7 @@ def test_every_name_is_the_object_of_that_name():
         ncscope_lab.Claims  # noqa: B018
 
 
+@pytest.mark.slow
 def test_help_does_not_wait_for_torch() -> None:
     run = "try: main(['run', '--help'])\nexcept SystemExit: pass"
     assert loaded(f"from ncscope.cli.running import main\n{run}", ("torch",)) == ("[]", "")

@@ -42,6 +42,7 @@ def make_history(steps, speed=1.0, splits=("train",), **options):
 SHORT, LONG = make_history([0, 2, 4]), make_history(range(9), 0.5, ("train", "test"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("steps", "compared", "sentence"),
     [
@@ -98,6 +99,7 @@ def test_splits_are_columns_of_their_own():
     ]
 
 
+@pytest.mark.slow
 def test_nothing_is_called_better_without_an_interval_beyond_the_other_s(tmp_path):
     def best(*reports):
         page = ncscope.compare(*reports, names=list("ab")).save(tmp_path / "x.html").read_text()
@@ -109,6 +111,7 @@ def test_nothing_is_called_better_without_an_interval_beyond_the_other_s(tmp_pat
     assert without == alike == 0 < apart
 
 
+@pytest.mark.slow
 def test_how_to_get_marks_is_said_where_none_can_stand(tmp_path):
     def save(*reports):
         both = ncscope.compare(*reports, names=list("ab"))
@@ -151,6 +154,7 @@ def test_a_small_difference_does_not_fill_the_axis():
     assert around("accuracy", 1.0, 1.0) == pytest.approx(0.025)  # nothing is beyond 1
 
 
+@pytest.mark.slow
 def test_every_file_is_of_its_kind(tmp_path):
     both = ncscope.compare(SHORT, LONG, names=["short", "long"])
     begins = {"csv": b"name,run,split,step,", "tex": b"% \\use", "svg": b"<?xml", "png": b"\x89PNG"}
@@ -212,6 +216,7 @@ def test_a_group_is_no_metric_but_has_some(tmp_path):
         few.plot("nc4")
 
 
+@pytest.mark.slow
 def test_splits_are_held_against_their_like():
     def run(**sizes):
         history = ncscope.History()
@@ -252,6 +257,7 @@ def test_what_cannot_be_compared_is_refused(tmp_path):
             call()
 
 
+@pytest.mark.slow
 def test_intervals_and_sizes_are_in_every_table(tmp_path):
     wide = ncscope.measure(np.hstack([NOISE] * 2), LABELS, uncertainty=True)
     both = ncscope.compare(measure(1.0, uncertainty=True), wide, names=["one", "wide"])
@@ -274,6 +280,7 @@ def test_intervals_and_sizes_are_in_every_table(tmp_path):
     assert "Dimensions differ (4 and 8)" in open_part
 
 
+@pytest.mark.slow
 def test_numbers_of_classes_that_differ_leave_nothing_marked(tmp_path):
     three = measure(1.0, uncertainty=True)
     two = ncscope.measure(9 * CENTRES[LABELS % 2] + NOISE, LABELS % 2, uncertainty=True)

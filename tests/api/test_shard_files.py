@@ -206,6 +206,7 @@ def test_a_file_cut_anywhere_gives_one_error(suffix: str, tmp_path) -> None:
         ncscope.measure_shards([file])
 
 
+@pytest.mark.slow
 def test_damage_inside_of_parquet_gives_one_error_or_numbers(tmp_path) -> None:
     file = save_parquet(tmp_path / "a.parquet", *cut((20,)).parts[0])
     content = bytearray(file.read_bytes())

@@ -46,6 +46,7 @@ def test_without_a_classifier_and_with_groups() -> None:
     assert dict(report) == pytest.approx(dict(ncscope.measure(*samples.whole, groups=["nc1"])))
 
 
+@pytest.mark.slow
 def test_a_pool_of_processes_gives_the_same_bytes(tmp_path) -> None:
     samples = cut()
     files = save_shards(tmp_path, samples, (".npz", ".safetensors"))
@@ -66,6 +67,7 @@ def test_functions_mappings_and_lists_are_shards() -> None:
         assert dict(ncscope.measure_shards(shards)) == expected
 
 
+@pytest.mark.slow
 @settings(max_examples=5)
 @given(st.integers(3, 12), st.randoms())
 def test_the_tree_depends_on_the_order_of_the_shards_alone(count: int, random) -> None:

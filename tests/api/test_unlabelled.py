@@ -114,6 +114,7 @@ def test_what_needs_labels_is_refused_in_one_sentence(said: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_standard_errors_are_those_with_labels_of_one_class_each() -> None:
     """The jackknife by hand: 60 samples are three blocks of 20."""
     report = ncscope.measure(X, uncertainty=True)

@@ -85,6 +85,7 @@ def averaged(model: nn.Module) -> timm.utils.ModelEmaV3:
     return ema
 
 
+@pytest.mark.slow
 def test_timm(run, plain) -> None:
     model = network()
     name = saver(model)
@@ -92,6 +93,7 @@ def test_timm(run, plain) -> None:
     assert run("--weights", name) == (plain(model), "")
 
 
+@pytest.mark.slow
 def test_averages_of_timm_are_measured_if_asked_for(run, plain) -> None:
     model = network()
     ema = averaged(model)
@@ -109,6 +111,7 @@ def test_averages_of_timm_are_measured_if_asked_for(run, plain) -> None:
     assert err == "weights: ema.pth holds a running average (EMA) under 'state_dict_ema'\n"
 
 
+@pytest.mark.slow
 def test_an_averaged_model_of_torch(run, plain) -> None:
     model, average = network(), torch.optim.swa_utils.AveragedModel(network(1))
     average.update_parameters(model)
@@ -217,6 +220,7 @@ def trainer_of(model: nn.Module, **options: Any) -> transformers.Trainer:
     return transformers.Trainer(model, settings, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::")
 def test_the_trainer_of_hugging_face(run, plain) -> None:
     model = Wrapped()
@@ -227,6 +231,7 @@ def test_the_trainer_of_hugging_face(run, plain) -> None:
         assert (out, err) == (expected, "weights: prefix 'net.' removed\n")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::")
 def test_the_trainer_of_hugging_face_and_its_own_model(run) -> None:
     torch.manual_seed(0)
@@ -256,6 +261,7 @@ def test_the_trainer_of_hugging_face_and_its_own_model(run) -> None:
     assert "; write the image processor of the model's training beside the model" in err
 
 
+@pytest.mark.slow
 def test_a_folder_of_shards(run, plain) -> None:
     model = network()
     state = model.state_dict()
@@ -271,6 +277,7 @@ def test_a_folder_of_shards(run, plain) -> None:
     assert err == "error: expected a file, found nothing at saved/b.safetensors; check the path\n"
 
 
+@pytest.mark.slow
 def test_several_models_in_one_file(run, plain) -> None:
     models = {"student": network(0), "teacher": network(1)}
     states = {name: model.state_dict() for name, model in models.items()}
@@ -292,6 +299,7 @@ def test_a_key_needs_a_file(run) -> None:
     assert "expected --weights with --weights-key, found none" in err
 
 
+@pytest.mark.slow
 def test_pooling_and_flattening(run) -> None:
     torch.save(network().state_dict(), "net.pt")
     flat, pooled, default = (

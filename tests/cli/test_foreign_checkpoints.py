@@ -142,6 +142,7 @@ LOADED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", by_pace(LOADED))
 def test_weights_that_load_as_they_are(write: Callable[[], str], run, plain) -> None:
     code, out, err = run("--weights", write())

@@ -240,6 +240,7 @@ def overwrite(path, start, content):
     path.write_bytes(whole[:start] + content + whole[start + len(content) :])
 
 
+@pytest.mark.slow
 def test_bad_input_is_one_line_and_exit_code_two(run, samples):
     for name, words, said in [*bad_inputs(samples), *bad_files(samples)]:
         code, out, err = run("measure", *words)
@@ -329,6 +330,7 @@ def test_an_error_of_our_own_is_exit_code_one(run, samples, monkeypatch):
     assert "--debug" in err
 
 
+@pytest.mark.slow
 def test_the_installed_command_runs(samples, tmp_path):
     write(tmp_path / "f.npz", samples)
     command = Path(sys.executable).with_name("ncscope")
@@ -338,6 +340,7 @@ def test_the_installed_command_runs(samples, tmp_path):
     assert json.loads(done.stdout)["num_samples"] == 60
 
 
+@pytest.mark.slow
 def test_noise_is_seen_to_be_noise(run):
     """Two hundred random rows, d=512: nobody takes a VCI of 0 for collapse."""
     random = np.random.default_rng(0)
@@ -356,6 +359,7 @@ def test_noise_is_seen_to_be_noise(run):
     assert "Chance" in page
 
 
+@pytest.mark.slow
 def test_samples_enough_have_no_warning_and_errors_on_request(run):
     random = np.random.default_rng(0)
     samples = {"features": random.normal(size=(20_000, 16)), "labels": np.arange(20_000) % 10}
@@ -396,6 +400,7 @@ def test_a_file_without_labels_is_told_how_to_have_its_spectra(run, samples):
     assert "save the labels too, or the features alone as .npy for spectra without labels" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_a_table_with_names_is_one_command(run, samples, suffix):
     pandas = pytest.importorskip("pandas")
@@ -434,6 +439,7 @@ def test_a_table_on_standard_input(run, samples, monkeypatch):
     assert json.loads(out)["metrics"] == expected.as_dict()["metrics"]
 
 
+@pytest.mark.slow
 def test_pairs_of_arrays_are_shards(run, samples):
     parts = np.array_split(np.arange(60), 3)
     names = np.array(["ant", "bee", "cat"])[samples["labels"]]

@@ -73,6 +73,7 @@ def assert_printed(answer, expected: ncscope.ModelReport) -> None:
         assert_agree(values, dict(layer), rel=1e-6, abs_tol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_network_of_the_catalogue_on_a_set_of_the_catalogue(run) -> None:
     torch.manual_seed(0)
     model = build("small-resnet", 10, in_channels=1, image_size=8)
@@ -89,6 +90,7 @@ def test_a_network_of_the_catalogue_on_a_set_of_the_catalogue(run) -> None:
     assert f"of {len(pictures)} samples left out: labelled 3 or 255" in answer[1]
 
 
+@pytest.mark.slow
 def test_a_model_of_timm_on_photographs(run) -> None:
     torch.manual_seed(0)
     pictures = photographs("photos")
@@ -180,6 +182,7 @@ BAD = {
 }
 
 
+@pytest.mark.slow
 def test_bad_input_is_one_line_and_exit_code_two(run) -> None:
     torch.save({"epoch": 1}, "odd.pt")
     torch.save({"weight": torch.zeros(2)}, "other.pt")
@@ -194,6 +197,7 @@ def test_bad_input_is_one_line_and_exit_code_two(run) -> None:
         assert said in err, (words, err)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unchecked_signatures")
 def test_the_second_pass_by_its_option(run):
     torch.manual_seed(0)

@@ -159,6 +159,7 @@ def assert_measured(answer: tuple[int, str, str], expected: ncscope.ModelReport)
     assert_agree(values, dict(expected), rel=1e-4, abs_tol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_class_a_checkpoint_and_a_folder_in_one_command(run) -> None:
     words = ["net.py:Net", "photos", "--model-arg", "width=8", "--weights", "net.pt"]
     expected = by_hand(IMAGENET)
@@ -189,6 +190,7 @@ def make(names):
 """
 
 
+@pytest.mark.slow
 def test_classes_of_a_folder_are_compared_with_those_of_the_model(run) -> None:
     Path("named.py").write_text(NAMED)
     words = ["named.py:make", "photos", "--weights", "net.pt", "--json", "--prior", "uniform"]
@@ -298,6 +300,7 @@ BAD = {
 }
 
 
+@pytest.mark.slow
 def test_bad_input_is_one_line_and_exit_code_two(run) -> None:
     Path("bad.py").write_text("def half():\n    pass\n1 / 0\n")
     Path("syntax.py").write_text("x = 1\ndef Net(:\n")

@@ -55,6 +55,7 @@ def test_every_file_that_is_named_is_written(
     assert Path("x.tex").exists()
 
 
+@pytest.mark.slow
 def test_files_have_the_metrics_chosen(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["-o", "x.csv", "-o", "x.tex", "--metrics", "nc1,cdnv"]
     assert run("before.json", *words) == 0
@@ -110,12 +111,14 @@ def test_warnings_and_sizes_stand_in_the_terminal(capsys: pytest.CaptureFixture[
     assert "Samples differ" not in capsys.readouterr().out + Path("comparison.html").read_text()
 
 
+@pytest.mark.slow
 def test_a_single_report_is_written_as_any_kind() -> None:
     assert run("before.json", "-o", "x.svg", "-o", "x.csv", "-o", "x.tex") == 0
     assert Path("x.svg").read_text().startswith("<?xml")
     assert Path("x.csv").read_text().startswith("layer,metric,value")
 
 
+@pytest.mark.slow
 def test_a_ranking_is_shown_by_itself(capsys: pytest.CaptureFixture[str]) -> None:
     labels = torch.arange(60) % 3
     noise = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))

@@ -163,6 +163,7 @@ def assert_pretraining_is_of_all_images(checkpoints: list[dict]) -> None:
         assert found[f"pretraining_{key}"] == pytest.approx(known[key], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_progress_reaches_its_end_and_a_fifth_is_held_out_where_there_are_no_test_images(
     tmp_path, monkeypatch
 ):
@@ -207,6 +208,7 @@ def samples(seed: int, size: float = 1.0) -> dict[str, np.ndarray]:
     return {"features": np.eye(5)[labels] + size * random.normal(size=(60, 5)), "labels": labels}
 
 
+@pytest.mark.slow
 def test_features_in_files(run):
     files = ["1.0.npz", "0.5.npz"]
     for file in files:
@@ -246,6 +248,7 @@ def test_features_in_files(run):
     assert [each["accuracy"] for each in found["checkpoints"]] == accuracies
 
 
+@pytest.mark.slow
 def test_results_on_other_sets_and_source_probabilities_from_files(run):
     files = ["1.0.npz", "0.5.npz", "0.2.npz"]
     for file in files:
@@ -277,6 +280,7 @@ def test_results_on_other_sets_and_source_probabilities_from_files(run):
     assert found["notes"][-1].startswith("A useless score")
 
 
+@pytest.mark.slow
 def test_names_that_the_results_lack_are_said(run):
     for file in ("1.0.npz", "0.5.npz"):
         np.savez(file, **samples(0, float(file.removesuffix(".npz"))))
@@ -379,6 +383,7 @@ def bad_inputs():
     yield "--models small-resnet@weights.pt --data digits --measure top-5", "top-5"
 
 
+@pytest.mark.slow
 def test_bad_input_is_one_line_and_exit_code_two(run):
     for words, said in bad_inputs():
         code, out, err = run(*words.split())

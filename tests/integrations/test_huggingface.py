@@ -226,6 +226,7 @@ class Replacing(TrainerCallback):
             model.num_labels = model.config.num_labels = 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.usefixtures("capsys")
 def test_a_head_that_is_replaced_within_a_training_is_found_again(kind, tmp_path):

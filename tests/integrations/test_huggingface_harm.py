@@ -193,6 +193,7 @@ def test_an_error_of_a_callback_of_the_user_reaches_the_user(tmp_path):
                 trainer.evaluate()
 
 
+@pytest.mark.slow
 def test_a_callback_that_follows_several_trainings_keeps_them_apart(tmp_path):
     callback = NeuralCollapseTrainerCallback(groups=["nc4"], layers=[], reference="train")
     for _ in range(2):
@@ -245,6 +246,7 @@ def test_a_callback_that_is_added_late_says_what_it_misses(tmp_path):
     assert callback.latest["eval"].layers[-1].num_samples == 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

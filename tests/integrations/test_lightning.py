@@ -41,6 +41,7 @@ def assert_logged(logged: dict, split: str, model: Classifier, batches, **option
     assert found == pytest.approx(expected, rel=1e-6, abs=1e-9, nan_ok=True)  # float32
 
 
+@pytest.mark.slow
 def test_both_sets_are_measured_on_the_final_weights():
     callback = NeuralCollapseCallback(every_n_epochs=2, log="all", by_class=True)
     trainer, model = fit(callback)
@@ -65,6 +66,7 @@ def test_each_validation_costs_two_passes():
     assert followed.passes == alone.passes + 2 * 4
 
 
+@pytest.mark.slow
 def test_steps_are_measured_as_they_were():
     callback = NeuralCollapseCallback(train="steps", validation=False, **SOME)
     trainer, model = fit(callback)
@@ -104,6 +106,7 @@ class Shuffled(Classifier):
         return DataLoader(samples(48, 0), batch_size=16, shuffle=True, generator=generator)
 
 
+@pytest.mark.slow
 def test_a_loader_with_a_generator_of_its_own_goes_on_as_if_nobody_measured():
     alone = fit(None, kind=Shuffled)[1]
     followed = fit(NeuralCollapseCallback(**SOME), kind=Shuffled)[1]
@@ -153,6 +156,7 @@ class Named(list):
     classes = ("ant", "bee", "cat", "dog")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("train", ["pass", "steps"])
 def test_marks_are_left_out_and_names_come_along(train):
     callback = NeuralCollapseCallback(train=train, ignore_index=255, log="all", **SOME)
@@ -190,6 +194,7 @@ class Growing(Classifier):
             self.net = Classifier().net
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("train", ["pass", "steps"])
 def test_a_head_or_a_network_that_is_replaced_within_a_fit_is_found_again(train):
     callback = NeuralCollapseCallback(train=train, **SOME)

@@ -204,6 +204,7 @@ def test_patterns_of_training_scripts_run_as_without_the_callback(pattern, tmp_p
         assert callback.latest[split].layers[-1].num_samples == 48
 
 
+@pytest.mark.slow
 def test_parts_are_measured_as_the_whole(tmp_path):
     """A loop that calls the parts gives what a pass of a module around them gives."""
     callback = NeuralCollapseCallback(train=None)
@@ -230,6 +231,7 @@ def test_a_name_that_the_module_logs_stays_the_modules(tmp_path):
     assert trainer.callback_metrics["val/nc/vci"] == pytest.approx(callback.history["vci"][-1])
 
 
+@pytest.mark.slow
 def test_without_a_namespace_the_modules_accuracy_stays(tmp_path):
     callback = NeuralCollapseCallback(train=None, prefix="", log="all", groups=["nc4"], layers=[])
     with pytest.warns(MeasurementWarning, match="logs val/accuracy; these values"):
@@ -333,6 +335,7 @@ class OneWay(Single):
         return super().training_step(batch["one"], index)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [Persistent, OneWay])
 def test_loaders_that_an_additional_pass_would_change_are_measured_in_the_steps(make, tmp_path):
     convert = lambda batch: batch["one"] if isinstance(batch, dict) else batch  # noqa: E731
@@ -358,6 +361,7 @@ def test_an_additional_pass_needs_no_warning():
     assert not any("steps" in each for each in callback.latest["train"].layers[-1].warnings)
 
 
+@pytest.mark.slow
 def test_a_callback_that_follows_several_fits_keeps_them_apart():
     callback = NeuralCollapseCallback(layers=[], groups=["nc4"], reference="train")
     fit([callback], Single(), max_epochs=3)
@@ -393,6 +397,7 @@ class Twice(Single):
         return DataLoader(ConcatDataset([DATA, DATA]), batch_size=10)
 
 
+@pytest.mark.slow
 def test_trust_is_measured_on_request():
     callback = NeuralCollapseCallback(
         train=None, layers=[], groups=["nc1"], baseline=True, uncertainty=True
@@ -477,6 +482,7 @@ def refused(batch: Any) -> Any:
     raise ValueError(message)
 
 
+@pytest.mark.slow
 def test_validation_by_the_means_of_the_training_set():
     callback = NeuralCollapseCallback(reference="train", groups=["nc4"], layers=[])
     _, module = fit([callback], Single())
@@ -493,6 +499,7 @@ def test_validation_by_the_means_of_the_training_set():
     assert len(fixed.history) == 2
 
 
+@pytest.mark.slow
 def test_alerts_warn_and_end_nothing(tmp_path):
     """Also with a function that fails, and draws random numbers."""
     seen = []
@@ -543,6 +550,7 @@ def test_alerts_are_checked_before_the_run(alert, said):
         NeuralCollapseCallback(groups=["nc1"], alert=alert)
 
 
+@pytest.mark.slow
 def test_the_page_is_written_at_the_end(tmp_path):
     fit([NeuralCollapseCallback(train=None, save=tmp_path / "run.html")], Single())
     assert "<html" in (tmp_path / "run.html").read_text()

@@ -65,6 +65,7 @@ def plain() -> Outcome:
     return train(None)
 
 
+@pytest.mark.slow
 def test_information_loss_raises_the_ratio(plain):
     found = train(lambda *batch: -head_mutual_information(*batch))
     print(plain, found)
@@ -72,6 +73,7 @@ def test_information_loss_raises_the_ratio(plain):
     assert found.accuracy > 0.9
 
 
+@pytest.mark.slow
 def test_difference_loss_lowers_the_difference(plain):
     found = train(lambda *batch: 0.3 * head_entropy_difference(*batch))
     print(plain, found)

@@ -205,6 +205,7 @@ def test_a_third_entry_that_may_be_the_labels_is_refused(to_entry: Any) -> None:
         measured([(X, domains, (labels % 5).tolist())], network)
 
 
+@pytest.mark.slow
 def test_several_views_are_refused_and_the_advice_measures_each() -> None:
     other = X + 0.1
     pairs = [((x, x + 0.1), y) for x, y in SAMPLES]

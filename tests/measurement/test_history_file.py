@@ -159,6 +159,7 @@ def try_changes(seed: int, count: int, suffixes: tuple[str, ...], folder: Path) 
     assert 0 < shown < count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_what_loads_can_be_shown(seed: int, tmp_path: Path) -> None:
     try_changes(seed, 40, QUICK, tmp_path)

@@ -83,6 +83,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", OPTIONS)
 def test_marks_are_left_out_with_every_option(kind: str) -> None:
     options = {"layers": [], "groups": ["nc1", "nc4", "information"], **OPTIONS[kind]}
@@ -111,6 +112,7 @@ def test_marks_are_left_out_of_passes_of_a_loop() -> None:
     assert seen.report().notes[0].startswith(f"{N - kept.sum()} of {N} samples left out")
 
 
+@pytest.mark.slow
 def test_marks_are_left_out_in_several_processes(tmp_path: Path) -> None:
     labels, kept = marked(-1)
     wanted = measured([(X[kept], Y[kept])], **LAYERS)
@@ -208,6 +210,7 @@ WORDS: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", WORDS)
 def test_names_are_the_rows_of_the_head(form: str) -> None:
     wanted = measured(batches(Y))
@@ -244,6 +247,7 @@ def test_names_that_do_not_fit_are_refused(labels: Any, options: Any, message: s
         measured(batches(labels), **options)
 
 
+@pytest.mark.slow
 def test_processes_with_other_marks_or_names_are_refused(tmp_path: Path) -> None:
     def program(rank: int) -> Any:
         with pytest.raises(InputError, match="the same names of classes in all processes"):
@@ -269,6 +273,7 @@ class Images(Dataset[Any]):
         return X[index], self.labels[index]
 
 
+@pytest.mark.slow
 def test_the_names_of_a_data_set_come_along() -> None:
     def measured_simply(loader: Any, **options: Any) -> ncscope.ModelReport:
         return measured(loader, layers=[], groups=["nc1", "nc3", "per_class"], **options)

@@ -98,6 +98,7 @@ def test_residual_net_layer_by_layer_as_by_hand(bias: bool) -> None:
     assert_layers_as_by_hand(model, model.classifier, data, report)
 
 
+@pytest.mark.slow
 def test_resnet_layer_by_layer_as_by_hand() -> None:
     from torchvision.models import resnet18
 
@@ -257,6 +258,7 @@ def assert_reports_agree(found: ncscope.ModelReport, expected: ncscope.ModelRepo
         assert getattr(found.model_record.geodesic, key) == pytest.approx(wanted, rel=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{"batch_size": 1}, {"batch_size": 7}, {"batch_size": 7, "shuffle": True}]
 )
@@ -321,6 +323,7 @@ def test_a_pruned_head_is_measured_as_it_computes() -> None:
     assert_layers_as_by_hand(model, model.classifier, data, report)
 
 
+@pytest.mark.slow
 def test_batches_of_other_kinds() -> None:
     class Named(nn.Module):
         def __init__(self) -> None:

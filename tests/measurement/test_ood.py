@@ -151,6 +151,7 @@ def features_of(inputs: Tensor) -> tuple[Tensor]:
     return (read[0],)
 
 
+@pytest.mark.slow
 def test_drawn_samples_stand_for_all() -> None:
     assert_agree(dict(measured(second_pass=60)), dict(by_hand()), rel=1e-9)
     drawn = measured(second_pass=40)
@@ -251,6 +252,7 @@ def test_ood_in_one_process_only_is_refused(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_drawn_samples_of_processes_have_weights(tmp_path: Path) -> None:
     """The first process draws 10 of 50 equal samples, the second all of its 10."""
     equal = (INPUTS[:1].expand(50, -1), LABELS[:1].expand(50))

@@ -206,6 +206,7 @@ def test_skorch() -> None:
     assert any("the softmax" in note for note in report.notes)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_keras() -> None:
     os.environ["KERAS_BACKEND"] = "torch"

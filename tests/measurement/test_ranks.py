@@ -89,6 +89,7 @@ def test_samples_may_be_shared_out_in_any_way(shares: tuple[slice, ...], tmp_pat
     assert_same(on_ranks(len(shares), tmp_path, program), plain(expected))
 
 
+@pytest.mark.slow
 def test_a_process_without_samples_spills_and_has_the_reference(tmp_path: Path) -> None:
     training = ncscope.measure_model(network(), batches(slice(40)), progress=False)
 
@@ -134,6 +135,7 @@ def test_a_process_may_have_tokens_none_of_which_is_measured(tmp_path: Path) -> 
     assert_same(on_ranks(2, tmp_path, program), plain(expected))
 
 
+@pytest.mark.slow
 def test_a_watch_that_has_seen_nothing_joins_in_with_the_head_as_it_is_by_now(
     tmp_path: Path,
 ) -> None:
@@ -210,6 +212,7 @@ PLAIN: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 def test_a_group_measures_without_the_other_processes(tmp_path: Path) -> None:
     first, outside, second = on_ranks(3, tmp_path, measured_in_a_group)
     options = Options(layers=["stem"], groups=["nc1", "nc4"])
@@ -331,6 +334,7 @@ FAILURES = [
 ]
 
 
+@pytest.mark.slow
 def test_an_error_in_one_process_ends_all_of_them_with_a_line_each(tmp_path: Path) -> None:
     found = on_ranks(3, tmp_path, scenarios)
     for failure, *said in zip(FAILURES, *found, strict=True):
@@ -396,6 +400,7 @@ def measure_beside_the_dead(folder: Path, rank: int) -> None:
     (folder / f"{rank}.txt").write_text(text)
 
 
+@pytest.mark.slow
 def test_processes_do_not_wait_for_one_that_is_killed(tmp_path: Path) -> None:
     codes = in_processes(3, partial(measure_beside_the_dead, tmp_path), seconds=20)
     assert codes == [0, -signal.SIGKILL, 0]

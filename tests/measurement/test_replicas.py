@@ -59,6 +59,7 @@ def measured_after_training(rank: int) -> list[Any]:
     return [numbers(report), list(report.notes), kept and training, means, state]
 
 
+@pytest.mark.slow
 def test_batch_norm_after_parallel_training_is_that_of_the_first_process(tmp_path: Path) -> None:
     (first, notes, kept, means, state), (second, _, also, other, _) = joined_ranks(
         2, tmp_path, measured_after_training
@@ -89,6 +90,7 @@ def watched_after_training(rank: int) -> list[Any]:
     return [numbers(report := seen.report()), list(report.notes)]
 
 
+@pytest.mark.slow
 def test_a_watch_says_that_each_process_ran_with_buffers_of_its_own(tmp_path: Path) -> None:
     (first, notes), (second, _) = joined_ranks(2, tmp_path, watched_after_training)
     assert first == second
@@ -115,6 +117,7 @@ def of_other_weights(rank: int) -> list[str]:
     return [*said, numbers(report)]
 
 
+@pytest.mark.slow
 def test_other_weights_are_refused_and_the_advice_gives_the_numbers(tmp_path: Path) -> None:
     found = joined_ranks(2, tmp_path, of_other_weights)
     wanted = numbers(ncscope.measure_model(network(), [(INPUTS, LABELS)], **SETTINGS))

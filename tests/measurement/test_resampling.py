@@ -44,6 +44,7 @@ def close(found: Any, expected: Any) -> None:
         assert found[key] == pytest.approx(value, rel=1e-9, abs=1e-10, nan_ok=True), key
 
 
+@pytest.mark.slow
 def test_nothing_is_resampled_unless_asked() -> None:
     state = torch.random.get_rng_state()
     plain = ncscope.measure(FEATURES, LABELS, WEIGHT)
@@ -97,6 +98,7 @@ def test_the_sizes_of_the_classes_are_kept() -> None:
     assert report.baseline["accuracy"] == report["accuracy"] == 200 / 300
 
 
+@pytest.mark.slow
 def test_small_samples_have_a_chance_level_of_their_own_accord() -> None:
     groups = ["pfc"]
     assert ncscope.measure(FEATURES, LABELS, groups=groups, baseline=None).baseline
@@ -175,6 +177,7 @@ def test_a_stream_has_what_its_features_have(memory: int) -> None:
     close(report.bias_corrected, expected.bias_corrected)
 
 
+@pytest.mark.slow
 def test_a_single_entropy_has_what_it_has_among_all_metrics() -> None:
     options: dict[str, Any] = {"layers": [], "baseline": True, "uncertainty": True}
     reports = [
@@ -263,6 +266,7 @@ def test_a_class_too_small_for_errors_is_a_warning() -> None:
     assert not report.standard_errors
 
 
+@pytest.mark.slow
 def test_one_process_may_measure_features_alone(tmp_path: Path) -> None:
     """Nothing waits for a process that does not call `measure`."""
 
@@ -323,6 +327,7 @@ def test_statistics_beyond_the_memory_are_refused_with_their_size() -> None:
         ncscope.measure_model(model(), loader(), memory=1000, uncertainty=True, progress=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("redraw", "sizes"), [(True, "held"), ("random_sizes", "random")])
 def test_reports_say_which_other_samples_the_errors_are_of(redraw: Redraw, sizes: str) -> None:
     report = ncscope.measure(

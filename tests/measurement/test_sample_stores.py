@@ -64,6 +64,7 @@ def test_recomputing_in_another_order(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == pytest.approx(expected, rel=1e-4, abs=1e-6, nan_ok=True)  # other batches
 
 
+@pytest.mark.slow
 def test_entropies_by_recomputing() -> None:
     options = Options(groups=("information",), layers=[])
     for n in (35, N):  # from samples, which are read twice in one order, and from moments
@@ -170,6 +171,7 @@ def test_a_sample_of_all_is_storing() -> None:
     assert not any(layer.standard_errors for layer in found.layers)
 
 
+@pytest.mark.slow
 def test_a_drawn_sample_is_unbiased_and_knows_its_error() -> None:
     n, runs = 60, 30
     exact = probed().record

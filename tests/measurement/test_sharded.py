@@ -283,6 +283,7 @@ def refusal(model: nn.Module, loader: list[tuple[Tensor, Tensor]]) -> str:
     return str(error.value)
 
 
+@pytest.mark.slow
 def test_a_head_of_a_sharded_vocabulary_without_its_logits(tmp_path: Path) -> None:
     """Neither the head nor the predicted classes need a process with all logits."""
     model = Model().eval()

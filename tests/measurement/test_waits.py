@@ -60,6 +60,7 @@ def waits(measured: Callable[..., Any], blocks: int, count: int) -> int:
     return seen.total()
 
 
+@pytest.mark.slow
 @WAYS
 def test_a_batch_waits_as_often_for_twelve_layers_as_for_one(measured: Callable[..., Any]) -> None:
     """Both passes together. The difference of two runs leaves out what is done once."""
@@ -69,6 +70,7 @@ def test_a_batch_waits_as_often_for_twelve_layers_as_for_one(measured: Callable[
     assert each[0] > 0
 
 
+@pytest.mark.slow
 @WAYS
 @pytest.mark.parametrize("groups", [GROUPS, ["information"]])
 def test_nothing_read_late_changes_a_value(measured: Callable[..., Any], groups: list[str]) -> None:

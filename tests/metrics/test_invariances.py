@@ -78,6 +78,7 @@ def chosen(values: dict[str, float], keys) -> dict[str, float]:
     return {key: values[key] for key in keys}
 
 
+@pytest.mark.slow
 @given(problems())
 def test_vci_and_probe_loss_under_every_invertible_map_and_shift(problem: Problem) -> None:
     base = without_head(problem.instance)
@@ -106,6 +107,7 @@ def signal_basis(instance: Instance) -> tuple[np.ndarray, np.ndarray]:
     return directions[:rank].T, directions[rank:].T
 
 
+@pytest.mark.slow
 @given(problems(min_dim=2))
 def test_fuzziness_under_maps_of_the_signal_space_and_of_its_complement(problem: Problem) -> None:
     base, rng = without_head(problem.instance), problem.rng
@@ -127,6 +129,7 @@ def test_fuzziness_sees_a_map_that_mixes_signal_and_complement() -> None:
     assert measured(replace(base, features=sheared))["fuzziness"] == pytest.approx(2, rel=1e-14)
 
 
+@pytest.mark.slow
 @given(problems(), st.sampled_from([1e-3, 0.5, 7.0, 1e4]))
 def test_distances_under_scaling_rotation_and_shift(problem: Problem, scale: float) -> None:
     base = without_head(problem.instance)
@@ -151,6 +154,7 @@ def snapped(values: dict[str, float], scale: float = 1.0) -> dict[str, float]:
     return {k: 0.0 if abs(v) < FLOOR * units.get(k, 1) else v for k, v in values.items()}
 
 
+@pytest.mark.slow
 @given(problems(min_dim=2))
 def test_cosines_under_positive_scaling_of_each_sample_and_rotation(problem: Problem) -> None:
     base, rng = without_head(problem.instance), problem.rng
@@ -185,6 +189,7 @@ def duplicated(problem: Problem) -> Instance:
     return replace(base, features=features, labels=labels)
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(problems())
 def test_everything_under_relabelling_reordering_rotation_and_duplication(problem: Problem) -> None:
@@ -213,6 +218,7 @@ def test_scales_that_float32_does_not_have(scale: float, dim: int) -> None:
     assert not mismatches(chosen(scaled, wanted), chosen(plain, wanted), rel=REL, abs_tol=FLOOR)
 
 
+@pytest.mark.slow
 @given(problems(), st.floats(0.1, 10))
 def test_alignment_under_scaling_of_features_or_head(problem: Problem, scale: float) -> None:
     base = replace(problem.instance, bias=None)

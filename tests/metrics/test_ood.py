@@ -54,6 +54,7 @@ def halves(instance: Instance) -> tuple[Instance, Instance]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_equals_the_reference(name: str) -> None:
     instance = INSTANCES[name]()
@@ -236,6 +237,7 @@ def test_ood_of_another_magnitude() -> None:
         measured(replace(instance, features=2.0**-600 * instance.features), 2.0**600 * ood)
 
 
+@pytest.mark.slow
 def test_offset_of_a_million() -> None:
     instance = INSTANCES["balanced"]()
     ood = ood_for(instance.features)
@@ -330,6 +332,7 @@ def test_groups_and_samples_must_go_together() -> None:
     assert set(measured(instance, ood_for(instance.features), groups=["nc5"])) == {"nc5"}
 
 
+@pytest.mark.slow
 def test_uncertainty_and_chance_level() -> None:
     """DeLong's errors for AUROC; none for the others; no chance level, which is known.
 

@@ -183,6 +183,7 @@ def test_many_classes_have_a_table_on_request_only() -> None:
     assert ncscope.measure(features, labels, groups=["nc1"]).per_class is None
 
 
+@pytest.mark.slow
 def test_resampling_does_not_make_the_table_again(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
     monkeypatch.setattr(

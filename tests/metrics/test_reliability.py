@@ -91,6 +91,7 @@ def test_noise_in_the_class_means_is_the_share_by_which_ratios_are_too_low() -> 
     assert np.mean(shares) == pytest.approx(1 - np.mean(values) / true, abs=0.04)
 
 
+@pytest.mark.slow
 def test_what_is_no_better_than_chance_is_named() -> None:
     warning = noise(200, 512, groups=["nc1"], baseline=True).warnings[0]
     assert warning.startswith("no sign of collapse, permuted labels come as close: nc1, ")

@@ -102,6 +102,7 @@ def test_more_padding_changes_nothing(name: str, pool: bool | None) -> None:
     assert len(values(model, [short, long], pool=pool)) == len(found)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_layers_after_pooling_are_left_out_or_refused_and_the_advice_holds() -> None:
     torch.manual_seed(0)
@@ -136,6 +137,7 @@ def translations(length: int) -> dict[str, Tensor]:
     return {"input_ids": source, "attention_mask": mask, "labels": labels}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_the_mask_of_the_source_hides_no_token_of_the_target() -> None:
     torch.manual_seed(0)

@@ -65,6 +65,7 @@ def test_layers_without_positions_are_drawn_in_order(measurements: list[Measurem
     assert names[-1] == "stage3.block1"
 
 
+@pytest.mark.slow
 def test_one_layer_is_drawn_as_far_as_it_was_measured(
     single_layer: ModelRecord, bare: ModelRecord
 ) -> None:
@@ -75,6 +76,7 @@ def test_one_layer_is_drawn_as_far_as_it_was_measured(
     figure.savefig(io.BytesIO(), format="png")
 
 
+@pytest.mark.slow
 def test_labels_of_an_axis_do_not_overlap(measurements: list[Measurement]) -> None:
     figures = [plot_model(ModelRecord(each.model_record.layers[-1:])) for each in measurements]
     figures += [plot_model(measurements[0].model_record), plot_run(measurements)]

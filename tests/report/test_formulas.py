@@ -210,6 +210,7 @@ def test_figures_settings_change_nothing() -> None:
         assert formula(latex) == plain
 
 
+@pytest.mark.slow
 def test_another_process_writes_the_same_bytes() -> None:
     latex = METRICS["nc2_etf"].formula
     code = f"from ncscope.report.formulas import formula; print(formula('x'), formula({latex!r}))"

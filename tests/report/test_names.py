@@ -117,6 +117,7 @@ def saved(figure: Figure, kind: str) -> bytes:
     return content.getvalue()
 
 
+@pytest.mark.slow
 def test_figures_show_them(odd: list[Measurement]) -> None:
     probe = replace(odd[-1].model_record, relative_position=(), geodesic=None)
     figure = plot_model(probe)
@@ -142,6 +143,7 @@ def test_units_runs_and_splits_are_no_formulas(name: str, odd: list[Measurement]
     assert len(figure.axes[0].get_legend_handles_labels()[1]) == len(NAMES)
 
 
+@pytest.mark.slow
 def test_the_figure_of_a_run_has_all_lines_and_no_formulas(odd: list[Measurement]) -> None:
     name = "_hidden $$ of cost $\\x$"
     named = [replace(each, run=name, split=name) for each in odd]
@@ -150,6 +152,7 @@ def test_the_figure_of_a_run_has_all_lines_and_no_formulas(odd: list[Measurement
     assert len(figure.subfigs[1].axes[0].get_legend_handles_labels()[1]) == 4
 
 
+@pytest.mark.slow
 def test_figures_use_no_tex_of_the_user(odd: list[Measurement], tmp_path: Path) -> None:
     with mpl.rc_context({"text.usetex": True}):
         figure = plot_run(odd, "cost_x")

@@ -415,6 +415,7 @@ def glossary() -> str:
     return f"<style>{style}</style><main>{line}{definitions}</main>"
 
 
+@pytest.mark.slow
 def test_a_formula_stands_on_the_line_as_high_as_the_letters(show: Open, glossary: str) -> None:
     page = show(glossary)
     drawn, mark, letter = (

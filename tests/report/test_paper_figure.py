@@ -46,6 +46,7 @@ def draw(history, metrics="nc", **options):
     return figure
 
 
+@pytest.mark.slow
 def test_every_run_and_split_is_a_line_of_its_values(history):
     figure = draw(history)
     for axes, (title, key) in zip(figure.axes, NC.items(), strict=True):
@@ -65,6 +66,7 @@ def test_every_run_and_split_is_a_line_of_its_values(history):
         assert len(looks) == 4
 
 
+@pytest.mark.slow
 def test_fonts_of_its_files_are_no_type_3(history):
     file = io.BytesIO()
     history.plot("nc").savefig(file, format="pdf")
@@ -82,6 +84,7 @@ def test_it_is_drawn_on_axes_of_one_s_own(history):
     assert len(alone.lines) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(2, 2), (1, 4)])
 def test_panels_do_not_overlap_on_axes_of_a_constrained_layout(history, shape):
     figure = Figure(figsize=(9, 5), layout="constrained")

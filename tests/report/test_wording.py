@@ -166,6 +166,7 @@ def many_runs(runs: int, steps: int, classes: int) -> list[Measurement]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("runs", "steps", "classes", "moments", "drawn"),
     [(1, 20, 10, 20, 10), (4, 100, 16, 66, 16), (100, 50, 60, 2, 20), (1000, 3, 60, 2, 8)],

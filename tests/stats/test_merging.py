@@ -239,6 +239,7 @@ def check_failures(found: list[list[str]]) -> None:
             assert bool(expected) == bool(said[number])
 
 
+@pytest.mark.slow
 def test_two_ranks_merge_and_fail_as_one(tmp_path: Path) -> None:
     found = joined_ranks(
         2, tmp_path, lambda rank: {**merged_states(rank, 2), "said": failures(rank)}

@@ -68,6 +68,7 @@ def assert_same_statistics(found: ClassMoments, expected: ClassMoments, rel: flo
         )
 
 
+@pytest.mark.slow
 @given(streams(), priors, st.data())
 def test_any_split_and_any_merge_order_give_the_same(stream: Stream, prior: str, data) -> None:
     whole = stream.gathered([torch.arange(len(stream.labels))], prior=prior)

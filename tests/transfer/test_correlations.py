@@ -22,6 +22,7 @@ def test_the_coefficients_are_scipys(count, digits):
         assert found[name].value == pytest.approx(value, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_the_interval_is_that_of_resampled_checkpoints():
     draws = np.random.default_rng(0)
     scores = draws.normal(size=12)

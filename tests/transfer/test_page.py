@@ -48,6 +48,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return TransferReport(make_ranking(*RIGHT), facts).save(folder / "ranking.html")
 
 
+@pytest.mark.slow
 def test_the_first_screen_holds_the_ranking_and_its_chart(browser: "Browser", path: Path):
     page = open_page(browser, path, 1280, 900)
     lead = page.locator(".lead").inner_text()
@@ -109,6 +110,7 @@ def test_a_telephone_shows_all_without_scrolling_sideways(browser: "Browser", pa
     page.close()
 
 
+@pytest.mark.slow
 def test_a_long_ranking_folds_its_end_and_a_single_row_compares_with_none(
     browser: "Browser", tmp_path: Path
 ):

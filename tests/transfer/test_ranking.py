@@ -58,6 +58,7 @@ def with_scores(ranking, *keys):
     return rank_results([replace(each, scores=own) for each, own in pairs])
 
 
+@pytest.mark.slow
 def test_the_order_is_that_of_the_noise(ranking):
     assert ranking.order == ["noise 0", "noise 3", "noise 8"]
     missing = ["leep", "nce", *["nleep"] * NO_MIXTURE]
@@ -79,6 +80,7 @@ def test_the_scores_are_those_of_measure_on_the_training_samples(ranking, checkp
         assert each.scores["h_score"] == pytest.approx(2 * (1 - known["vci"]))
 
 
+@pytest.mark.slow
 def test_moments_stand_for_the_pretraining_samples(ranking, checkpoints):
     features, labels = checkpoints
     best = ranking.order[0]
@@ -92,6 +94,7 @@ def test_moments_stand_for_the_pretraining_samples(ranking, checkpoints):
         rank_checkpoints({best: features[best]}, labels, pretraining={best: bare})
 
 
+@pytest.mark.slow
 def test_validation_samples_of_ones_own_choose_the_strength_and_are_scored(checkpoints):
     features, labels = checkpoints
     rows = features["noise 3"]
@@ -136,6 +139,7 @@ def test_no_score_depends_on_the_scale_of_the_features(checkpoints, scale):
     assert scaled == plain
 
 
+@pytest.mark.slow
 def test_a_common_factor_changes_no_accuracy():
     digits, labels = load_digits(return_X_y=True)
     digits, labels = torch.from_numpy(digits[:600]), labels[:600]
@@ -294,6 +298,7 @@ def test_the_figure_of_accuracies_has_a_dot_and_an_interval_for_each_checkpoint(
     assert not any(text.get_text() for text in plot_accuracies(of_accuracies(9)).texts)
 
 
+@pytest.mark.slow
 def test_a_report_is_written_to_files_of_known_kinds(ranking, tmp_path):
     report = TransferReport(with_scores(ranking, "vci"), {"data": "blobs", "train": 1200})
     for suffix in (".html", ".json", ".png", ".pdf"):
@@ -414,6 +419,7 @@ def source_of(labels):
     return theta.scatter(1, (labels[:, None] + 1) % 3, 0.7)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_strengths")
 def test_source_outputs_are_read_for_the_training_samples(checkpoints):
     features, labels = checkpoints
@@ -606,6 +612,7 @@ def test_checkpoints_and_baselines_in_another_form_are_refused(checkpoints):
             rank_checkpoints(features, labels, baselines=baselines)
 
 
+@pytest.mark.slow
 def test_unknown_baselines_are_said_to_come_last(ranking):
     known = {"noise 0": {"parameters": 64.0}, "noise 3": {"parameters": 65.0}}
     facts = [

@@ -42,6 +42,7 @@ def test_a_folder_that_is_written_to_is_left_alone(words, with_halving, capsys, 
         assert sorted(folder.iterdir()) == held
 
 
+@pytest.mark.slow
 def test_a_run_of_a_sweep_that_is_written_to_fails_alone(with_halving, capsys, tmp_path):
     taken = tmp_path / "start=2.0"
     taken.mkdir()

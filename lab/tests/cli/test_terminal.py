@@ -65,6 +65,7 @@ def test_names_in_errors_are_shown(run: Run) -> None:
             assert more or err.count("\n") == 1, words
 
 
+@pytest.mark.slow
 def test_a_report_under_any_name(run: Run) -> None:
     for suffix in (".html", ".json", ".svg"):
         code, out, err = run(
@@ -78,6 +79,7 @@ def test_a_report_under_any_name(run: Run) -> None:
     assert "<title>\\x1b[31\\udcff" in page
 
 
+@pytest.mark.slow
 def test_a_full_disk_names_the_file(run: Run) -> None:
     for name in ("r.html", "r.json", "r.png"):
         with at_most(100):

@@ -36,6 +36,7 @@ def test_the_committed_cells_are_a_whole_zoo(zoo):
     assert len(cells) == len(zoo.cells)
 
 
+@pytest.mark.slow
 def test_the_evidence_is_that_of_the_cells(zoo):
     assert json.loads(generator.evidence(zoo)) == json.loads(generator.EVIDENCE.read_text())
     assert set(read_evidence()) == set(CONDITIONS)

@@ -38,6 +38,7 @@ def test_every_claim_holds_as_the_paper_tells_it(small: Story) -> None:
     assert all(claim.source and claim.evidence for claim in claims)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("story", CASES)
 def test_each_claim_can_fail(small: Story) -> None:
     for changed, lost in small.turns:

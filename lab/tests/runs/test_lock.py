@@ -91,6 +91,7 @@ def test_a_writer_that_is_just_ending_has_no_name(tmp_path):
             pass
 
 
+@pytest.mark.slow
 def test_many_processes_are_never_inside_at_once(tmp_path):
     """Each says by a file that it is inside. The lock's file comes and goes."""
     folder, inside = tmp_path / "run", tmp_path / "inside"

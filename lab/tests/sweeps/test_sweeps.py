@@ -51,6 +51,7 @@ def test_a_grid_of_six_runs_is_the_same_runs_one_by_one(tmp_path):
     assert {at.state for at in seen[-1].values()} == {"ended"}
 
 
+@pytest.mark.slow
 def test_the_table_has_a_line_for_every_run_and_part(tmp_path, monkeypatch):
     list_alone(monkeypatch, halving.EXPERIMENT)
     sweep("halving", [{"start": 2}, {"start": 4}], settings={"steps": 1}, out=tmp_path)

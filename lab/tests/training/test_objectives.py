@@ -94,6 +94,7 @@ def test_in_half_precision_the_terms_are_those_of_the_rounded_features() -> None
     assert not torch.allclose(expected, exact, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_two_processes_step_by_the_mean_of_their_shares(tmp_path: Path) -> None:
     wanted = settings(temperature=0.5, **TERMS)
 

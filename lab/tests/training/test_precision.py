@@ -3,6 +3,7 @@
 import math
 from functools import cache
 
+import pytest
 import torch
 
 from ncscope.measurement.records import Measurement
@@ -38,6 +39,7 @@ def trained(precision: str) -> tuple[Bench, EpochEnd, list[Measurement], list[Me
         return run, end, before, measure_splits(run, end)
 
 
+@pytest.mark.slow
 def test_the_loss_is_finite_and_close_to_full_precisions() -> None:
     (_, half, *_), (_, full, *_) = trained("bf16-mixed"), trained("32-true")
     assert math.isfinite(half.loss)

@@ -109,6 +109,7 @@ REFUSED: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 def test_samples_too_few_to_share_are_refused_by_all(tmp_path: Path) -> None:
     resources = Resources(checkpoints=tmp_path / "run", devices=2)
 
@@ -120,6 +121,7 @@ def test_samples_too_few_to_share_are_refused_by_all(tmp_path: Path) -> None:
         assert all(part in said for part, said in zip(REFUSED, own, strict=True)), own
 
 
+@pytest.mark.slow
 def test_what_stops_the_first_process_stops_all(tmp_path: Path) -> None:
     """A place that the first cannot write to."""
     place = tmp_path / "run"

@@ -41,6 +41,7 @@ def test_the_objective_of_mixed_batches_is_cross_entropy_with_the_shares() -> No
     assert not torch.allclose(mixing(model, (images, labels)), expected)
 
 
+@pytest.mark.slow
 def test_a_balanced_run_trains_on_and_measures_the_subset_of_its_seed() -> None:
     with torch.random.fork_rng():
         first, second = (

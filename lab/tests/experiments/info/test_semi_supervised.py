@@ -47,6 +47,7 @@ def test_the_tables_are_in_per_cent_beside_the_printed_values() -> None:
     assert {lines[method][0] for method in METHODS} == {"unknown (5)"}
 
 
+@pytest.mark.slow
 def test_the_gain_is_drawn_from_the_seeds_that_have_results_and_tells_their_number() -> None:
     lost = "digits, 20 labels, FreeMatch + MI, seed 101"
     *_, gain = EXPERIMENT.draw(FEW_LABELS, Results(r for r in few_labels() if r.part != lost))

@@ -14,6 +14,7 @@ def rows() -> Results:
     return CENTRAL_PATH.tell()
 
 
+@pytest.mark.slow
 def test_the_printed_law_is_the_papers_and_not_that_of_its_algorithm(rows: Results) -> None:
     claims = {claim.text: claim for claim in CENTRAL_PATH.judge(rows)}
     of_paper = claims[PRINTED_LAW]

@@ -9,6 +9,7 @@ from ncscope_lab.observations import Results
 from ncscope_lab.quantities import Runs
 
 
+@pytest.mark.slow
 def test_levels_that_move_together_are_not_separated():
     path = [row for row in STORY.tell() if row.part == "linear"]
     same = Results(changed(row, nc1=0.1) for row in path)

@@ -33,6 +33,7 @@ def tiny() -> list[Measurement]:
     return run(TINY)
 
 
+@pytest.mark.slow
 def test_held_out_data_is_held_against_the_training_means(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[object, ModelResult]] = []
 
@@ -50,6 +51,7 @@ def test_held_out_data_is_held_against_the_training_means(monkeypatch: pytest.Mo
         assert reference is train_set.statistics
 
 
+@pytest.mark.slow
 def test_another_seed_another_run() -> None:
     first, other = (begin(TINY.model_copy(update={"seed": seed})) for seed in (0, 1))
     assert other.model_record.layers[0].metrics != first.model_record.layers[0].metrics
@@ -93,6 +95,7 @@ def test_the_two_decays_are_on_what_they_say(monkeypatch: pytest.MonkeyPatch) ->
     assert len(body["params"]) == 2 * (1 + TINY.depth)
 
 
+@pytest.mark.slow
 def test_seed_decides_split_and_order_and_each_epoch_has_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -105,6 +108,7 @@ def test_seed_decides_split_and_order_and_each_epoch_has_its_own(
     assert not torch.equal(loader.dataset.tensors[1], other.dataset.tensors[1])
 
 
+@pytest.mark.slow
 def test_leaves_no_trace_and_a_heartbeat_an_epoch(capfd: pytest.CaptureFixture[str]) -> None:
     state, threads = torch.get_rng_state(), torch.get_num_threads()
     brief = TINY.model_copy(update={"epochs": 3, "measurements": 2})

@@ -382,6 +382,7 @@ def test_the_table_of_qualities_holds_means_and_intervals_best_first(perfect):
     assert f"over {len(ZOO.report_targets)} targets" in table.caption
 
 
+@pytest.mark.slow
 def test_a_held_out_architecture_is_judged_by_its_own_networks(perfect, tables):
     table = tables[f"Held-out architectures, {PHRASES[ALL]}"]
     assert list(table.columns) == [*ZOO.held_out_architectures, "the three", "one left out"]

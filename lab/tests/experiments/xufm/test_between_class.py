@@ -52,6 +52,7 @@ def test_the_model_stays_as_it_was() -> None:
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
+@pytest.mark.slow
 def test_layers_of_any_width_are_measured_by_a_process_without_samples(tmp_path: Path) -> None:
     def program(rank: int) -> Any:
         return between_class_metrics(chain(), batches(slice(60 * rank)), ["blocks.*"], 4)

@@ -85,6 +85,7 @@ def test_true_labels_of_unlabelled_images_never_reach_training(settings, whole) 
         assert rows[-1][key] == others[-1][key]
 
 
+@pytest.mark.slow
 def test_labels_and_unlabelled_images_do_reach_training(whole) -> None:
     plain, _ = whole
     run = prepared(INFORMED)
@@ -119,6 +120,7 @@ def equal(one: tuple[dict[str, Tensor], Results], other: tuple[dict[str, Tensor]
     assert repr(one[1].measurements) == repr(other[1].measurements)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [2, 3])  # in an epoch, at its end
 def test_a_run_stopped_anywhere_goes_on_exactly(stop: int, whole, tmp_path: Path) -> None:
     equal(whole, stopped_at(stop, INFORMED, tmp_path))
@@ -150,6 +152,7 @@ def test_each_method_trains_and_goes_on_exactly(name: str, tmp_path: Path) -> No
     assert "memory progress.seen" not in plain[0] or plain[0]["memory progress.seen"] == 6
 
 
+@pytest.mark.slow
 def test_rows_are_of_held_out_images_and_of_pseudo_labels() -> None:
     settings = short(groups=("nc4", "information"))
     with reproducible(0):
