@@ -101,6 +101,19 @@ class Metric:
     noisy: bool = False
     inverts: bool = False
 
+    @property
+    def arrow(self) -> str:
+        """Direction in which collapse drives the metric, as an arrow; empty if it has none."""
+        return "" if self.two_sided else {"low": "↓", "high": "↑"}.get(self.better, "")
+
+    @property
+    def direction(self) -> str:
+        """Direction in which collapse drives the metric, as text; empty if it has none."""
+        if self.two_sided:
+            return ""
+        directions = {"low": "lower is more collapsed", "high": "higher is more collapsed"}
+        return directions.get(self.better, "")
+
     def compute(self, sources: Any) -> Any:
         """Return the value, a tensor without dimensions or a number.
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
+from ncscope.metrics.metric import Metric
 from ncscope.report.classes import build_class_frame, name_class
 from ncscope.report.curves import (
     SPECTRUM_TITLES,
@@ -21,7 +22,6 @@ from ncscope.report.curves import (
 )
 from ncscope.report.labels import (
     PFC_METRICS,
-    Label,
     find_label,
     find_value,
     is_fixed,
@@ -218,7 +218,7 @@ def _build_run(
 
 
 def _find_gaps(
-    metrics: Sequence[Label],
+    metrics: Sequence[Metric],
     layers: Sequence[str],
     tables: Sequence[Mapping[str, Mapping[str, float]]],
 ) -> dict[str, list[list[int]]]:
@@ -285,7 +285,9 @@ def build_model_payload(
     return {"runs": {"": run}, "shown": ""}
 
 
-def _describe_metric(metric: Label, key: str = "", at: LayerRecord | None = None) -> dict[str, Any]:
+def _describe_metric(
+    metric: Metric, key: str = "", at: LayerRecord | None = None
+) -> dict[str, Any]:
     """Return the script's data on one metric; with its value at collapse, if a record is given."""
     target = None if at is None else value_at_collapse(metric.key, at.k, at.dim)
     return {
