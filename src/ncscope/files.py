@@ -5,7 +5,8 @@ import os
 import stat
 import sys
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from glob import glob
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,26 @@ def replace_surrogates(text: str) -> str:
         run\udcff
     """
     return text.encode(errors="backslashreplace").decode()
+
+
+@contextmanager
+def explain_write_errors(
+    path: Path, fix: str = "free space, or choose another path"
+) -> Iterator[None]:
+    """Re-raise an OSError, for example from a full disk, as InputError.
+
+    Args:
+        path: Path of the file or folder that is written inside the context.
+        fix: Remedy for the message.
+
+    Raises:
+        InputError: In place of an OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        found = error.strerror or str(error)
+        raise InputError(expected=f"to write {path}", found=found, fix=fix) from error
 
 
 def write_text(path: Path, text: str) -> Path:
