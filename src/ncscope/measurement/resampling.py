@@ -213,7 +213,7 @@ def _measure_permuted(
         order = torch.randperm(
             len(everyone), generator=torch.Generator().manual_seed(seed), device="cpu"
         )
-        permuted = _PermutedLabels(samples.batches, everyone[order[int(before.sum()) :]])
+        permuted = _Permutation(samples.batches, everyone[order[int(before.sum()) :]])
         moments = samples.start_moments(samples.counts)
         for features, labels in permuted:
             moments.update(features, labels)
@@ -226,7 +226,7 @@ def in_unit(features: Shaped[Tensor, "n d"], exponent: int) -> Shaped[Tensor, "n
     return times_power(features.to(torch.float64), -exponent) if exponent else features
 
 
-class _PermutedLabels:
+class _Permutation:
     """Batches with other labels, in the order of the samples."""
 
     def __init__(self, batches: Batches, labels: Int[Tensor, " n"]) -> None:

@@ -186,7 +186,7 @@ def layer_record(
     if any(math.isnan(value) for line in drawn.values() for value in line):
         notes.append("spectra: eigenvalues beyond the range of float64 are NaN")
     notes += note_another_loss(sources, values)
-    notes += note_left_out(sources, groups, by_class)
+    notes += note_absent_table(sources, groups, by_class)
     small = stats.k <= _LARGEST_PICTURE
     return LayerRecord(
         layer=layer,
@@ -305,7 +305,7 @@ def has_class_table(sources: Sources, groups: Collection[str] | None, unasked: b
     return unasked and sources.stats.k <= MOST_CLASSES
 
 
-def note_left_out(sources: Sources, groups: Collection[str] | None, unasked: bool) -> list[str]:
+def note_absent_table(sources: Sources, groups: Collection[str] | None, unasked: bool) -> list[str]:
     """Return notes on a table, or a column, that is left out.
 
     Args:
