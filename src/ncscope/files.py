@@ -23,9 +23,6 @@ def describe_fault(path: Path) -> str:
 
     A pipe or a socket may never give anything, and a device such as ``/dev/zero`` never ends: they
     must be refused before they are opened.
-
-    Args:
-        path: Path to read from.
     """
     try:
         mode = path.stat().st_mode
@@ -46,9 +43,6 @@ def describe_fault(path: Path) -> str:
 
 def check_input(path: Path) -> None:
     """Check that there is a file to read at a path.
-
-    Args:
-        path: Path to read from.
 
     Raises:
         InputError: If there is nothing, a folder, a pipe, a socket or a device.
@@ -119,9 +113,6 @@ def read_file(path: Path, *, expected: str, fix: str) -> bytes:
 
 def replace_surrogates(text: str) -> str:
     r"""Replace bytes that are no UTF-8, which file names may hold, by escapes such as ``\udcff``.
-
-    Args:
-        text: Any text.
 
     Example:
         >>> print(replace_surrogates("run\udcff"))
@@ -249,9 +240,6 @@ def _lock(handle: int, *, wait: bool) -> bool:
 
 def parse_yaml(text: str) -> Any:
     """Parse YAML, and raise one type of error for any text that is no YAML.
-
-    Args:
-        text: Any text.
 
     Raises:
         ValueError: If the text is no YAML, or nested too deeply.

@@ -425,9 +425,6 @@ def judge_baselines(table: AccuracyTable | None, seed: int) -> StaticRanking | N
 def check_distinct(names: Sequence[str]) -> None:
     """Check that there is at least one checkpoint, and that none is named twice.
 
-    Args:
-        names: Names of checkpoints.
-
     Raises:
         InputError: If there is no name, or one occurs twice.
     """

@@ -62,10 +62,6 @@ def refuse_choice(path: Path, metrics: object) -> None:
 def save_bytes(path: Path, content: bytes) -> Path:
     """Write a file whole or not at all.
 
-    Args:
-        path: Path of the file.
-        content: Content of the file.
-
     Raises:
         InputError: If writing fails, for example on a full disk.
     """

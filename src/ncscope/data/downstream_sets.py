@@ -38,10 +38,6 @@ def prepare_like(data: ImageData, pretraining: ImageData) -> ImageData:
     one size are enlarged to the network's input instead of padded; photographs are resized and
     cropped at the centre.
 
-    Args:
-        data: Set to prepare.
-        pretraining: Set on which the network was trained.
-
     Raises:
         InputError: If the images are larger than the network's input.
 

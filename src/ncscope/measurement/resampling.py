@@ -186,9 +186,6 @@ def measure_chance_level(samples: LayerSamples) -> dict[str, float]:
     With few classes in few dimensions, the values of one permutation differ from those of the next
     by factors. Where a measurement takes long, more than $10^8$ of n d max(d, K) or with
     entropies, it is one permutation: many dimensions or classes average the values already.
-
-    Args:
-        samples: Samples of a layer.
     """
     n, d, k = int(samples.counts.sum()), samples.dim, len(samples.counts)
     draws = 1 if samples.information or n * d * max(d, k) > _QUICK else _DRAWS

@@ -70,6 +70,8 @@ def class_columns(sources: Sources) -> ClassColumns:
     head_norm, head_cosine = _against_head(sources, frame)
     # Rounding has a variance too, but no class has a share of it.
     within = stats.within_trace.where(stats.within_trace.sqrt() > stats.rounding, torch.nan)
+    variance = stats.class_traces + stats.class_traces[nearest]
+    decisions = None if sources.decisions is None else sources.decisions.by_class
     return ClassColumns(
         within_share=stats.prior * stats.class_traces / within,
         nc1_quotient=torch.where(between > 0, stats.class_traces / between, torch.nan),
@@ -79,15 +81,11 @@ def class_columns(sources: Sources) -> ClassColumns:
         nearest=nearest,
         nearest_distance=distance / typical,
         nearest_cosine=_cosines(frame, nearest),
-        nearest_cdnv=_pair_cdnv(stats, nearest, distance),
-        ncc_accuracy=_accuracy(stats, None if sources.decisions is None else _nearest(sources)),
+        # Infinite for class means that coincide, NaN if neither of the two classes varies.
+        nearest_cdnv=variance / (2 * distance.square()),
+        ncc_accuracy=_accuracy(stats, None if decisions is None else decisions[0]),
         accuracy=_accuracy(stats, None if sources.hits is None else sources.hits.by_class),
     )
-
-
-def _nearest(sources: Sources) -> Int[Tensor, " k"] | None:
-    assert sources.decisions is not None
-    return None if sources.decisions.by_class is None else sources.decisions.by_class[0]
 
 
 def _accuracy(
@@ -98,17 +96,6 @@ def _accuracy(
         return None
     present = hits.to(stats.counts.device)[stats.classes]
     return present.to(stats.prior) / stats.counts
-
-
-def _pair_cdnv(
-    stats: ClassStatistics, nearest: Int[Tensor, " k"], distance: Float[Tensor, " k"]
-) -> Float[Tensor, " k"]:
-    """Return the CDNV with the nearest class: infinite for class means that coincide.
-
-    NaN if neither of two coinciding classes varies.
-    """
-    variance = stats.class_traces + stats.class_traces[nearest]
-    return variance / (2 * distance.square())
 
 
 def _cosines(frame: Float[Tensor, "k d"], others: Int[Tensor, " k"]) -> Float[Tensor, " k"]:

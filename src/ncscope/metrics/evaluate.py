@@ -243,14 +243,12 @@ def spectra(sources: Sources) -> dict[str, Float[Tensor, " _m"]]:
         }
     squared["total"] = sources.covariance.eigenvalues
     if stats.exponent:
-        squared = {name: _in_unit(v, 2 * stats.exponent) for name, v in squared.items()}
+        for name, values in squared.items():
+            in_unit = [times_power_or_nan(value, 2 * stats.exponent) for value in values.tolist()]
+            squared[name] = values.new_tensor(in_unit)
     if not stats.has_labels:
         return squared
     return {**squared, "snr_singular_values": snr_singular_values(stats, sources.discriminants)}
-
-
-def _in_unit(values: Float[Tensor, " m"], exponent: int) -> Float[Tensor, " m"]:
-    return values.new_tensor([times_power_or_nan(value, exponent) for value in values.tolist()])
 
 
 def _note_ranks(sources: Sources) -> list[str]:

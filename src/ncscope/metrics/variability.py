@@ -89,7 +89,8 @@ def nc1_quotient(stats: ClassStatistics) -> Float[Tensor, ""]:
     Invariant under rotation, shift and isotropic scaling. The metric needs traces only, and no
     d x d matrix.
     """
-    return _ratio(stats.within_trace, stats.between_trace)
+    between = stats.between_trace
+    return torch.where(between > 0, stats.within_trace / between, torch.nan)
 
 
 @metric(
@@ -278,7 +279,3 @@ def cdnv(stats: ClassStatistics) -> Float[Tensor, ""]:
         return variance.div_(distance.mul_(2)).masked_fill_(coincide, torch.nan)
 
     return sum_over_pairs(frame, term) * 2 / (stats.k * (stats.k - 1))
-
-
-def _ratio(part: Float[Tensor, ""], whole: Float[Tensor, ""]) -> Float[Tensor, ""]:
-    return torch.where(whole > 0, part / whole, torch.nan)

@@ -5,20 +5,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ncscope.metrics.metric import Metric
+from ncscope.metrics.names import GROUPS
 from ncscope.metrics.registry import METRICS
 
-GROUP_TITLES = {
-    "nc1": "NC1: variability collapse",
-    "nc2": "NC2: class means form a simplex ETF",
-    "nc3": "NC3: classifier aligns with class means",
-    "nc4": "NC4: decisions and accuracy",
-    "pfc": "Progressive feedforward collapse",
-    "mse": "MSE loss decomposition",
-    "information": "Matrix information",
-    "spectra": "Spectra",
-    "ood": "Samples from outside the distribution",
-    "other": "Other",
-}
+GROUP_TITLES = GROUPS | {"other": "Other"}
 
 KEY_METRICS = (
     "nc1",

@@ -403,9 +403,6 @@ def collect_sentences(model: ModelRecord, kind: Literal["notes", "warnings"]) ->
 def merge_sentences(by_name: Mapping[str, Sequence[str]]) -> list[tuple[str, list[str]]]:
     """Return each sentence with the names that it concerns; those that differ in numbers are one.
 
-    Args:
-        by_name: Sentences by the name of a layer or a measurement.
-
     Example:
         >>> merge_sentences({"a": ["8% is noise"], "b": ["5% is noise", "few"], "c": ["few"]})
         [('5 to 8% is noise', ['a', 'b']), ('few', ['b', 'c'])]
@@ -453,9 +450,6 @@ def _join_numbers(sentences: Sequence[str]) -> str | None:
 
 def merge_undefined(sentences: Sequence[str]) -> list[str]:
     """Write the notes on metrics that are undefined for one reason as one note.
-
-    Args:
-        sentences: Notes of one layer.
 
     Example:
         >>> merge_undefined(["a is undefined: no head", "few", "b is undefined: no head"])

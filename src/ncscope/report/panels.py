@@ -406,12 +406,6 @@ def draw_runs(
     """Draw one metric of the last layer against the step: a colour a run, a dash a split.
 
     The splits of a single run have colours too.
-
-    Args:
-        axes: Axes to draw on.
-        runs: Measurements by run and split.
-        key: Key of the metric.
-        unit: Unit of the steps.
     """
     lines: list[tuple[int, int, str, list[float], list[float]]] = []
     has_fixed = False

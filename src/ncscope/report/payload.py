@@ -114,11 +114,7 @@ def _choose_frames(runs: Sequence[Sequence[Measurement]]) -> tuple[int, int]:
 
 
 def choose_class_limit(models: Sequence[ModelRecord]) -> int:
-    """Return the number of classes of which a page of single measurements can hold the heat maps.
-
-    Args:
-        models: All measurements of the page.
-    """
+    """Return the number of classes whose heat maps fit on a page of single measurements."""
     records = [record for model in models for record in model.layers]
     spectra = sum(min(200, len(one)) for record in records for one in record.spectra.values())
     return _limit_classes(
@@ -127,12 +123,7 @@ def choose_class_limit(models: Sequence[ModelRecord]) -> int:
 
 
 def _limit_classes(spectra: int, classes: Sequence[int]) -> int:
-    """Return the number of classes with which heat maps and spectra are about `FRAME_NUMBERS`.
-
-    Args:
-        spectra: Numbers in all spectra.
-        classes: Number of classes of each heat map.
-    """
+    """Return the number of classes with which heat maps and spectra are about `FRAME_NUMBERS`."""
     left, squares = max(FRAME_NUMBERS - spectra, 0), sum(own**2 for own in classes)
     if squares <= left:
         return GRAM_CLASSES

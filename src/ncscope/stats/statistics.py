@@ -137,11 +137,7 @@ class ClassStatistics:
         return self.prior @ length.masked_fill_(length <= self.rounding, 0.0).square()
 
     def in_unit(self, exponent: int) -> "ClassStatistics":
-        """Convert the statistics to another unit, without rounding.
-
-        Args:
-            exponent: Exponent of 2 of the unit.
-        """
+        """Convert the statistics to another unit, without rounding."""
         change = self.exponent - exponent
         if change == 0:
             return self
@@ -215,9 +211,6 @@ def finish(
 
 def finish_unlabelled(moments: ClassMoments) -> ClassStatistics:
     """Return the statistics of unlabelled samples, which were accumulated as one class.
-
-    Args:
-        moments: Moments of one class.
 
     Raises:
         InputError: If the moments have several classes, or no samples.

@@ -278,10 +278,6 @@ def split_samples(
 ) -> tuple[DownstreamSamples, DownstreamSamples]:
     """Split samples into training samples and a fifth of each class that is held out.
 
-    Args:
-        samples: All samples.
-        seed: Seed of the draw.
-
     Raises:
         InputError: If fewer than two classes have two samples.
     """
@@ -302,11 +298,7 @@ def _pretraining_moments(samples: tuple[Any, Any] | ClassMoments) -> ClassMoment
 
 
 def gather_moments(samples: DownstreamSamples) -> ClassMoments:
-    """Gather class moments of features, scaled by a power of two so that squares stay in range.
-
-    Args:
-        samples: Samples of any scale.
-    """
+    """Gather class moments of features, scaled by a power of two so that squares stay in range."""
     features = samples.features
     moments = ClassMoments(len(samples.classes), features.shape[1], device=features.device)
     # No score depends on the scale of the features, but their squares must stay in range. A power

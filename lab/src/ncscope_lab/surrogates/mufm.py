@@ -120,9 +120,6 @@ class MUFM(Problem):
         This is an affine map of each sample, and the same map for all samples of a class. The map
         is invertible, so features of a class coincide only if their data coincide.
 
-        Args:
-            weight: W.
-
         Raises:
             InputError: If the loss is not the squared error.
         """
@@ -201,9 +198,6 @@ class ClassifierMUFM(Problem):
     $H^*(W)=X+\frac1\tau W^\top QR$. The minima of this function are those of the model, and its
     gradient is the model's gradient in W at $(W,H^*(W))$. Only $XX^\top$ and the class means enter,
     so the cost of an evaluation, $Kd^2$ operations, does not depend on n.
-
-    Args:
-        model: Model with the squared loss.
 
     Raises:
         InputError: If the model has another loss.

@@ -94,9 +94,6 @@ OnChange = Callable[[Mapping[str, RunProgress]], None]
 def use_one_device(resources: Resources) -> Resources:
     """Return the resources with an absolute data folder, the same for every process.
 
-    Args:
-        resources: Resources of a run.
-
     Raises:
         InputError: If a run would have several devices.
     """
