@@ -11,6 +11,9 @@ from ncscope.errors import InputError
 KEY = "key:"
 """Prefix by which a key among groups is a single metric, also if a group has its name."""
 
+PER_CLASS = "per_class"
+"""Name that asks for the table of classes beside the groups of metrics."""
+
 GROUPS = {
     "nc1": "NC1: variability collapse",
     "nc2": "NC2: class means form a simplex ETF",
@@ -21,7 +24,7 @@ GROUPS = {
     "information": "Matrix information",
     "spectra": "Spectra",
     "ood": "Samples from outside the distribution",
-    "per_class": "Table of the classes",
+    PER_CLASS: "Table of the classes",
 }
 """Description of each group of metrics."""
 
