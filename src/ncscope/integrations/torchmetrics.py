@@ -247,11 +247,12 @@ class NeuralCollapse(Metric):
         """
         values: Mapping[str, float]
         if not self.keep_features:
-            present = int(self._class_moments().counts.count_nonzero())
+            counts = self._class_moments().counts
         else:
             # After a synchronisation between processes the list is one tensor.
-            present = len(dim_zero_cat(self.labels).unique()) if len(self.labels) else 0
-        if present < 2:
+            labels = dim_zero_cat(self.labels) if len(self.labels) else torch.zeros(0)
+            _, counts = labels.unique(return_counts=True)
+        if int(counts.count_nonzero()) < 2:
             values = dict.fromkeys(self._keys(), math.nan)
             self.notes = ("every metric is undefined: fewer than two classes have samples",)
         else:
@@ -259,7 +260,7 @@ class NeuralCollapse(Metric):
             self.notes = tuple(notes)
         left_out = int(self.left_out)
         if left_out:
-            samples = left_out + self._count_samples()
+            samples = left_out + int(counts.sum())
             self.notes = (*note_left_out(left_out, samples, self.ignore_index), *self.notes)
         if self.key is not None and self.key not in values:
             raise InputError(
@@ -337,11 +338,6 @@ class NeuralCollapse(Metric):
             line.set_markersize(6)
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
         return plot
-
-    def _count_samples(self) -> int:
-        if not self.keep_features:
-            return int(self._class_moments().counts.sum())
-        return len(dim_zero_cat(self.labels)) if len(self.labels) else 0
 
     def _class_moments(self) -> ClassMoments:
         if self._accumulator is None:

@@ -16,7 +16,7 @@ from ncscope.metrics.discriminants import full_rank, snr_singular_values
 from ncscope.metrics.information import Entropies
 from ncscope.metrics.metric import Metric
 from ncscope.metrics.names import KEY, PER_CLASS, refuse_unknown
-from ncscope.metrics.registry import GROUPS, METRICS
+from ncscope.metrics.registry import BY_NAME, GROUPS, METRICS
 from ncscope.metrics.reliability import error_of_ratio
 from ncscope.metrics.sources import Sources
 from ncscope.stats.options import Statistic
@@ -35,10 +35,8 @@ def select(groups: Iterable[str] | None) -> list[Metric]:
     if groups is None:
         return [row for row in METRICS.values() if not row.on_request]
     wanted = {groups} if isinstance(groups, str) else set(groups)
-    plain = {key: row for row in METRICS.values() for key in (row.key, *row.aliases)}
-    single = {prefix + key: row for prefix in ("", KEY) for key, row in plain.items()}
     refuse_unknown(wanted)
-    by_key = {single[key].key for key in wanted - set(GROUPS)}
+    by_key = {BY_NAME[key.removeprefix(KEY)].key for key in wanted - set(GROUPS)}
     return [
         row
         for row in METRICS.values()
@@ -59,10 +57,10 @@ def find_metric(key: str) -> Metric:
         >>> find_metric("pfc1").key
         'nc1_quotient'
     """
-    plain = {name: row for row in METRICS.values() for name in (row.key, *row.aliases)}
-    if key.removeprefix(KEY) in plain:
-        return plain[key.removeprefix(KEY)]
-    near = difflib.get_close_matches(key.removeprefix(KEY), list(plain), n=3)
+    name = key.removeprefix(KEY)
+    if name in BY_NAME:
+        return BY_NAME[name]
+    near = difflib.get_close_matches(name, list(BY_NAME), n=3)
     fix = f"write {' or '.join(near)}" if near else "write a key of the page on metrics"
     raise InputError(expected="the key of a metric", found=repr(key), fix=fix)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ncscope.metrics.metric import Metric
 from ncscope.metrics.names import GROUPS
-from ncscope.metrics.registry import METRICS
+from ncscope.metrics.registry import BY_NAME, METRICS
 
 GROUP_TITLES = GROUPS | {"other": "Other"}
 
@@ -161,9 +161,7 @@ def capitalise(text: str) -> str:
 
 
 _LABELS = {
-    name: replace(metric, title=capitalise(metric.title))
-    for metric in METRICS.values()
-    for name in (metric.key, *metric.aliases)
+    name: replace(metric, title=capitalise(metric.title)) for name, metric in BY_NAME.items()
 }
 
 
