@@ -1,6 +1,6 @@
 """Names of groups and metrics, for completion and refusals without torch, which takes seconds.
 
-The registry is the source of the titles; a test compares both.
+The registry takes the titles from here; a test compares the keys.
 """
 
 import difflib
