@@ -33,9 +33,6 @@ def forward(model: nn.Module, inputs: object) -> Any:
         inputs: A tensor; a tuple or list, passed as positional arguments; or a mapping, passed as
             keyword arguments.
 
-    Returns:
-        Output of the model.
-
     Example:
         >>> import torch
         >>> forward(nn.Linear(3, 2), {"input": torch.ones(4, 3)}).shape

@@ -45,12 +45,7 @@ _NC_WITHOUT_SIMPLEX = _NC | {
 }
 
 
-NC_METRICS = {
-    "NC1": "nc1",
-    "NC2": "nc2_etf",
-    "NC3": "nc3_self_duality",
-    "NC4": "nc4_disagreement",
-}
+NC_METRICS = {tag: keys[0] for tag, keys in _NC.items()}
 """Metrics chosen by ``"nc"``: for each of NC1 to NC4, one that is 0 at collapse."""
 
 SHORT_NAMES = {

@@ -98,9 +98,6 @@ def render_history_page(
         unit: Unit of their steps.
         provenance: Origin of the measurements.
 
-    Returns:
-        The page.
-
     Raises:
         ValueError: If there is no measurement, or one without a layer.
     """
@@ -201,9 +198,6 @@ def render_model_page(title: str, model: ModelRecord, provenance: Provenance = U
         title: Heading of the page.
         model: The measurement; sections for which it has no data are left out.
         provenance: Origin of the measurement.
-
-    Returns:
-        The page.
 
     Raises:
         ValueError: If the record has no layer.
