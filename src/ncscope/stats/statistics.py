@@ -137,7 +137,11 @@ class ClassStatistics:
         return self.prior @ length.masked_fill_(length <= self.rounding, 0.0).square()
 
     def in_unit(self, exponent: int) -> "ClassStatistics":
-        """Convert the statistics to another unit, without rounding."""
+        """Convert the statistics to another unit, without rounding.
+
+        Args:
+            exponent: Exponent of 2 of the unit.
+        """
         change = self.exponent - exponent
         if change == 0:
             return self

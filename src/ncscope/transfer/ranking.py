@@ -231,8 +231,8 @@ def score_checkpoint(
     choice = choose_for_samples(fitted, validation, measure, scale_strengths(fitted.features))
     predictions = choice.probe.predict(test.features)
     scores = moment_scores(finish(gather_moments(scored)))
-    values, parts, omissions, errors = sample_scores(scored, source, expensive=expensive, seed=seed)
-    scores |= values
+    by_sample = sample_scores(scored, source, expensive=expensive, seed=seed)
+    scores |= by_sample.values
     if pretraining is not None:
         before = moment_scores(finish(pretraining))
         scores |= {key: before[key.removeprefix(PRETRAINING)] for key in PRETRAINING_SCORES}
@@ -243,9 +243,9 @@ def score_checkpoint(
         MEASURES[measure](predictions, test.labels),
         choice.strength,
         sort_answers(predictions, test.labels),
-        parts,
-        omissions,
-        errors,
+        by_sample.parts,
+        by_sample.omissions,
+        by_sample.errors,
         size=(len(scored.labels), len(scored.classes), dim),
     )
 

@@ -211,6 +211,9 @@ class ClassifierMUFM(Problem):
     gradient is the model's gradient in W at $(W,H^*(W))$. Only $XX^\top$ and the class means enter,
     so the cost of an evaluation, $Kd^2$ operations, does not depend on n.
 
+    Args:
+        model: Model with the squared loss.
+
     Raises:
         InputError: If the model has another loss.
     """

@@ -16,6 +16,7 @@ from ncscope_lab.surrogates.dynamics.snr import (
     random_features,
     renormalise,
     snr_matrix,
+    spectral_loss,
     split,
     spread_over_samples,
 )
@@ -81,6 +82,20 @@ def test_decomposition_leaves_out_the_direction_of_the_sum() -> None:
     assert found.values.shape == (3,)
     torch.testing.assert_close(found.left * found.values @ found.right.mT, matrix)
     assert found.right.sum(0).norm() < 1e-12
+
+
+@pytest.mark.parametrize(("k", "d", "n"), SIZES)
+def test_spectral_loss_is_the_loss_of_the_least_squares_classifier(k: int, d: int, n: int) -> None:
+    features = raw(k, d, n)
+    values = torch.zeros(k - 1, dtype=torch.float64)
+    found = align(snr_matrix(features, k)).values
+    values[: len(found)] = found
+    parts = spectral_loss(values, k)
+    torch.testing.assert_close(parts.nc1 + parts.nc23, least_squares_loss(features, k))
+    torch.testing.assert_close(parts.nc1 + parts.nc23, (1 / (k + values**2)).sum() / 2)
+    weight, _ = least_squares(features, k)
+    nc1 = (weight @ split(features, k).within).square().sum() / (2 * k * n)
+    torch.testing.assert_close(parts.nc1, nc1)
 
 
 @pytest.mark.parametrize(("k", "d", "n"), SIZES)

@@ -9,18 +9,13 @@ from ncscope_lab.surrogates.dynamics.flows import integrate_velocity
 from ncscope_lab.surrogates.dynamics.snr import random_features
 from ncscope_lab.surrogates.dynamics.unrestricted import (
     State,
+    descent_direction,
     distance,
     flow_unrestricted,
     loss,
-    residual,
 )
 
 K, D, N = 3, 3, 3
-
-
-def descent_direction(state: State) -> State:
-    missed = residual(state) / -state.features.shape[1]
-    return State(missed @ state.features.mT, missed.sum(1), state.weight.mT @ missed)
 
 
 @pytest.fixture

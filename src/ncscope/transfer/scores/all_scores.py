@@ -1,5 +1,7 @@
 """All scores of one checkpoint on one downstream set, and the reasons for those left out."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -70,6 +72,23 @@ def check_source_outputs(outputs: Any, labels: Int[Tensor, " n"]) -> SourceOutpu
     return SourceOutputs(probabilities.argmax(1), probabilities)
 
 
+@dataclass(frozen=True)
+class SampleScores:
+    """Scores that read the samples themselves.
+
+    Attributes:
+        values: Score by key of `SCORES`; a score that was left out is missing.
+        parts: Parts of NCTI, whose index needs all checkpoints.
+        omissions: Reason for each score that was left out, by its name.
+        errors: Standard error by key of the scores that have one.
+    """
+
+    values: Mapping[str, float]
+    parts: NctiParts
+    omissions: Mapping[str, str]
+    errors: Mapping[str, float]
+
+
 def moment_scores(stats: ClassStatistics) -> dict[str, float]:
     """Compute the scores that read class moments, from one decomposition of the discriminants.
 
@@ -99,7 +118,7 @@ def sample_scores(
     *,
     expensive: bool | None = None,
     seed: int = 0,
-) -> tuple[dict[str, float], NctiParts, dict[str, str], dict[str, float]]:
+) -> SampleScores:
     """Compute the scores that read the samples themselves.
 
     Args:
@@ -108,10 +127,6 @@ def sample_scores(
         expensive: True for NLEEP and PARC whatever they cost, False for neither; by default those
             whose cost is within `NLEEP_LIMIT` and `PARC_LIMIT`.
         seed: Seed of NLEEP's mixture.
-
-    Returns:
-        Score by key of `SCORES`; the parts of NCTI, whose index needs all checkpoints; the reason
-        for each score that was left out, by its name; and the standard errors, by key.
 
     Raises:
         InputError: If a score was asked for that cannot be computed.
@@ -149,4 +164,4 @@ def sample_scores(
     # Of a value that does not vary with the samples the error is rounding: no digit of it is true.
     certain = entropy.standard_error <= _ROUNDING
     errors = {} if certain else {"explained_entropy": entropy.standard_error}
-    return values, ncti_parts(samples), omissions, errors
+    return SampleScores(values, ncti_parts(samples), omissions, errors)

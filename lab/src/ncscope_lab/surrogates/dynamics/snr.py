@@ -50,6 +50,19 @@ class Alignment:
     right: Float[Tensor, "k m"]
 
 
+@dataclass(frozen=True)
+class SpectralLoss:
+    r"""Parts of the loss on the central path without weight decay, as functions of $\omega_j$.
+
+    Attributes:
+        nc1: $\mathcal L_{NC1}$.
+        nc23: $\mathcal L_{NC2/3}$.
+    """
+
+    nc1: Float[Tensor, ""]
+    nc23: Float[Tensor, ""]
+
+
 def split(features: Float[Tensor, "_d _n"], num_classes: int) -> FeatureSplit:
     """Split balanced features, ordered by class, into global mean, class means and deviations.
 
@@ -114,6 +127,23 @@ def align(matrix: Float[Tensor, "_d _k"]) -> Alignment:
     left, values, right = torch.linalg.svd(matrix, full_matrices=False)
     count = min(len(matrix), matrix.shape[1] - 1)
     return Alignment(left[:, :count], values[:count], right.mT[:, :count])
+
+
+def spectral_loss(values: Float[Tensor, " m"], num_classes: int) -> SpectralLoss:
+    r"""Compute the loss on the central path from singular values.
+
+    $\mathcal L_{NC1}=\frac12\sum_j\frac{\omega_j^2}{(K+\omega_j^2)^2}$ and
+    $\mathcal L_{NC2/3}=\frac1{2K}\sum_j\frac{K^2}{(K+\omega_j^2)^2}$.
+
+    Source: MSE lemma 1; they sum to $\frac12\sum_j\frac1{K+\omega_j^2}$.
+
+    Args:
+        values: All K - 1 values $\omega_j$, including zeros.
+        num_classes: $K$.
+    """
+    square = values.square()
+    weight = (num_classes + square).square()
+    return SpectralLoss((square / weight).sum() / 2, num_classes * (1 / weight).sum() / 2)
 
 
 def random_features(

@@ -59,6 +59,12 @@ def loss(state: State) -> Float[Tensor, ""]:
     return residual(state).square().sum() / (2 * state.features.shape[1])
 
 
+def descent_direction(state: State) -> State:
+    """Return minus the gradient of `loss`."""
+    missed = residual(state) / -state.features.shape[1]
+    return State(missed @ state.features.mT, missed.sum(1), state.weight.mT @ missed)
+
+
 def distance(state: State) -> Distance:
     """Measure the distance of a state from the central path, by loss and by classifier."""
     k = len(state.weight)
