@@ -85,9 +85,6 @@ def check_arguments(target: Target) -> Target:
     but for those annotated ``SupportsFloat``. A tensor that requires a gradient is refused for a
     plain float, because its gradient would be lost in silence. Tensors are dense and have values.
 
-    Args:
-        target: Function or class.
-
     Returns:
         The same class, or a function of the same signature that raises `InputError` for an
         argument of another type; the sentence has the argument's name.

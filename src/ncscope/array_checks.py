@@ -654,3 +654,13 @@ def _type_error(name: str, found: str) -> InputError:
     if name == "labels":
         fix = "pass class indices: np.unique(labels, return_inverse=True)[1] if they are names"
     return InputError(expected=f"{name} as a numeric array", found=found, fix=fix)
+
+
+def type_name(dtype: torch.dtype) -> str:
+    """Return the name that a type has in torch.
+
+    Example:
+        >>> type_name(torch.float32)
+        'float32'
+    """
+    return str(dtype).removeprefix("torch.")

@@ -73,12 +73,7 @@ def bytes_to_keep(device: torch.device) -> int:
 
 
 def move_to(tensor: Shaped[Tensor, "..."], device: torch.device) -> Shaped[Tensor, "..."]:
-    """Move a tensor to a device, without waiting for the copy where pinned memory allows that.
-
-    Args:
-        tensor: Tensor on any device.
-        device: Device to move to.
-    """
+    """Move a tensor to a device, without waiting for the copy where pinned memory allows that."""
     # From memory that is not pinned, the host itself would copy, after all the queued work.
     from_host = device.type == "cuda" and tensor.device.type == "cpu"
     if not (from_host and _can_pin() and tensor.nbytes <= _LAUNCHED):

@@ -75,9 +75,6 @@ def shorten_words(text: str) -> str:
 
     A path may have thousands of characters; the sentence around the path stays readable.
 
-    Args:
-        text: Any text.
-
     Example:
         >>> len(shorten_words("nothing at /" + 5000 * "x"))
         412

@@ -5,7 +5,8 @@ import os
 import stat
 import sys
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from glob import glob
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,6 @@ def describe_fault(path: Path) -> str:
 
     A pipe or a socket may never give anything, and a device such as ``/dev/zero`` never ends: they
     must be refused before they are opened.
-
-    Args:
-        path: Path to read from.
     """
     try:
         mode = path.stat().st_mode
@@ -45,9 +43,6 @@ def describe_fault(path: Path) -> str:
 
 def check_input(path: Path) -> None:
     """Check that there is a file to read at a path.
-
-    Args:
-        path: Path to read from.
 
     Raises:
         InputError: If there is nothing, a folder, a pipe, a socket or a device.
@@ -119,14 +114,31 @@ def read_file(path: Path, *, expected: str, fix: str) -> bytes:
 def replace_surrogates(text: str) -> str:
     r"""Replace bytes that are no UTF-8, which file names may hold, by escapes such as ``\udcff``.
 
-    Args:
-        text: Any text.
-
     Example:
         >>> print(replace_surrogates("run\udcff"))
         run\udcff
     """
     return text.encode(errors="backslashreplace").decode()
+
+
+@contextmanager
+def explain_write_errors(
+    path: Path, fix: str = "free space, or choose another path"
+) -> Iterator[None]:
+    """Re-raise an OSError, for example from a full disk, as InputError.
+
+    Args:
+        path: Path of the file or folder that is written inside the context.
+        fix: Remedy for the message.
+
+    Raises:
+        InputError: In place of an OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        found = error.strerror or str(error)
+        raise InputError(expected=f"to write {path}", found=found, fix=fix) from error
 
 
 def write_text(path: Path, text: str) -> Path:
@@ -228,9 +240,6 @@ def _lock(handle: int, *, wait: bool) -> bool:
 
 def parse_yaml(text: str) -> Any:
     """Parse YAML, and raise one type of error for any text that is no YAML.
-
-    Args:
-        text: Any text.
 
     Raises:
         ValueError: If the text is no YAML, or nested too deeply.

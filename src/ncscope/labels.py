@@ -204,9 +204,6 @@ def _fold(name: str) -> str:
 def note_alike(names: Sequence[str]) -> tuple[str, ...]:
     """Return a sentence on two names that are hardly of two classes, or nothing.
 
-    Args:
-        names: Names of the classes.
-
     Example:
         >>> note_alike(["Cat ", "cat", "dog"])
         ("'Cat ' and 'cat' are two classes here; write the names alike if they are one",)

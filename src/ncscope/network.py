@@ -25,9 +25,6 @@ def find_obstacle(address: str) -> str:
 
     If the environment names a proxy for the server, the proxy is asked in its place: behind a
     proxy the server itself need not be reachable, and what the proxy reaches is not known.
-
-    Args:
-        address: Address on the server.
     """
     parts = urlsplit(address)
     host, through = parts.hostname or "", ""

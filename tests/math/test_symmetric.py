@@ -8,12 +8,12 @@ from ncscope.math.symmetric import (
     add_gram_,
     comparable_scales,
     factor_eigen,
+    find_gram,
     frobenius_of_gram,
     mirror_upper,
     rank_cut,
     rescale,
     share_gram,
-    shared_gram,
     symmetric_eigen,
 )
 
@@ -44,10 +44,10 @@ def assert_eigenpairs(matrix: Tensor, values: Tensor, vectors: Tensor) -> None:
 
 def test_a_gram_matrix_is_shared_for_rows_that_are_said_to_stay() -> None:
     rows = share_gram(normal(9, 4))
-    assert shared_gram(rows) is shared_gram(rows)
-    torch.testing.assert_close(shared_gram(rows), rows @ rows.mT)
+    assert find_gram(rows) is find_gram(rows)
+    torch.testing.assert_close(find_gram(rows), rows @ rows.mT)
     with torch.inference_mode():
-        torch.testing.assert_close(shared_gram(share_gram(2 * rows)), 4 * rows @ rows.mT)
+        torch.testing.assert_close(find_gram(share_gram(2 * rows)), 4 * rows @ rows.mT)
 
 
 def test_rows_of_a_user_may_change_and_have_gradients() -> None:
@@ -58,7 +58,7 @@ def test_rows_of_a_user_may_change_and_have_gradients() -> None:
     weight = normal(9, 4).requires_grad_()
     with torch.no_grad():
         frobenius_of_gram(weight)
-    assert shared_gram(share_gram(weight)) is None
+    assert find_gram(share_gram(weight)) is None
     for _ in range(2):
         weight.grad = None
         frobenius_of_gram(weight).backward()

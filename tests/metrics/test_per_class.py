@@ -10,8 +10,8 @@ import torch
 import ncscope
 from ncscope.math import pairs
 from ncscope.math.frames import simplex_etf
+from ncscope.measurement.class_table import MOST_CLASSES
 from ncscope.measurement.records import ClassTable
-from ncscope.metrics.class_columns import MOST_CLASSES
 
 from ..reference.instances import INSTANCES, Instance, rotation
 from ..reference.per_class import reference_per_class

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import ncscope
 from ncscope.errors import InputError
 from ncscope.integrations.recording import Recorder
-from ncscope.integrations.torchmetrics import NeuralCollapse, Packing
+from ncscope.integrations.torchmetrics import NeuralCollapse
 from ncscope.math import symmetric
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.statistics import finish
@@ -205,7 +205,8 @@ def test_states_of_both_precisions_merge() -> None:
         assert moments.like().precision == precision
         whole.merge(moments)
     assert_within_bound(whole.state_dict()["scatter"], scatter(features, labels))
-    assert Packing(2, 3, frozenset(), precision="blocked").empty().precision == "blocked"
+    metric = NeuralCollapse(2, 3, precision="blocked")
+    assert metric._class_moments().precision == "blocked"
 
 
 def recorder(precision: str) -> Recorder:

@@ -4,7 +4,7 @@ import mpmath
 import pytest
 import torch
 
-from ncscope.transfer.uneven_scales import power_of_two, uneven_eigen, uneven_svd
+from ncscope.transfer.uneven_scales import uneven_eigen, uneven_svd, unit_scale
 
 
 def exact_eigen(matrix):
@@ -62,9 +62,9 @@ def test_singular_values_are_those_of_the_matrix_of_any_size(scale):
 
 @pytest.mark.parametrize("number", [1.0, 1.999, 2.0, 3e-200, 7e250, 1e-310])
 def test_the_power_brings_a_number_between_1_and_2(number):
-    scaled = number * power_of_two(torch.tensor(number, dtype=torch.float64))
+    scaled = number * unit_scale(torch.tensor(number, dtype=torch.float64))
     assert 1 <= scaled < 2 or number < 1e-300  # there 2^1000 does not suffice, and is no more
-    assert power_of_two(torch.tensor(0.0)) == 1
+    assert unit_scale(torch.tensor(0.0)) == 1
 
 
 def test_a_power_of_two_changes_nothing():
@@ -88,7 +88,7 @@ def test_a_power_of_two_changes_nothing():
     ],
 )
 def test_the_power_ends_at_a_thousand(number, power):
-    assert power_of_two(torch.tensor(number, dtype=torch.float64)) == power
+    assert unit_scale(torch.tensor(number, dtype=torch.float64)) == power
 
 
 @pytest.mark.parametrize(

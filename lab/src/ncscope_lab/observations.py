@@ -91,12 +91,7 @@ Event = Recorded | Heartbeat
 
 
 class Results(Sequence[Observation]):
-    """Observations of an experiment in the order of its parts, with the underlying measurements.
-
-    Args:
-        observations: Observations, in order.
-        measurements: Measurements, in order.
-    """
+    """Observations of an experiment in the order of its parts, with the underlying measurements."""
 
     def __init__(
         self,
@@ -116,12 +111,7 @@ class Results(Sequence[Observation]):
         return self._observations[index]
 
     def add(self, event: Recorded, part: str) -> None:
-        """Add an event of a part; a measurement adds one observation per layer.
-
-        Args:
-            event: Measurement or observation.
-            part: Name of the part.
-        """
+        """Add an event of a part; a measurement adds one observation per layer."""
         if isinstance(event, Measurement):
             event = replace(event, run=part)
             self.measurements.append(event)
@@ -135,11 +125,7 @@ class Results(Sequence[Observation]):
 
 
 def together(results: Iterable[Results]) -> Results:
-    """Return the results of several parts as one, in order.
-
-    Args:
-        results: Results of each part.
-    """
+    """Return the results of several parts as one, in order."""
     parts = list(results)
     return Results(
         chain.from_iterable(parts), chain.from_iterable(part.measurements for part in parts)
@@ -178,11 +164,7 @@ def observations_of(measurement: Measurement) -> list[Observation]:
 
 
 def flatten(events: Iterable[Recorded]) -> Iterator[Observation]:
-    """Yield the observations of all events, measurements split by layer, in order.
-
-    Args:
-        events: Measurements and observations.
-    """
+    """Yield the observations of all events, measurements split by layer, in order."""
     for event in events:
         yield from observations_of(event) if isinstance(event, Measurement) else (event,)
 

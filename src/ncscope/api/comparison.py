@@ -12,7 +12,7 @@ from ncscope.api.history import History
 from ncscope.api.readable import REPORT, REPORT_FIX, holds_ranking
 from ncscope.api.result import Report, choose_columns, draw_panels
 from ncscope.api.tables import Table, csv_text, parse_content
-from ncscope.api.writable import COMPARISONS, check_file, write_figure, write_text
+from ncscope.api.writable import COMPARISONS, check_file, save_text, write_figure
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError, printable
 from ncscope.files import is_folder, read_file
@@ -182,9 +182,9 @@ class Comparison(Table):
         if path.suffix == ".csv":
             ends = [f"{key}{end}" for key in chosen or () for end in ("", "_low", "_high")]
             names = None if chosen is None else (*_COLUMNS, *ends)
-            return write_text(path, csv_text(self.rows(), names))
+            return save_text(path, csv_text(self.rows(), names))
         if path.suffix == ".tex":
-            return write_text(path, format_sources_latex(sources, chosen))
+            return save_text(path, format_sources_latex(sources, chosen))
         if path.suffix != ".html":
             return write_figure(path, self.plot("nc" if metrics is None else metrics))
         sections = dict(self.sections)
@@ -199,7 +199,7 @@ class Comparison(Table):
             page = render_page(**sections)
         else:
             page = only.page(title)
-        return write_text(path, page)
+        return save_text(path, page)
 
     def _sources(self) -> "list[ComparisonSource]":
         """Return the sources that have measurements."""

@@ -92,11 +92,7 @@ def open_csv(
 
 
 def _is_named_table(file: TensorFile) -> bool:
-    return any(part in (".csv", ".tsv", ".tab") for part in _suffixes(file.name))
-
-
-def _suffixes(name: str) -> list[str]:
-    return [f".{part}" for part in name.lower().split(".")[1:]]
+    return not {"csv", "tsv", "tab"}.isdisjoint(file.name.lower().split(".")[1:])
 
 
 def _read_head(file: TensorFile) -> tuple[list[str] | None, str]:
@@ -290,7 +286,7 @@ class _Table:
         while chunk := list(islice(rows, step)):
             matrix = _to_numbers(chunk, places)
             words = None if place is None else [row[place].strip() for row in chunk]
-            lost = [] if matrix is not None else list(self._look_forquote(chunk, features, done))
+            lost = [] if matrix is not None else list(self._list_missing(chunk, features, done))
             if words is not None and label is not None:
                 lost += [(r, label, c) for r, c in enumerate(words) if _is_missing(c, _MISSING)]
             for row, name, cell in sorted(lost):
@@ -336,7 +332,7 @@ class _Table:
             row += 1
             yield cells
 
-    def _look_forquote(
+    def _list_missing(
         self, chunk: Sequence[Sequence[str]], features: Sequence[str], done: int
     ) -> Iterator[tuple[int, str, str]]:
         """Yield row, column and cell of missing numbers; refuse a text."""

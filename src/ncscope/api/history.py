@@ -15,10 +15,10 @@ from ncscope.api.alerts import AlertChoice, Alerts
 from ncscope.api.per_class import PerClass
 from ncscope.api.result import Report, check_metrics, choose_columns, draw_panels
 from ncscope.api.tables import Table, csv_text, parse_content
-from ncscope.api.writable import REPORTS, check_file, write_figure, write_text
+from ncscope.api.writable import REPORTS, check_file, save_text, write_figure
 from ncscope.arguments import Within, check_arguments
 from ncscope.errors import InputError
-from ncscope.files import is_folder, read_file
+from ncscope.files import explain_write_errors, is_folder, read_file
 from ncscope.measurement.history_file import format_history, parse_history
 from ncscope.measurement.naming import LogChoice, flatten_for_log
 from ncscope.measurement.provenance import Provenance, record_provenance
@@ -348,17 +348,13 @@ class History(Table):
         for run in dict.fromkeys(each.run for each in self):
             # A run may be named ../x, which would lead out of the folder.
             part = folder / re.sub(r"[^\w.=-]+", "-", run).strip(".") if run else folder
-            try:
+            with explain_write_errors(part, fix="choose another folder"):
                 part.mkdir(parents=True, exist_ok=True)
                 with SummaryWriter(str(part)) as writer:
                     for step, numbers in self.run(run).logs(prefix=prefix, log=log):
                         for name, value in numbers.items():
                             if math.isfinite(value):
                                 writer.add_scalar(name, value, int(step))
-            except OSError as error:
-                found, fix = error.strerror or str(error), "choose another folder"
-                expected = f"a folder {part} to write"
-                raise InputError(expected=expected, found=found, fix=fix) from error
         return folder
 
     def plot(self, metrics: str | Sequence[str] | None = None, *, axes: Any = None) -> "Figure":
@@ -422,18 +418,18 @@ class History(Table):
         self._check_not_empty()
         chosen = choose_columns(path, metrics, self._keys())
         if path.suffix == ".json":
-            return write_text(path, format_history(self.measurements, self.unit, self.provenance))
+            return save_text(path, format_history(self.measurements, self.unit, self.provenance))
         if path.suffix == ".csv":
             names = None if chosen is None else (*_COLUMNS, *chosen)
-            return write_text(path, csv_text(self.rows(), names))
+            return save_text(path, csv_text(self.rows(), names))
         if path.suffix == ".tex":
             from ncscope.report.comparison import ComparisonSource
             from ncscope.report.latex import format_sources_latex
 
             source = ComparisonSource("", self.measurements, self.unit, self.provenance)
-            return write_text(path, format_sources_latex([source], chosen))
+            return save_text(path, format_sources_latex([source], chosen))
         if path.suffix == ".html":
-            return write_text(path, self.page(title or path.stem))
+            return save_text(path, self.page(title or path.stem))
         return write_figure(path, self.plot(metrics))
 
     def page(self, title: str) -> str:

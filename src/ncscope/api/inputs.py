@@ -209,9 +209,6 @@ def check_unlabelled(features: Any) -> Tensor:
 def refuse_without_labels(**given: bool) -> None:
     """Refuse arguments that say nothing about samples without labels.
 
-    Args:
-        given: True for each argument that was given, by name.
-
     Raises:
         InputError: If one was given.
     """
@@ -256,10 +253,6 @@ def _check_rows(features: Any, if_empty: str) -> Tensor:
 
 def check_ood(ood: Any, features: Tensor) -> Tensor:
     """Return the features of OOD samples as a tensor on the device of the features.
-
-    Args:
-        ood: Features of OOD samples.
-        features: Checked features of the samples.
 
     Raises:
         InputError: If the OOD features are no m x d matrix of real numbers.

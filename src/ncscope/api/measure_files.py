@@ -26,9 +26,10 @@ from ncscope.api.readable import is_address
 from ncscope.api.result import Report
 from ncscope.api.shard_files import shard_identity, shard_name
 from ncscope.api.shards import ShardPass, measure_shards
-from ncscope.api.writable import explain_write_errors, write_bytes
+from ncscope.api.writable import save_bytes
 from ncscope.cluster import check_address, join_cluster
 from ncscope.errors import InputError
+from ncscope.files import explain_write_errors
 from ncscope.labels import list_marks
 from ncscope.stats.decisions import DecisionCounts
 from ncscope.stats.moments import ClassMoments
@@ -201,7 +202,7 @@ class ResumableMap:
         done = len(shards) - len(left)
         self.on_shard(shard_pass.name, done, len(shards))
         for index, state in self.run(shard_pass, left):
-            write_bytes(files[index], _encode_state(state))
+            save_bytes(files[index], _encode_state(state))
             done += 1
             self.on_shard(shard_pass.name, done, len(shards))
         for shard, file in zip(shards, files, strict=True):

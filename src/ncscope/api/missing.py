@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 
 from ncscope.metrics.evaluate import select
-from ncscope.metrics.registry import METRICS
+from ncscope.metrics.registry import BY_NAME
 
 _NEEDS = {
     "head": "the classifier's weight",
@@ -26,15 +26,14 @@ def explain_missing_key(key: object, present: Iterable[str], *, labelled: bool) 
         present: Keys of the report.
         labelled: True if the report is of samples with labels.
     """
-    for row in METRICS.values():
-        if key in (row.key, *row.aliases):
-            needs = ["labels"] if row.needs_classes and not labelled else []
-            needs += dict.fromkeys(text for name, text in _NEEDS.items() if name in row.needs)
-            and_needs = f" and needs {', '.join(needs)}" if needs else ""
-            where = f"is in the group {row.group!r}"
-            if row.on_request:
-                where = "must be asked for by its key"
-            return KeyError(f"{key!r} was not measured; it {where}{and_needs}")
+    if isinstance(key, str) and (row := BY_NAME.get(key)):
+        needs = ["labels"] if row.needs_classes and not labelled else []
+        needs += dict.fromkeys(text for name, text in _NEEDS.items() if name in row.needs)
+        and_needs = f" and needs {', '.join(needs)}" if needs else ""
+        where = f"is in the group {row.group!r}"
+        if row.on_request:
+            where = "must be asked for by its key"
+        return KeyError(f"{key!r} was not measured; it {where}{and_needs}")
     nearest = get_close_matches(str(key).lower(), list(present), n=1)
     return KeyError(f"{key!r}; did you mean {nearest[0]!r}?" if nearest else key)
 

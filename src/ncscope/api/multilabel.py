@@ -6,7 +6,7 @@ from typing import Any
 
 from ncscope.api.inputs import check_head, check_part
 from ncscope.api.plain_report import PlainReport
-from ncscope.api.writable import check_file, write_text
+from ncscope.api.writable import check_file, save_text
 from ncscope.arguments import check_arguments
 from ncscope.array_checks import as_tensor, check_features, refuse_nonfinite
 from ncscope.errors import InputError
@@ -97,7 +97,7 @@ class MultilabelReport(PlainReport):
         at_collapse = {key: _at_collapse(row) for key, row in self._rows.items()}
         facts = self._describe().split("; ")
         page = render_multilabel_page(title or path.stem, record, self._rows, at_collapse, facts)
-        return write_text(path, page)
+        return save_text(path, page)
 
     def rows(self) -> list[dict[str, object]]:
         """Return a row for each metric, with its meaning and its value at collapse."""

@@ -77,7 +77,7 @@ class ImageOptions:
     ignore_index: IgnoreIndex = None
 
 
-class LabelledImages(NamedTuple):
+class ImageSet(NamedTuple):
     """Images of one split.
 
     Attributes:
@@ -94,7 +94,7 @@ class LabelledImages(NamedTuple):
     class_names: tuple[str, ...] = ()
 
 
-def read_images(image_options: ImageOptions) -> LabelledImages:
+def read_images(image_options: ImageOptions) -> ImageSet:
     """Read the images of one split.
 
     Raises:
@@ -108,7 +108,7 @@ def read_images(image_options: ImageOptions) -> LabelledImages:
         if images is None:
             found, fix = "train and test only", "pass --split train or --split test"
             raise InputError(expected=f"validation images of {name}", found=found, fix=fix)
-        return LabelledImages(images, data.num_classes, data.shape)
+        return ImageSet(images, data.num_classes, data.shape)
     if found_files := find_image_files(name):
         files = choose_split(found_files, split, name)
         others = [file for part in found_files.values() for file in part if file not in files]
@@ -122,7 +122,7 @@ def read_images(image_options: ImageOptions) -> LabelledImages:
         images = prepare_photographs(pictures)
         kept = images.labels[~is_ignored(images.labels, image_options.ignore_index)]
         classes = len(names) or int(kept.max()) + 1
-        return LabelledImages(images, classes, _shape(images), names)
+        return ImageSet(images, classes, _shape(images), names)
     for option in ("image_key", "label_key"):
         if getattr(image_options, option):
             flag = f"--{option.replace('_', '-')}"
@@ -134,10 +134,10 @@ def read_images(image_options: ImageOptions) -> LabelledImages:
         raise InputError(expected=f"a folder test or val in {folder}", found="neither", fix=fix)
     images = read_folder(folder, split)
     names = tuple(list_classes(folder))
-    return LabelledImages(images, len(names), _shape(images), names)
+    return ImageSet(images, len(names), _shape(images), names)
 
 
-def fit_size(found: LabelledImages, size: int | None) -> LabelledImages:
+def fit_size(found: ImageSet, size: int | None) -> ImageSet:
     """Return images in a size that is given, or in their own size if they all have one.
 
     Photographs of all sizes are resized and cropped at the centre, to 224 pixels by default.
@@ -171,9 +171,7 @@ def _find_size(images: Images) -> int | None:
 _SIZES_READ = 16
 
 
-def number_as_model(
-    found: LabelledImages, of_model: Sequence[str]
-) -> tuple[LabelledImages, tuple[str, ...]]:
+def number_as_model(found: ImageSet, of_model: Sequence[str]) -> tuple[ImageSet, tuple[str, ...]]:
     """Return images with the labels of the model if the model knows the names of the data set.
 
     Folders are numbered in the order of their names, and would be compared with other rows of the
@@ -265,7 +263,7 @@ def read_image_splits(image_options: ImageOptions, seed: int) -> ImageData:
         return load(name, image_options.data_folder, download=image_options.download)
     splits = {*(find_image_files(name) or list_splits(_find_folder(name)))}
 
-    def read(split: SplitName) -> LabelledImages:
+    def read(split: SplitName) -> ImageSet:
         return read_images(replace(image_options, split=split))
 
     train = read("train")

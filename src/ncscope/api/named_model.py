@@ -79,7 +79,8 @@ def measure_named_model(
         fix = "name the file that has this entry"
         expected = "--weights with --weights-key"
         raise InputError(expected=expected, found="none", fix=fix)
-    is_own, loads = is_own_code(name), is_own_code(data) and not _is_there(data)
+    is_there = is_file(Path(data)) or is_folder(Path(data))
+    is_own, loads = is_own_code(name), is_own_code(data) and not is_there
     if is_own and num_classes is not None:
         found, fix = f"{name}, which has its own arguments", "pass it with --model-arg"
         raise InputError(expected="a named model for --num-classes", found=found, fix=fix)
@@ -149,10 +150,6 @@ def measure_named_model(
     if saved is not None and opened.weights is not None:
         notes = [*weights_notes(saved, opened.weights), *notes]
     return report, tuple(notes)
-
-
-def _is_there(data: str) -> bool:
-    return is_file(Path(data)) or is_folder(Path(data))
 
 
 def _check_order(name: str, data: str, weights: Path | None) -> None:

@@ -69,9 +69,6 @@ def quote(text: str) -> str:
 def python_line(code: str) -> str:
     """Return the command line that runs a program; no name in it can leave its quotes.
 
-    Args:
-        code: Program on one line.
-
     Example:
         >>> python_line("print(1)")
         "python -c 'print(1)'"
@@ -97,11 +94,7 @@ def path_beside(file: TensorFile, suffix: str) -> str:
 
 
 def describe_other_kind(file: TensorFile) -> OtherKind | None:
-    """Return the kind of a file that is not read, judged by its content; None if it is unknown.
-
-    Args:
-        file: File that is of none of the kinds that are read.
-    """
+    """Return the kind of a file that is not read, judged by its content; None if it is unknown."""
     start = file.read_start(_BINARY_START)
     if start.startswith(b"version https://git-lfs"):
         folder = str(PurePath(path_of(file)).parent)

@@ -44,7 +44,10 @@ def open_parquet(
 
         @cache
         def first_values(name: str) -> list[Any]:
-            if columns[name] == "lists" or _is_fraction(schema.types[schema.names.index(name)]):
+            from pyarrow import types
+
+            kind = schema.types[schema.names.index(name)]
+            if columns[name] == "lists" or types.is_floating(kind):
                 return []
             batch = next(table.iter_batches(_LOOKED_AT, columns=[name]), None)
             # A column that occurs twice is refused later.
@@ -117,12 +120,6 @@ def _is_number(kind: Any) -> bool:
     from pyarrow import types
 
     return types.is_integer(kind) or types.is_floating(kind)
-
-
-def _is_fraction(kind: Any) -> bool:
-    from pyarrow import types
-
-    return bool(types.is_floating(kind))
 
 
 def _is_text(kind: Any) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ncscope.api.tables import Table, csv_text
-from ncscope.api.writable import check_file, write_figure, write_text
+from ncscope.api.writable import check_file, save_text, write_figure
 from ncscope.arguments import check_arguments
 from ncscope.measurement.records import ClassTable
 
@@ -121,9 +121,9 @@ class PerClass(Table, Mapping[str, list[float]]):
         """
         path = check_file(path, SUFFIXES)
         if path.suffix == ".csv":
-            return write_text(path, csv_text(self.rows()))
+            return save_text(path, csv_text(self.rows()))
         if path.suffix == ".tex":
             from ncscope.report.latex import format_classes_latex
 
-            return write_text(path, format_classes_latex(self.table, self.class_names))
+            return save_text(path, format_classes_latex(self.table, self.class_names))
         return write_figure(path, self.plot())

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ncscope.api.tables import Table, csv_text
-from ncscope.api.writable import check_file, write_text
+from ncscope.api.writable import check_file, save_text
 from ncscope.arguments import check_arguments
 
 
@@ -82,4 +82,4 @@ class PlainReport(Table, Mapping[str, float]):
         """
         path = check_file(path, self._suffixes)
         text = self.to_json() + "\n" if path.suffix == ".json" else csv_text(self.rows())
-        return write_text(path, text)
+        return save_text(path, text)

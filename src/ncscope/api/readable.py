@@ -55,11 +55,7 @@ def check_reports(paths: Iterable[Path]) -> None:
 
 
 def holds_ranking(content: bytes) -> bool:
-    """Return whether a file that ncscope wrote holds a ranking of checkpoints.
-
-    Args:
-        content: Content of the file.
-    """
+    """Return whether a file that ncscope wrote holds a ranking of checkpoints."""
     try:
         whole = json.loads(content)
     except (ValueError, RecursionError):

@@ -13,7 +13,7 @@ import numpy as np
 from ncscope.api.missing import explain_missing_key
 from ncscope.api.per_class import PerClass
 from ncscope.api.tables import Table, csv_text, parse_content
-from ncscope.api.writable import REPORTS, check_file, refuse_choice, write_figure, write_text
+from ncscope.api.writable import REPORTS, check_file, refuse_choice, save_text, write_figure
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
 from ncscope.files import read_file
@@ -315,19 +315,19 @@ class Report(Table, Mapping[str, float]):
         layers = self.model_record.layers
         chosen = choose_columns(path, metrics, {key for each in layers for key in each.metrics})
         if path.suffix == ".json":
-            return write_text(path, self.to_json() + "\n")
+            return save_text(path, self.to_json() + "\n")
         if path.suffix == ".csv":
             rows = self.rows()
             if chosen is not None:
                 rows = [{"layer": each.layer, **each.metrics} for each in layers]
             names = None if chosen is None else ("layer", *chosen)
-            return write_text(path, csv_text(rows, names))
+            return save_text(path, csv_text(rows, names))
         if path.suffix == ".tex":
             from ncscope.report.latex import format_model_latex
 
-            return write_text(path, format_model_latex(self.model_record, chosen))
+            return save_text(path, format_model_latex(self.model_record, chosen))
         if path.suffix == ".html":
-            return write_text(path, self.page(title or path.stem))
+            return save_text(path, self.page(title or path.stem))
         return write_figure(path, self.plot(metrics))
 
     def page(self, title: str) -> str:

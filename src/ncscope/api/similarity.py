@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from ncscope.api.tables import csv_text, data_frame
-from ncscope.api.writable import check_file, write_figure, write_text
+from ncscope.api.writable import check_file, save_text, write_figure
 from ncscope.arguments import check_arguments
 from ncscope.array_checks import as_tensor, check_features, refuse_nonfinite
 from ncscope.errors import InputError
@@ -186,9 +186,9 @@ class LayerSimilarity:
         """
         path = check_file(path, _SUFFIXES)
         if path.suffix == ".json":
-            return write_text(path, self.to_json() + "\n")
+            return save_text(path, self.to_json() + "\n")
         if path.suffix == ".csv":
-            return write_text(path, csv_text(self._table_rows()))
+            return save_text(path, csv_text(self._table_rows()))
         return write_figure(path, self.plot())
 
     def _table_rows(self) -> list[dict[str, object]]:

@@ -14,7 +14,7 @@ import torch
 from ncscope.api.files import checksum_notes
 from ncscope.api.samples import load_samples
 from ncscope.api.tables import Table, csv_text, parse_content
-from ncscope.api.writable import REPORTS, check_file, write_figure, write_text
+from ncscope.api.writable import REPORTS, check_file, save_text, write_figure
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
 from ncscope.files import read_file
@@ -219,13 +219,13 @@ class TransferReport(Table):
 
         path = check_file(path, REPORTS)
         if path.suffix == ".json":
-            return write_text(path, self.to_json() + "\n")
+            return save_text(path, self.to_json() + "\n")
         if path.suffix == ".csv":
-            return write_text(path, csv_text(self.rows()))
+            return save_text(path, csv_text(self.rows()))
         if path.suffix == ".tex":
-            return write_text(path, format_ranking_latex(self.ranking))
+            return save_text(path, format_ranking_latex(self.ranking))
         if path.suffix == ".html":
-            return write_text(path, render_ranking_page(self.ranking, self.facts, self.static))
+            return save_text(path, render_ranking_page(self.ranking, self.facts, self.static))
         return write_figure(path, self.plot(), dpi=160)
 
 
@@ -424,9 +424,6 @@ def judge_baselines(table: AccuracyTable | None, seed: int) -> StaticRanking | N
 
 def check_distinct(names: Sequence[str]) -> None:
     """Check that there is at least one checkpoint, and that none is named twice.
-
-    Args:
-        names: Names of checkpoints.
 
     Raises:
         InputError: If there is no name, or one occurs twice.

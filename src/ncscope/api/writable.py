@@ -2,13 +2,13 @@
 
 import io
 import os
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ncscope import files
 from ncscope.errors import InputError
+from ncscope.files import explain_write_errors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,30 +59,8 @@ def refuse_choice(path: Path, metrics: object) -> None:
         raise InputError(expected=f"all metrics in a {path.suffix}", found="a choice", fix=fix)
 
 
-@contextmanager
-def explain_write_errors(path: Path) -> Iterator[None]:
-    """Re-raise an OSError, for example from a full disk, as InputError.
-
-    Args:
-        path: Path of the file or folder that is written inside the context.
-
-    Raises:
-        InputError: In place of an OSError.
-    """
-    try:
-        yield
-    except OSError as error:
-        fix = "free space, or choose another path"
-        found = error.strerror or str(error)
-        raise InputError(expected=f"to write {path}", found=found, fix=fix) from error
-
-
-def write_bytes(path: Path, content: bytes) -> Path:
+def save_bytes(path: Path, content: bytes) -> Path:
     """Write a file whole or not at all.
-
-    Args:
-        path: Path of the file.
-        content: Content of the file.
 
     Raises:
         InputError: If writing fails, for example on a full disk.
@@ -91,8 +69,8 @@ def write_bytes(path: Path, content: bytes) -> Path:
         return files.write_bytes(path, content)
 
 
-def write_text(path: Path, text: str) -> Path:
-    """Write a text file as `write_bytes` does, with surrogates replaced by escapes."""
+def save_text(path: Path, text: str) -> Path:
+    """Write a text file as `save_bytes` does, with surrogates replaced by escapes."""
     with explain_write_errors(path):
         return files.write_text(path, text)
 
@@ -107,7 +85,7 @@ def write_figure(path: Path, figure: "Figure", **options: Any) -> Path:
     """
     content = io.BytesIO()  # savefig to a path would leave half a file if the disk is full
     figure.savefig(content, format=path.suffix[1:], **options)
-    return write_bytes(path, content.getvalue())
+    return save_bytes(path, content.getvalue())
 
 
 def check_folder(folder: Path) -> None:

@@ -553,7 +553,7 @@ def measure_model(
     Example: ncscope measure-model hf:my-vit cifar10 --split test --layers "vit.layers.*"
     """
     announce(save, slow=uncertainty or random_sizes)
-    check_names(model, [data, *filter(None, [ood])], weights, preprocess, download=download)
+    check_words(model, [data, *filter(None, [ood])], weights, preprocess, download=download)
     from ncscope.api.named_images import ImageOptions
     from ncscope.api.named_model import measure_named_model
     from ncscope.measurement.options import Options
@@ -603,7 +603,7 @@ def measure_model(
     print_report(report, save, json, by_class=by_class, said=notes)
 
 
-def check_names(
+def check_words(
     model: str,
     data: Sequence[str],
     weights: Path | None,

@@ -18,7 +18,7 @@ from torchvision.datasets.folder import default_loader
 from ncscope.data.draws import generator
 from ncscope.data.images import ImageData, Pictures, PictureSplit
 from ncscope.data.preprocessing import Preprocessing
-from ncscope.data.torchvision_sets import explain_errors, require
+from ncscope.data.torchvision_sets import explain_broken_set, require
 from ncscope.errors import InputError
 
 CALTECH_TRAINING = 30
@@ -37,10 +37,6 @@ def prepare_like(data: ImageData, pretraining: ImageData) -> ImageData:
     The images are made grey or coloured and normalised by channel like the other set's. Images of
     one size are enlarged to the network's input instead of padded; photographs are resized and
     cropped at the centre.
-
-    Args:
-        data: Set to prepare.
-        pretraining: Set on which the network was trained.
 
     Raises:
         InputError: If the images are larger than the network's input.
@@ -71,7 +67,7 @@ def read_pets(folder: Path, download: bool) -> PictureSplit:
     base = folder / "oxford-iiit-pet"
     files = [base / "annotations" / f"{part}.txt" for part in ("trainval", "test")]
     require("Pets", [*files, base / "images"], folder, download)
-    with explain_errors("Pets", folder, download):
+    with explain_broken_set("Pets", folder, download):
         parts = [
             datasets.OxfordIIITPet(folder, split=part, download=download)
             for part in ("trainval", "test")
@@ -84,7 +80,7 @@ def read_flowers(folder: Path, download: bool) -> PictureSplit:
     base = folder / "flowers-102"
     files = [base / name for name, _ in datasets.Flowers102._file_dict.values()][1:]
     require("Flowers", [*files, base / "jpg"], folder, download)
-    with explain_errors("Flowers", folder, download):
+    with explain_broken_set("Flowers", folder, download):
         parts = [
             datasets.Flowers102(folder, split=part, download=download)
             for part in ("train", "test", "val")
@@ -98,7 +94,7 @@ def read_aircraft(folder: Path, download: bool) -> PictureSplit:
     base = folder / "fgvc-aircraft-2013b" / "data"
     files = [base / "variants.txt", *(base / f"images_variant_{part}.txt" for part in parts)]
     require("Aircraft", files, folder, download)
-    with explain_errors("Aircraft", folder, download):
+    with explain_broken_set("Aircraft", folder, download):
         read = [datasets.FGVCAircraft(folder, part, download=download) for part in parts]
     return _open_listed("Aircraft", read)
 
@@ -112,7 +108,7 @@ def read_cars(folder: Path, download: bool) -> PictureSplit:
             found = f"no {file.relative_to(folder)} in {folder.absolute()}"
             fix = f"put a copy of the set into {base.absolute()} (nobody offers it for download)"
             raise InputError(expected="the data set Cars", found=found, fix=fix)
-    with explain_errors("Cars", folder, download=False):
+    with explain_broken_set("Cars", folder, download=False):
         parts = [datasets.StanfordCars(folder, part) for part in ("train", "test")]
     halves = (zip(*part._samples, strict=True) for part in parts)
     return PictureSplit(*(_open_photographs("Cars", list(files), y) for files, y in halves))
@@ -124,7 +120,7 @@ def read_dtd(folder: Path, download: bool) -> PictureSplit:
     base = folder / "dtd" / "dtd"
     files = [base / "labels" / f"{part}1.txt" for part in parts]
     require("DTD", [*files, base / "images"], folder, download)
-    with explain_errors("DTD", folder, download):
+    with explain_broken_set("DTD", folder, download):
         read = [datasets.DTD(folder, part, download=download) for part in parts]
     return _open_listed("DTD", read)
 
@@ -134,7 +130,7 @@ def read_food101(folder: Path, download: bool) -> PictureSplit:
     base = folder / "food-101"
     files = [base / "meta" / f"{part}.json" for part in ("train", "test")]
     require("Food101", [*files, base / "images"], folder, download)
-    with explain_errors("Food101", folder, download):
+    with explain_broken_set("Food101", folder, download):
         read = [datasets.Food101(folder, part, download=download) for part in ("train", "test")]
     return _open_listed("Food101", read)
 
@@ -148,7 +144,7 @@ def read_caltech101(folder: Path, download: bool) -> PictureSplit:
     """
     base = folder / "caltech101" / "101_ObjectCategories"
     require("Caltech101", [base], folder, download)
-    with explain_errors("Caltech101", folder, download):
+    with explain_broken_set("Caltech101", folder, download):
         whole = datasets.Caltech101(folder, download=download)
     names = [base / kind for kind in whole.categories]
     numbered = zip(whole.y, whole.index, strict=True)
@@ -168,7 +164,7 @@ def read_sun397(folder: Path, download: bool) -> PictureSplit:
     """
     base = folder / _SUN
     require(_SUN, [base / "ClassName.txt"], folder, download)
-    with explain_errors(_SUN, folder, download):
+    with explain_broken_set(_SUN, folder, download):
         whole = datasets.SUN397(folder, download=download)
     by_file = dict(sorted(zip(whole._image_files, whole._labels, strict=True)))
     files, labels = list(by_file), list(by_file.values())

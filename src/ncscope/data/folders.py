@@ -74,7 +74,8 @@ def read_folder(folder: Path, split: Split) -> Images:
             fix="add it, or choose another split",
         )
     within = splits.get(split, folder)
-    files = ImageFolder(within, allow_empty=True) if _has_folders(within) else None
+    has_folders = any(each.is_dir() for each in within.iterdir())
+    files = ImageFolder(within, allow_empty=True) if has_folders else None
     present = set() if files is None else set(files.targets)
     # A folder that no training counted as a class would shift the numbers of the classes after it.
     hidden = [
@@ -107,10 +108,6 @@ def prepare_photographs(pictures: Pictures) -> Images:
 def load_picture(files: ImageFolder, index: int) -> Any:
     """Load one image.
 
-    Args:
-        files: Folder of images.
-        index: Index of the image.
-
     Raises:
         InputError: If there is a pipe or a device under the image's name, or nothing any more.
     """
@@ -118,10 +115,6 @@ def load_picture(files: ImageFolder, index: int) -> Any:
     if fault := describe_fault(path):
         raise InputError(expected="an image", found=fault, fix="remove it from the folder")
     return open_picture(path, path.name)
-
-
-def _has_folders(folder: Path) -> bool:
-    return any(each.is_dir() for each in folder.iterdir())
 
 
 def _find_subfolders(folder: Path) -> dict[Split, Path]:

@@ -41,11 +41,7 @@ class Pictures:
         return source[index] if isinstance(source, Tensor) else source(index)
 
     def convert_channels(self, channels: int) -> "Pictures":
-        """Convert the images to one channel (luma) or to three.
-
-        Args:
-            channels: 1 or 3.
-        """
+        """Convert the images to one channel (luma) or to three."""
         source = self.pictures
         if isinstance(source, Tensor):
             return replace(self, pictures=_convert_pixels(source, channels))

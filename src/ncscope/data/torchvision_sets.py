@@ -53,7 +53,7 @@ def read_cifar(kind: Any, folder: Path, download: bool) -> PictureSplit:
     name = kind.__name__
     files = [file for file, _ in kind.train_list + kind.test_list] + [kind.meta["filename"]]
     require(name, [folder / kind.base_folder / file for file in files], folder, download)
-    with explain_errors(name, folder, download):
+    with explain_broken_set(name, folder, download):
         parts = [kind(folder, train=train, download=download) for train in (True, False)]
     return PictureSplit(
         *(_hold_in_memory(part.data.transpose(0, 3, 1, 2), part.targets) for part in parts)
@@ -73,7 +73,7 @@ def read_idx(kind: Any, folder: Path, download: bool) -> PictureSplit:
     plain = [file.with_suffix("") for file in packed]
     files = [a if a.exists() else b for a, b in zip(plain, packed, strict=True)]
     require(name, files, folder, download)
-    with explain_errors(name, folder, download), _unpack(files, folder, name) as root:
+    with explain_broken_set(name, folder, download), _unpack(files, folder, name) as root:
         parts = [kind(root, train=train, download=download) for train in (True, False)]
     return PictureSplit(*(_hold_in_memory(part.data[:, None], part.targets) for part in parts))
 
@@ -82,7 +82,7 @@ def read_svhn(folder: Path, download: bool) -> PictureSplit:
     """Read SVHN's cropped digits, without the extra set, from ``{train,test}_32x32.mat``."""
     files = [folder / datasets.SVHN.split_list[part][1] for part in ("train", "test")]
     require("SVHN", files, folder, download)
-    with explain_errors("SVHN", folder, download):
+    with explain_broken_set("SVHN", folder, download):
         parts = [datasets.SVHN(folder, split=part, download=download) for part in ("train", "test")]
     return PictureSplit(*(_hold_in_memory(part.data, part.labels) for part in parts))
 
@@ -92,7 +92,7 @@ def read_stl10(folder: Path, download: bool) -> PictureSplit:
     kind = datasets.STL10
     names = [name for name, _ in kind.train_list + kind.test_list]
     require("STL-10", [folder / kind.base_folder / name for name in names], folder, download)
-    with explain_errors("STL-10", folder, download):
+    with explain_broken_set("STL-10", folder, download):
         parts = [kind(folder, split=part, download=download) for part in ("train", "test")]
     return PictureSplit(*(_hold_in_memory(part.data, part.labels) for part in parts))
 
@@ -101,7 +101,7 @@ def read_stl10_unlabelled(folder: Path, download: bool) -> torch.Tensor:
     """Read STL-10's 100,000 images without labels, n x 3 x 96 x 96 pixels of 8 bits."""
     kind = datasets.STL10
     require("STL-10", [folder / kind.base_folder / kind.train_list[-1][0]], folder, download)
-    with explain_errors("STL-10", folder, download):
+    with explain_broken_set("STL-10", folder, download):
         part = kind(folder, split="unlabeled", download=download)
     return torch.as_tensor(part.data, device="cpu")
 
@@ -190,7 +190,7 @@ _LOCK = ".download.lock"
 
 
 @contextmanager
-def explain_errors(name: str, folder: Path, download: bool) -> Iterator[None]:
+def explain_broken_set(name: str, folder: Path, download: bool) -> Iterator[None]:
     """Re-raise torchvision's errors about broken files or a download as InputError.
 
     One process at a time downloads into a folder; a process that has waited finds the files there.

@@ -6,7 +6,6 @@ import math
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -31,7 +30,7 @@ from ncscope.metrics.names import KEY
 from ncscope.metrics.sources import Sources
 from ncscope.models.replicas import digest_tensors
 from ncscope.stats.moments import ClassMoments
-from ncscope.stats.options import Precision, Prior, Statistic
+from ncscope.stats.options import Precision, Prior
 from ncscope.stats.processes import Processes
 from ncscope.stats.statistics import finish
 
@@ -170,9 +169,16 @@ class NeuralCollapse(Metric):
                     "or leave out the groups or the prior that need it",
                 )
             # torchmetrics sends, stacks and merges states that are tensors: the moments are one.
-            self._packing = Packing(num_classes, dim, needs.statistics, prior, precision)
-            empty = self._packing.pack(self._packing.empty(self.device))
-            self.add_state("moments", empty, dist_reduce_fx=self._packing.merge)
+            self._empty = functools.partial(
+                ClassMoments,
+                num_classes,
+                dim,
+                statistics=needs.statistics,
+                prior=prior,
+                precision=precision,
+            )
+            vector = _pack(self._empty(device=self.device))
+            self.add_state("moments", vector, dist_reduce_fx=functools.partial(_merge, self._empty))
         zero = torch.tensor(0, device=self.device)
         self.add_state("left_out", zero, dist_reduce_fx="sum")
         self.add_state("one_logit", zero.clone(), dist_reduce_fx="max")
@@ -227,11 +233,11 @@ class NeuralCollapse(Metric):
 
     @property
     def moments(self) -> Float[Tensor, " s"]:
-        """State of the moments as one vector in the layout of `Packing`, made on access."""
+        """State of the moments as one vector, made on access."""
         with self._lock:
             if self._vector is None:
                 # On access only: the vector is a copy of the whole state.
-                self._vector = self._packing.pack(self._class_moments())
+                self._vector = _pack(self._class_moments())
             return self._vector
 
     @moments.setter
@@ -247,11 +253,12 @@ class NeuralCollapse(Metric):
         """
         values: Mapping[str, float]
         if not self.keep_features:
-            present = int(self._class_moments().counts.count_nonzero())
+            counts = self._class_moments().counts
         else:
             # After a synchronisation between processes the list is one tensor.
-            present = len(dim_zero_cat(self.labels).unique()) if len(self.labels) else 0
-        if present < 2:
+            labels = dim_zero_cat(self.labels) if len(self.labels) else torch.zeros(0)
+            _, counts = labels.unique(return_counts=True)
+        if int(counts.count_nonzero()) < 2:
             values = dict.fromkeys(self._keys(), math.nan)
             self.notes = ("every metric is undefined: fewer than two classes have samples",)
         else:
@@ -259,7 +266,7 @@ class NeuralCollapse(Metric):
             self.notes = tuple(notes)
         left_out = int(self.left_out)
         if left_out:
-            samples = left_out + self._count_samples()
+            samples = left_out + int(counts.sum())
             self.notes = (*note_left_out(left_out, samples, self.ignore_index), *self.notes)
         if self.key is not None and self.key not in values:
             raise InputError(
@@ -338,14 +345,9 @@ class NeuralCollapse(Metric):
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
         return plot
 
-    def _count_samples(self) -> int:
-        if not self.keep_features:
-            return int(self._class_moments().counts.sum())
-        return len(dim_zero_cat(self.labels)) if len(self.labels) else 0
-
     def _class_moments(self) -> ClassMoments:
         if self._accumulator is None:
-            self._accumulator = self._packing.unpack(self.moments)
+            self._accumulator = _unpack(self._empty, self.moments)
         return self._accumulator
 
     def _measure(self) -> tuple[Mapping[str, float], Sequence[str]]:
@@ -573,63 +575,26 @@ def _headlines(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {key: values[key] for key in HEADLINES if key in values}
 
 
-@dataclass(frozen=True)
-class Packing:
-    """Layout of class moments in a vector of float64.
+def _pack(moments: ClassMoments) -> Float[Tensor, " s"]:
+    """Concatenate the state of moments to a vector of float64, which holds counts below 2^53."""
+    return torch.cat([value.flatten().to(torch.float64) for value in moments.state_dict().values()])
 
-    Counts are integers below 2^53, which float64 holds exactly.
 
-    Attributes:
-        num_classes: Number of classes k.
-        dim: Feature dimension d.
-        statistics: Statistics accumulated besides counts, means and traces.
-        prior: Class prior.
-        precision: Precision with which the moments are updated.
+def _unpack(empty: Callable[..., ClassMoments], vector: Float[Tensor, " s"]) -> ClassMoments:
+    """Return new moments with the state that a vector holds."""
+    moments = empty(device=vector.device)
+    shapes = {name: value.shape for name, value in moments.state_dict().items()}
+    parts = vector.split([shape.numel() for shape in shapes.values()])
+    state = zip(shapes.items(), parts, strict=True)
+    moments.load_state_dict({name: part.view(shape) for (name, shape), part in state})
+    return moments
 
-    Example:
-        >>> packing = Packing(num_classes=2, dim=1, statistics=frozenset())
-        >>> one, other = packing.empty(), packing.empty()
-        >>> one.update([[1.0], [3.0]], [0, 0])
-        >>> other.update([[5.0]], [0])
-        >>> stack = torch.stack([packing.pack(one), packing.pack(other)])
-        >>> packing.unpack(packing.merge(stack)).means[0].item()
-        3.0
-    """
 
-    num_classes: int
-    dim: int
-    statistics: frozenset[Statistic]
-    prior: Prior = "empirical"
-    precision: Precision = "float64"
-
-    def empty(self, device: torch.device | str = "cpu") -> ClassMoments:
-        """Return moments without samples."""
-        return ClassMoments(
-            self.num_classes,
-            self.dim,
-            statistics=self.statistics,
-            prior=self.prior,
-            precision=self.precision,
-            device=device,
-        )
-
-    def pack(self, moments: ClassMoments) -> Float[Tensor, " s"]:
-        """Concatenate the state of the moments to one vector."""
-        state = moments.state_dict()
-        return torch.cat([value.flatten().to(torch.float64) for value in state.values()])
-
-    def unpack(self, vector: Float[Tensor, " s"]) -> ClassMoments:
-        """Return new moments with the state that a vector holds."""
-        moments = self.empty(vector.device)
-        shapes = {name: value.shape for name, value in moments.state_dict().items()}
-        parts = vector.split([shape.numel() for shape in shapes.values()])
-        state = zip(shapes.items(), parts, strict=True)
-        moments.load_state_dict({name: part.view(shape) for (name, shape), part in state})
-        return moments
-
-    def merge(self, vectors: Float[Tensor, "m s"]) -> Float[Tensor, " s"]:
-        """Merge the states of several accumulators to the state of all their samples."""
-        first, *others = [self.unpack(vector) for vector in vectors]
-        for other in others:
-            first.merge(other)
-        return self.pack(first)
+def _merge(
+    empty: Callable[..., ClassMoments], vectors: Float[Tensor, "m s"]
+) -> Float[Tensor, " s"]:
+    """Merge the states of several accumulators to the state of all their samples."""
+    first, *others = [_unpack(empty, vector) for vector in vectors]
+    for other in others:
+        first.merge(other)
+    return _pack(first)

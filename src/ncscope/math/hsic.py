@@ -68,7 +68,7 @@ def rounding_of_hsic(
     return _ROUNDING * estimate_hsic(products, totals.abs(), -rows.abs(), count)
 
 
-def alignment(
+def kernel_alignment(
     between: Float[Tensor, "..."], first: Float[Tensor, "..."], second: Float[Tensor, "..."]
 ) -> Float[Tensor, "..."]:
     """Divide HSIC by the geometric mean of both self-similarities; NaN if one is not positive.

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ncscope.math.symmetric import shared_gram
+from ncscope.math.symmetric import find_gram
 
 _BLOCK_BYTES = 64 * 2**20
 _TILE_BYTES = 4 * 2**20  # in the cache, where a term reads and writes a tile several times
@@ -48,7 +48,7 @@ def sum_over_pairs(
     """
     sums: Float[Tensor, "tiles ..."] | None = None
     tiles = list(_tiles(len(vectors)))
-    gram = shared_gram(vectors)
+    gram = find_gram(vectors)
     for index, (rows, cols) in enumerate(tiles):
         # A clone, because the term overwrites its tile, and other metrics read the same matrix.
         tile = vectors[rows] @ vectors[cols].mT if gram is None else gram[rows, cols].clone()

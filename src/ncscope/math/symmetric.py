@@ -337,7 +337,7 @@ def share_gram(rows: Float[Tensor, "k d"]) -> Float[Tensor, "k d"]:
     return rows
 
 
-def shared_gram(rows: Float[Tensor, "k d"]) -> Float[Tensor, "k k"] | None:
+def find_gram(rows: Float[Tensor, "k d"]) -> Float[Tensor, "k k"] | None:
     """Return the Gram matrix of rows, not to be overwritten; None if it is not shared.
 
     Args:
@@ -357,7 +357,7 @@ def frobenius_of_gram(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
     """Compute the Frobenius norm of the Gram matrix of the rows, from the smaller side."""
     k, d = vectors.shape
     # Other metrics need the k x k matrix too, so it pays where it is somewhat the larger one.
-    gram = shared_gram(vectors) if k <= 2 * d else None
+    gram = find_gram(vectors) if k <= 2 * d else None
     if gram is None:
         gram = vectors @ vectors.mT if k <= d else vectors.mT @ vectors
     largest = gram.diagonal().max()  # divided out, because its square may overflow

@@ -107,11 +107,7 @@ class HeadClasses:
         )
 
     def warnings(self, rows: int) -> tuple[str, ...]:
-        """Return a sentence on labels that may not be the numbers of the head's rows.
-
-        Args:
-            rows: Number of rows of the head.
-        """
+        """Return a sentence on labels that may not be the numbers of the head's rows."""
         if self._has_words:
             return ()
         if self._differ:

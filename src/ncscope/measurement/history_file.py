@@ -60,9 +60,6 @@ def parse_history(content: bytes) -> tuple[list[Measurement], str, Provenance]:
 
     What is read can be shown: fields are checked against each other.
 
-    Args:
-        content: Content of the file.
-
     Raises:
         ValueError: If the content is of another form or version, or contradicts itself. TypeError
             and KeyError mean the former too.
@@ -90,9 +87,6 @@ def parse_report(content: bytes) -> tuple[ModelRecord, Provenance, bool]:
 
     What is read can be shown: fields are checked against each other.
 
-    Args:
-        content: Content of the file.
-
     Raises:
         ValueError: If the content is of another form or version, or contradicts itself. TypeError
             and KeyError mean the former too.
@@ -113,9 +107,6 @@ def parse_report(content: bytes) -> tuple[ModelRecord, Provenance, bool]:
 def is_history(content: bytes) -> bool:
     """Return whether a JSON file that ncscope wrote holds a history, and not a report.
 
-    Args:
-        content: Content of the file.
-
     Raises:
         ValueError: If the content is no JSON object.
     """
@@ -124,9 +115,6 @@ def is_history(content: bytes) -> bool:
 
 def parse_object(text: str) -> Mapping[str, Any]:
     """Parse one JSON object whose names, and those of all objects inside, are distinct.
-
-    Args:
-        text: Any text.
 
     Raises:
         ValueError: If the text is something else.

@@ -53,7 +53,7 @@ from ncscope.measurement.sample_stores import (
     SampleStore,
     check_second_pass,
     count_batches,
-    open_samples,
+    open_store,
 )
 from ncscope.metrics.evaluate import find_needs
 from ncscope.models.evaluation_mode import (
@@ -142,7 +142,7 @@ def measure_layers(
             restore_generators(loader, ood),
             evaluation_mode(model),
             restore_buffers(model),
-            open_samples(options, batches=length) as kept,
+            open_store(options, batches=length) as kept,
         ):
             measurement = LayerwiseMeasurement(
                 model,

@@ -118,10 +118,6 @@ def check_unit(change: int, what: str) -> None:
 def check_ood_features(features: Shaped[Tensor, "..."], dim: int) -> None:
     """Check that the features of OOD samples are a real matrix of the measured dimension.
 
-    Args:
-        features: Features of OOD samples.
-        dim: Dimension of the measured features.
-
     Raises:
         InputError: If the shape or the dtype is another; the message names it.
     """

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.arguments import Size
+from ncscope.array_checks import type_name
 from ncscope.devices import are_equal
 from ncscope.labels import list_marks
 from ncscope.measurement.options import Options
@@ -16,7 +17,7 @@ from ncscope.metrics.evaluate import Needs, find_needs
 from ncscope.models.heads import Head
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.stats.options import Redraw
-from ncscope.stats.processes import Processes, type_name
+from ncscope.stats.processes import Processes
 
 Groups = Collection[str] | None
 """Groups and keys of metrics; None for all."""

@@ -186,9 +186,6 @@ def measure_chance_level(samples: LayerSamples) -> dict[str, float]:
     With few classes in few dimensions, the values of one permutation differ from those of the next
     by factors. Where a measurement takes long, more than $10^8$ of n d max(d, K) or with
     entropies, it is one permutation: many dimensions or classes average the values already.
-
-    Args:
-        samples: Samples of a layer.
     """
     n, d, k = int(samples.counts.sum()), samples.dim, len(samples.counts)
     draws = 1 if samples.information or n * d * max(d, k) > _QUICK else _DRAWS
@@ -213,7 +210,7 @@ def _measure_permuted(
         order = torch.randperm(
             len(everyone), generator=torch.Generator().manual_seed(seed), device="cpu"
         )
-        permuted = _PermutedLabels(samples.batches, everyone[order[int(before.sum()) :]])
+        permuted = _Permutation(samples.batches, everyone[order[int(before.sum()) :]])
         moments = samples.start_moments(samples.counts)
         for features, labels in permuted:
             moments.update(features, labels)
@@ -226,7 +223,7 @@ def in_unit(features: Shaped[Tensor, "n d"], exponent: int) -> Shaped[Tensor, "n
     return times_power(features.to(torch.float64), -exponent) if exponent else features
 
 
-class _PermutedLabels:
+class _Permutation:
     """Batches with other labels, in the order of the samples."""
 
     def __init__(self, batches: Batches, labels: Int[Tensor, " n"]) -> None:

@@ -155,7 +155,7 @@ SampleStore: TypeAlias = FeatureStore | Reservoir | Rerun
 """Samples of the second pass."""
 
 
-def open_samples(
+def open_store(
     options: Options, *, batches: int | None = None, can_rerun: bool = True
 ) -> AbstractContextManager[SampleStore]:
     """Return a context in which the samples of the second pass are kept as the options say.

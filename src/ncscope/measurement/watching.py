@@ -17,7 +17,7 @@ from ncscope.measurement.batches import check_next_token, find_module_device
 from ncscope.measurement.evaluation import ModelResult
 from ncscope.measurement.model import LayerwiseMeasurement, choose_processes
 from ncscope.measurement.options import Options
-from ncscope.measurement.sample_stores import SampleStore, check_second_pass, open_samples
+from ncscope.measurement.sample_stores import SampleStore, check_second_pass, open_store
 from ncscope.models.evaluation_mode import disable_compilation
 from ncscope.models.heads import Head
 from ncscope.models.hooks import guard_hook
@@ -339,7 +339,7 @@ class Watch:
         return self._taps
 
     def _new_measurement(self) -> LayerwiseMeasurement:
-        context = open_samples(self._options, can_rerun=False)
+        context = open_store(self._options, can_rerun=False)
         store: SampleStore = self._gathered.enter_context(context)
         return LayerwiseMeasurement(
             self._model,

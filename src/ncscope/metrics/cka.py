@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from ncscope.math.hsic import alignment, estimate_hsic, rounding_of_hsic
+from ncscope.math.hsic import estimate_hsic, kernel_alignment, rounding_of_hsic
 from ncscope.math.powers import COPY_LIMIT, exponent_of, times_power
 from ncscope.stats.cka_moments import CkaMoments
 
@@ -56,7 +56,7 @@ def _compare_kernels(
         if i == j:
             value = torch.where(value > rounding_of_hsic(*parts, n), value, 0.0)
         values[i, j] = value
-    return alignment(values[0, 1], values[0, 0], values[1, 1])
+    return kernel_alignment(values[0, 1], values[0, 0], values[1, 1])
 
 
 def _compute_kernel(rows: Shaped[Tensor, "n d"]) -> Float[Tensor, "n n"]:

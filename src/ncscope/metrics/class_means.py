@@ -17,7 +17,6 @@ _ZERO_WEIGHT = "a row of the classifier is zero and has no angle"
 @metric(
     key="nc2_equinorm_means",
     group="nc2",
-    title="equinorm, means",
     meaning="Relative spread of the lengths of the centred class means.",
     formula=(
         r"\operatorname{std}_c\lVert\tilde\mu_c\rVert/\operatorname{avg}_c\lVert\tilde\mu_c\rVert"
@@ -31,7 +30,6 @@ _ZERO_WEIGHT = "a row of the classifier is zero and has no angle"
 @metric(
     key="nc2_equinorm_weights",
     group="nc2",
-    title="equinorm, weights",
     meaning="Relative spread of the lengths of the classifier's rows.",
     formula=r"\operatorname{std}_c\lVert w_c\rVert/\operatorname{avg}_c\lVert w_c\rVert",
     source="MSE fig. 3",
@@ -50,7 +48,6 @@ def equinorm(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
 @metric(
     key="nc2_equiangular_means",
     group="nc2",
-    title="equiangular, means",
     meaning="Spread of the cosines between centred class means.",
     formula=r"\operatorname{std}_{c\ne c'}\cos(\tilde\mu_c,\tilde\mu_{c'})",
     source="MSE fig. 4",
@@ -63,7 +60,6 @@ def equinorm(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
 @metric(
     key="nc2_equiangular_weights",
     group="nc2",
-    title="equiangular, weights",
     meaning="Spread of the cosines between the classifier's rows.",
     formula=r"\operatorname{std}_{c\ne c'}\cos(w_c,w_{c'})",
     source="MSE fig. 4",
@@ -104,7 +100,6 @@ def equiangular(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
 @metric(
     key="nc2_maxangle_means",
     group="nc2",
-    title="max-angle, means",
     meaning=(
         "Average distance of the cosines between centred class means from -1/(K-1), the "
         "widest possible."
@@ -123,7 +118,6 @@ def equiangular(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
 @metric(
     key="nc2_maxangle_weights",
     group="nc2",
-    title="max-angle, weights",
     meaning=(
         "Average distance of the cosines between the classifier's rows from -1/(K-1), the "
         "widest possible."
@@ -164,7 +158,6 @@ def _unit_rows(
 @metric(
     key="nc2_etf",
     group="nc2",
-    title="distance to simplex ETF",
     meaning="Distance of the class means' normalised Gram matrix from that of a simplex.",
     formula=(
         r"\Bigl\lVert\frac{\tilde M^\top\tilde M}{\lVert\tilde M^\top\tilde M\rVert_F}-"
@@ -191,7 +184,6 @@ def etf_distance(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
 @metric(
     key="nc2_of",
     group="nc2",
-    title="distance to orthogonal frame",
     meaning=(
         "Distance of the class means' normalised Gram matrix from that of an orthogonal frame; "
         "the value at collapse is that of means around zero."
@@ -219,7 +211,6 @@ def orthogonal_frame_distance(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""
 @metric(
     key="nc2_lognorm_std_means",
     group="nc2",
-    title="log-norm spread, means",
     meaning="Spread of the logarithms of the lengths of the centred class means.",
     formula=r"\operatorname{std}_c\log\lVert\tilde\mu_c\rVert",
     source="Wu and Papyan 2024",
@@ -231,7 +222,6 @@ def orthogonal_frame_distance(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""
 @metric(
     key="nc2_lognorm_std_weights",
     group="nc2",
-    title="log-norm spread, weights",
     meaning="Spread of the logarithms of the lengths of the classifier's rows.",
     formula=r"\operatorname{std}_c\log\lVert w_c\rVert",
     source="Wu and Papyan 2024",

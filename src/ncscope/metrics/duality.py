@@ -20,7 +20,6 @@ _COMMON = 1e-2  # cosine of two Gram matrices above which their inner product ke
 @metric(
     key="nc0",
     group="nc3",
-    title="NC0: sum of the classifier's rows",
     meaning=(
         "Length of the sum of the classifier's rows, as a share of the longest that rows of "
         "these lengths can have. All rows count, also of classes without samples."
@@ -48,7 +47,6 @@ def row_sum(weight: Float[Tensor, "heads d"]) -> Float[Tensor, ""]:
 @metric(
     key="nc0_norm",
     group="nc3",
-    title="NC0, not scaled",
     meaning="Length of the sum of the classifier's rows, in the unit of the classifier.",
     formula=r"\lVert W^\top\mathbf 1\rVert",
     source="Zhao et al. 2026",
@@ -88,7 +86,6 @@ class RowCosines:
 @metric(
     key="unc3",
     group="nc3",
-    title="uniform duality",
     meaning=(
         "Variance over the classes of the cosine between a classifier row and its centred "
         "class mean."
@@ -105,7 +102,6 @@ class RowCosines:
 @metric(
     key="unc3_mean",
     group="nc3",
-    title="cosine of classifier rows with means",
     meaning="Average cosine between a classifier row and its centred class mean.",
     formula=r"\operatorname{avg}_c\cos(w_c,\tilde\mu_c)",
     source="Wu and Papyan 2024",
@@ -139,7 +135,6 @@ def row_cosines(weight: Float[Tensor, "k d"], frame: Float[Tensor, "k d"]) -> Ro
 @metric(
     key="nc3_self_duality",
     group="nc3",
-    title="self-duality",
     meaning=(
         "Squared distance between the normalised classifier and the normalised centred class means."
     ),
@@ -167,7 +162,6 @@ def self_duality(weight: Float[Tensor, "k d"], frame: Float[Tensor, "k d"]) -> F
 @metric(
     key="nc3_alignment",
     group="nc3",
-    title="alignment with uncentred means",
     meaning=(
         "Distance between the normalised classifier and the normalised class means, which are "
         "not centred."
@@ -194,7 +188,6 @@ def alignment(weight: Float[Tensor, "k d"], means: Float[Tensor, "k d"]) -> Floa
 @metric(
     key="nc3_etf",
     group="nc3",
-    title="logits of means to simplex ETF",
     meaning=(
         "Distance of the normalised products of classifier rows and centred class means from a "
         "simplex's."

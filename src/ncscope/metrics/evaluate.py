@@ -12,12 +12,11 @@ from torch import Tensor
 from ncscope.errors import InputError
 from ncscope.math.powers import times_power_or_nan
 from ncscope.math.symmetric import spectrum_of
-from ncscope.metrics.class_columns import GROUP
 from ncscope.metrics.discriminants import full_rank, snr_singular_values
 from ncscope.metrics.information import Entropies
 from ncscope.metrics.metric import Metric
-from ncscope.metrics.names import KEY, refuse_unknown
-from ncscope.metrics.registry import GROUPS, METRICS
+from ncscope.metrics.names import KEY, PER_CLASS, refuse_unknown
+from ncscope.metrics.registry import BY_NAME, GROUPS, METRICS
 from ncscope.metrics.reliability import error_of_ratio
 from ncscope.metrics.sources import Sources
 from ncscope.stats.options import Statistic
@@ -36,10 +35,8 @@ def select(groups: Iterable[str] | None) -> list[Metric]:
     if groups is None:
         return [row for row in METRICS.values() if not row.on_request]
     wanted = {groups} if isinstance(groups, str) else set(groups)
-    plain = {key: row for row in METRICS.values() for key in (row.key, *row.aliases)}
-    single = {prefix + key: row for prefix in ("", KEY) for key, row in plain.items()}
     refuse_unknown(wanted)
-    by_key = {single[key].key for key in wanted - set(GROUPS)}
+    by_key = {BY_NAME[key.removeprefix(KEY)].key for key in wanted - set(GROUPS)}
     return [
         row
         for row in METRICS.values()
@@ -60,10 +57,10 @@ def find_metric(key: str) -> Metric:
         >>> find_metric("pfc1").key
         'nc1_quotient'
     """
-    plain = {name: row for row in METRICS.values() for name in (row.key, *row.aliases)}
-    if key.removeprefix(KEY) in plain:
-        return plain[key.removeprefix(KEY)]
-    near = difflib.get_close_matches(key.removeprefix(KEY), list(plain), n=3)
+    name = key.removeprefix(KEY)
+    if name in BY_NAME:
+        return BY_NAME[name]
+    near = difflib.get_close_matches(name, list(BY_NAME), n=3)
     fix = f"write {' or '.join(near)}" if near else "write a key of the page on metrics"
     raise InputError(expected="the key of a metric", found=repr(key), fix=fix)
 
@@ -111,7 +108,7 @@ def find_needs(groups: Collection[str] | None, has_head: bool) -> Needs:
         gather.add("scatter")
     if "directions" in needs:
         gather.add("directions")
-    by_class = groups is not None and GROUP in groups
+    by_class = groups is not None and PER_CLASS in groups
     return Needs(
         statistics=frozenset(gather),
         decisions="decisions" in needs or by_class,
@@ -143,7 +140,10 @@ def evaluate(
     ]
     notes: list[str] = []
     if groups is None:
-        notes += _note_class_limits([row for row in rows if sources.stats.k > row.most_classes])
+        left_out = [row for row in rows if sources.stats.k > row.most_classes]
+        for limit in sorted({row.most_classes for row in left_out}):
+            keys = ", ".join(row.key for row in left_out if row.most_classes == limit)
+            notes.append(f"left out with more than {limit:,} classes, ask for them by key: {keys}")
         rows = [row for row in rows if sources.stats.k <= row.most_classes]
     values = {
         row.key: times_power_or_nan(float(row.compute(sources)), row.degree * unit) for row in rows
@@ -159,8 +159,13 @@ def evaluate(
     if any("scatter" in row.needs and row.needs_classes for row in rows):
         notes += _note_ranks(sources)
     if any("covariance" in row.reads for row in rows):
+        covariance = sources.covariance
         fitted = not math.isnan(values.get("alpha_req", math.nan))
-        notes.append(_note_spectrum(sources, fitted=fitted))
+        notes.append(
+            f"covariance: {covariance.rank} of {sources.stats.dim} eigenvalues are above "
+            f"{_format_cut(covariance.cut, 2 * unit)}"
+            + ("; alpha_req is fitted to these" if fitted else "")
+        )
     if any("information" in row.needs for row in rows):
         notes += _note_joint_entropies(sources)
     elif groups is None and {"head", "decisions"} <= sources.available:
@@ -212,16 +217,6 @@ def _fix_for_two_classes_(values: dict[str, float], rows: list[Metric]) -> list[
     return [f"two classes fix {', '.join(names)}, whatever the network is: no sign of collapse"]
 
 
-def _note_class_limits(rows: list[Metric]) -> list[str]:
-    """Return notes on metrics that are left out with many classes, by their limit."""
-    limits = sorted({row.most_classes for row in rows})
-    return [
-        f"left out with more than {limit:,} classes, ask for them by key: "
-        + ", ".join(row.key for row in rows if row.most_classes == limit)
-        for limit in limits
-    ]
-
-
 def spectra(sources: Sources) -> dict[str, Float[Tensor, " _m"]]:
     r"""Compute eigenvalues of $\Sigma_B$, $\Sigma_W$, $\Sigma_T$ and the SNR singular values.
 
@@ -243,14 +238,12 @@ def spectra(sources: Sources) -> dict[str, Float[Tensor, " _m"]]:
         }
     squared["total"] = sources.covariance.eigenvalues
     if stats.exponent:
-        squared = {name: _in_unit(v, 2 * stats.exponent) for name, v in squared.items()}
+        for name, values in squared.items():
+            in_unit = [times_power_or_nan(value, 2 * stats.exponent) for value in values.tolist()]
+            squared[name] = values.new_tensor(in_unit)
     if not stats.has_labels:
         return squared
     return {**squared, "snr_singular_values": snr_singular_values(stats, sources.discriminants)}
-
-
-def _in_unit(values: Float[Tensor, " m"], exponent: int) -> Float[Tensor, " m"]:
-    return values.new_tensor([times_power_or_nan(value, exponent) for value in values.tolist()])
 
 
 def _note_ranks(sources: Sources) -> list[str]:
@@ -273,21 +266,6 @@ def _note_ranks(sources: Sources) -> list[str]:
         f"{_format_cut(solved.cut, unit)} between them"
         + (", of features scaled to comparable deviations" if scaled else ""),
     ]
-
-
-def _note_spectrum(sources: Sources, *, fitted: bool) -> str:
-    """Return a note on the eigenvalues that count as positive, to which alpha_req is fitted.
-
-    Args:
-        sources: Statistics of the layer.
-        fitted: True if alpha_req was computed and is defined.
-    """
-    covariance, unit = sources.covariance, 2 * sources.stats.exponent
-    return (
-        f"covariance: {covariance.rank} of {sources.stats.dim} eigenvalues are above "
-        f"{_format_cut(covariance.cut, unit)}"
-        + ("; alpha_req is fitted to these" if fitted else "")
-    )
 
 
 def _note_joint_entropies(sources: Sources) -> list[str]:

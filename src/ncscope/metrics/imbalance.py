@@ -108,7 +108,6 @@ def _between_sizes(
 @metric(
     key="minority_cosine_means",
     group="nc2",
-    title="cosine of minority means",
     meaning=(
         "Average cosine between the centred class means of the classes smaller than the "
         "median class: near 1 if the small classes have merged."
@@ -126,7 +125,6 @@ def _between_sizes(
 @metric(
     key="minority_cosine_weights",
     group="nc2",
-    title="cosine of minority weights",
     meaning=(
         "Average cosine between the classifier's rows of the classes smaller than the median "
         "class: near 1 if the small classes have merged."
@@ -161,7 +159,6 @@ def minority_cosine(vectors: Float[Tensor, "k d"], counts: Int[Tensor, " k"]) ->
 @metric(
     key="seli_means",
     group="nc2",
-    title="class means to SELI",
     meaning=(
         "Distance of the class means' normalised Gram matrix from the geometry that classes "
         "of these sizes reach as the weight decay vanishes."
@@ -194,7 +191,6 @@ def seli_means(frame: Float[Tensor, "k d"], spectrum: SizeSpectrum | None) -> Fl
 @metric(
     key="seli_weights",
     group="nc2",
-    title="weights to SELI",
     meaning=(
         "Distance of the normalised Gram matrix of the classifier's rows from the geometry "
         "that classes of these sizes reach as the weight decay vanishes."

@@ -161,7 +161,6 @@ def collapse_mir(num_classes: int) -> float:
 @metric(
     key="mir",
     group="information",
-    title="matrix mutual information ratio",
     meaning=(
         "Information that features and classifier rows share, relative to the smaller of "
         "their entropies."
@@ -182,7 +181,6 @@ def collapse_mir(num_classes: int) -> float:
 @metric(
     key="hdr",
     group="information",
-    title="matrix entropy difference ratio",
     meaning=(
         "Difference between the entropies of features and classifier rows, relative to the larger."
     ),
@@ -198,7 +196,6 @@ def collapse_mir(num_classes: int) -> float:
 @metric(
     key="mir_centered",
     group="information",
-    title="MIR, centred features",
     meaning="MIR of the features minus their mean, as the theory at collapse assumes.",
     formula=r"\operatorname{MIR}\text{ with }K_1=G([h(x_i)-\mu_G])",
     source="INFO corollary 4.3, whose premise is centred features",
@@ -213,7 +210,6 @@ def collapse_mir(num_classes: int) -> float:
 @metric(
     key="hdr_centered",
     group="information",
-    title="HDR, centred features",
     meaning="HDR of the features minus their mean.",
     formula=r"\operatorname{HDR}\text{ with }K_1=G([h(x_i)-\mu_G])",
     source="INFO corollary 4.3, whose premise is centred features",
@@ -247,7 +243,6 @@ def dataset_information(
 @metric(
     key="mir_means",
     group="information",
-    title="MIR, class means",
     meaning="MIR of the centred class means instead of the samples.",
     formula=r"\operatorname{MIR}\text{ of }G(\tilde M)\text{ and }G(W^\top)",
     source="INFO theorem 4.2",
@@ -264,7 +259,6 @@ def dataset_information(
 @metric(
     key="hdr_means",
     group="information",
-    title="HDR, class means",
     meaning="HDR of the centred class means instead of the samples.",
     formula=r"\operatorname{HDR}\text{ of }G(\tilde M)\text{ and }G(W^\top)",
     source="INFO theorem 4.2",
@@ -326,7 +320,6 @@ def pair_entropies(
 @metric(
     key="entropy_features",
     group="information",
-    title="entropy of features",
     meaning=(
         "Matrix entropy of the features' directions: the log of how many directions they fill."
     ),
@@ -343,7 +336,6 @@ def pair_entropies(
 @metric(
     key="entropy_weights",
     group="information",
-    title="entropy of heads",
     meaning="Matrix entropy of the classifier's rows, each as often as its class occurs.",
     formula=r"H(G([w_{y_i}]))",
     source="INFO section 3",
@@ -358,7 +350,6 @@ def pair_entropies(
 @metric(
     key="mutual_information",
     group="information",
-    title="matrix mutual information",
     meaning="Matrix mutual information of features and classifier rows, in nats.",
     formula=r"H(K_1)+H(K_2)-H(K_1\odot K_2)",
     source="INFO section 3",
@@ -411,7 +402,6 @@ def dataset_entropies(
 @metric(
     key="effective_rank",
     group="information",
-    title="effective rank of directions",
     meaning=(
         "Number of directions that the features fill: the exponential of their matrix entropy."
     ),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ncscope.math.detection import FEWEST, share_interval
 from ncscope.metrics.metric import Metric
-from ncscope.metrics.registry import METRICS
+from ncscope.metrics.registry import BY_NAME, METRICS
 from ncscope.metrics.reliability import noise_share
 from ncscope.stats.jackknife import GROUPS, T_QUANTILE, Estimate, jackknife
 from ncscope.stats.statistics import ClassStatistics
@@ -20,7 +20,7 @@ WITHOUT_LABELS = frozenset(row.key for row in METRICS.values() if not row.chance
 The scores of OOD detection do not use labels. NC5 does, but its chance level is not measured.
 """
 
-_BOUNDS = {key: (row.low, row.high) for row in METRICS.values() for key in (row.key, *row.aliases)}
+_BOUNDS = {key: (row.low, row.high) for key, row in BY_NAME.items()}
 
 _LARGEST_EXPONENT = 700.0
 """Exponent below which e to its power is finite."""

@@ -7,6 +7,8 @@ from math import inf
 from operator import attrgetter
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from ncscope.metrics.names import TITLES
+
 MOST_FOR_ENERGIES = 10_000
 """Number of classes above which the energies must be asked for: 1 s a core, growing as $K^2d$."""
 
@@ -28,7 +30,8 @@ class Metric:
         function: Function that computes the metric, or the record that holds it.
         key: Name in reports and files.
         group: Name by which ``measure(groups=...)`` selects it.
-        title: Short label for tables and axes.
+        title: Short label for tables and axes; by default that of `names.TITLES`, which completion
+            shows before torch is there.
         meaning: One plain sentence on what is measured, for readers who have not seen the formula.
         formula: Definition, in LaTeX.
         source: Paper and equation.
@@ -72,10 +75,10 @@ class Metric:
     _: KW_ONLY
     key: str
     group: str
-    title: str
     meaning: str
     formula: str
     source: str
+    title: str = ""
     reads: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     result: str = ""
@@ -100,6 +103,19 @@ class Metric:
     chance_level: bool = True
     noisy: bool = False
     inverts: bool = False
+
+    @property
+    def arrow(self) -> str:
+        """Direction in which collapse drives the metric, as an arrow; empty if it has none."""
+        return "" if self.two_sided else {"low": "↓", "high": "↑"}.get(self.better, "")
+
+    @property
+    def direction(self) -> str:
+        """Direction in which collapse drives the metric, as text; empty if it has none."""
+        if self.two_sided:
+            return ""
+        directions = {"low": "lower is more collapsed", "high": "higher is more collapsed"}
+        return directions.get(self.better, "")
 
     def compute(self, sources: Any) -> Any:
         """Return the value, a tensor without dimensions or a number.
@@ -132,6 +148,8 @@ def _decorator_of(
             row = cls(function, *args, **kwargs)
             if not row.reads and not row.result:
                 row = replace(row, reads=tuple(inspect.signature(function).parameters))
+            if not row.title:
+                row = replace(row, title=TITLES[row.key])
             rows = _DECLARED.setdefault(function.__module__, [])
             # Python applies the lowest decorator first: each goes before those of its function.
             at = len(rows)

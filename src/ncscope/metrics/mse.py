@@ -189,7 +189,6 @@ class _Problem:
 @metric(
     key="mse_loss",
     group="mse",
-    title="MSE loss",
     meaning="Squared error of the logits against one-hot labels.",
     formula=(
         r"\tfrac12\operatorname{Ave}\lVert\tilde W\tilde h-y\rVert^2+"
@@ -205,7 +204,6 @@ class _Problem:
 @metric(
     key="mse_nc1",
     group="mse",
-    title="MSE loss: NC1 part",
     meaning=(
         "Part of the squared error that variation within classes causes under the best classifier."
     ),
@@ -221,7 +219,6 @@ class _Problem:
 @metric(
     key="mse_nc23",
     group="mse",
-    title="MSE loss: NC2/3 part",
     meaning="Part of the squared error that the class means cause under the best classifier.",
     formula=r"\tfrac12\sum_c\pi_c\lVert\tilde W_{LS}\tilde\mu_c-e_c\rVert^2",
     source="MSE theorem 2",
@@ -235,7 +232,6 @@ class _Problem:
 @metric(
     key="mse_off_path",
     group="mse",
-    title="MSE loss: off the central path",
     meaning=(
         "Part of the squared error that comes from a classifier other than the best for "
         "these features."

@@ -1,6 +1,6 @@
 """Names of groups and metrics, for completion and refusals without torch, which takes seconds.
 
-The registry is the source of the titles; a test compares both.
+The registry takes the titles from here; a test compares the keys.
 """
 
 import difflib
@@ -10,6 +10,9 @@ from ncscope.errors import InputError
 
 KEY = "key:"
 """Prefix by which a key among groups is a single metric, also if a group has its name."""
+
+PER_CLASS = "per_class"
+"""Name that asks for the table of classes beside the groups of metrics."""
 
 GROUPS = {
     "nc1": "NC1: variability collapse",
@@ -21,7 +24,7 @@ GROUPS = {
     "information": "Matrix information",
     "spectra": "Spectra",
     "ood": "Samples from outside the distribution",
-    "per_class": "Table of the classes",
+    PER_CLASS: "Table of the classes",
 }
 """Description of each group of metrics."""
 

@@ -7,7 +7,6 @@ from ncscope.stats.decisions import DecisionCounts, Hits
 @metric(
     key="nc4_disagreement",
     group="nc4",
-    title="classifier against nearest mean",
     meaning=(
         "Share of the samples for which the classifier and the nearest class mean choose "
         "different classes."
@@ -30,7 +29,6 @@ def disagreement(decisions: DecisionCounts) -> float:
 @metric(
     key="ncc_accuracy",
     group="nc4",
-    title="nearest-class-mean accuracy",
     meaning="Share of the samples whose nearest class mean is that of their class.",
     formula=r"\operatorname{share}\{\arg\min_c\lVert h-\mu_c\rVert=y\}",
     source="PFC (9)",
@@ -49,7 +47,6 @@ def ncc_accuracy(decisions: DecisionCounts) -> float:
 @metric(
     key="accuracy",
     group="nc4",
-    title="accuracy",
     meaning="Share of the samples that the classifier assigns to their class.",
     formula=r"\operatorname{share}\{\arg\max_c\langle w_c,h\rangle+b_c=y\}",
     source="",

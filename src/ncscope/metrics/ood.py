@@ -84,7 +84,6 @@ def _no_value(_: int) -> float:
 @metric(
     key="nc5",
     group="ood",
-    title="NC5: class means vs OOD mean",
     meaning="How far the class means are from orthogonal to the mean of the OOD samples.",
     formula=(
         r"\tfrac1K\sum_c\lvert\langle\mu_c,\mu_{ood}\rangle\rvert/"
@@ -103,7 +102,6 @@ def _no_value(_: int) -> float:
 @metric(
     key="nc5_centred",
     group="ood",
-    title="NC5, centred",
     meaning=(
         "How far the class means are from orthogonal to the mean of the OOD samples, seen from "
         "the global mean."
@@ -178,7 +176,6 @@ def ood_fpr95(ood: OodResult, score: str) -> float:
 def _declare_detector(
     *,
     name: str,
-    title: str,
     score: str,
     formula: str,
     source: str,
@@ -189,7 +186,6 @@ def _declare_detector(
 
     Args:
         name: Name of the score, in the keys.
-        title: Short label of the score.
         score: Name of the score in a sentence.
         formula: Definition of the score s(h), in LaTeX.
         source: Paper that defines the score.
@@ -199,7 +195,6 @@ def _declare_detector(
     metric(
         key=f"{name}_auroc",
         group="ood",
-        title=f"{title}: AUROC",
         meaning=(
             f"Probability that {score} of a sample is larger than that of an OOD sample, equal "
             "ones counted half; chance is 0.5."
@@ -219,7 +214,6 @@ def _declare_detector(
     metric(
         key=f"{name}_fpr95",
         group="ood",
-        title=f"{title}: FPR at 95 %",
         meaning=(
             f"Share of the OOD samples that pass for samples if a threshold on {score} lets at "
             "least 95 % of the samples pass; chance is 0.95."
@@ -240,7 +234,6 @@ def _declare_detector(
 
 _declare_detector(
     name="neco",
-    title="NECO, centred",
     score="the share of the centred feature's length along the principal directions",
     formula=r"s=\lVert P(h-\mu_G)\rVert/\lVert h-\mu_G\rVert",
     source="NECO (6), centred",
@@ -249,7 +242,6 @@ _declare_detector(
 )
 _declare_detector(
     name="neco_uncentred",
-    title="NECO, equation 6",
     score="the share of the feature's length along the principal directions",
     formula=r"s=\lVert Ph\rVert/\lVert h\rVert",
     source="NECO (6)",
@@ -258,7 +250,6 @@ _declare_detector(
 )
 _declare_detector(
     name="neco_standardised",
-    title="NECO, standardised",
     score="the share of the standardised feature's length along their principal directions",
     formula=rf"{_STANDARDISED},\;s=\lVert P_zz\rVert/\lVert z\rVert",
     source="NECO, published code for ResNets",
@@ -267,7 +258,6 @@ _declare_detector(
 )
 _declare_detector(
     name="neco_logit",
-    title="NECO, standardised, times logit",
     score="that share of the standardised feature, times the largest logit,",
     formula=rf"{_STANDARDISED},\;s=\max_c\ell_c\lVert P_zz\rVert/\lVert z\rVert",
     source="NECO, published code for other networks",
@@ -276,7 +266,6 @@ _declare_detector(
 )
 _declare_detector(
     name="nci",
-    title="NCI",
     score="NCI's score",
     formula=(r"s=\langle w_{\hat y},h-\mu_G\rangle/\lVert h-\mu_G\rVert+10^{-4}\lVert h\rVert_1"),
     source="NCI",
@@ -285,7 +274,6 @@ _declare_detector(
 )
 _declare_detector(
     name="msp",
-    title="Max softmax",
     score="the largest softmax probability",
     formula=r"s=\max_ce^{\ell_c}/\sum_je^{\ell_j}",
     source="Hendrycks (2017)",
@@ -293,7 +281,6 @@ _declare_detector(
 )
 _declare_detector(
     name="max_logit",
-    title="Max logit",
     score="the largest logit",
     formula=r"s=\max_c\ell_c",
     source="Hendrycks (2022)",
@@ -301,7 +288,6 @@ _declare_detector(
 )
 _declare_detector(
     name="energy",
-    title="Energy",
     score="the negative energy",
     formula=r"s=\log\sum_je^{\ell_j}",
     source="Energy (4), at temperature 1",

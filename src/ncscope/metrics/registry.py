@@ -38,3 +38,6 @@ _MODULES = (
 METRICS: dict[str, Metric] = {
     row.key: row for module in _MODULES for row in metrics_of_module(module.__name__)
 }
+
+BY_NAME = {name: row for row in METRICS.values() for name in (row.key, *row.aliases)}
+"""Metric of each key and alias."""

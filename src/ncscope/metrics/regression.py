@@ -205,39 +205,22 @@ def _add_gram(
         values.notes.append("the weight is zero: nrc3 and nrc3_gamma are undefined")
         values.metrics.update({"nrc3": math.nan, "nrc3_gamma": math.nan})
         return
-    result = gram_distance(weight, deviations, axes)
-    values.metrics.update({"nrc3": result.value, "nrc3_gamma": result.gamma})
-    if math.isnan(result.gamma):
+    value, gamma, at_end = gram_distance(weight, deviations, axes)
+    values.metrics.update({"nrc3": value, "nrc3_gamma": gamma})
+    if math.isnan(gamma):
         values.notes.append(
             "the targets have equal variance in all directions and are uncorrelated: nrc3 is the "
             "same for every gamma, and nrc3_gamma is undefined"
         )
-    elif result.at_end and rank == len(deviations):
+    elif at_end and rank == len(deviations):
         values.notes.append(
-            f"nrc3 approaches its infimum as gamma goes to {result.gamma:.6g}, an end of the "
-            "interval"
+            f"nrc3 approaches its infimum as gamma goes to {gamma:.6g}, an end of the interval"
         )
-
-
-@dataclass(frozen=True)
-class GramDistance:
-    """Distance of the weight's Gram matrix from the best predicted form.
-
-    Attributes:
-        value: NRC3.
-        gamma: Minimiser in the closed interval from 0 to the targets' least eigenvalue; NaN if
-            every gamma gives the same value.
-        at_end: True if the minimiser is an end of the interval, which the open interval lacks.
-    """
-
-    value: float
-    gamma: float
-    at_end: bool
 
 
 def gram_distance(
     weight: Float[Tensor, "t d"], deviations: Float[Tensor, " t"], axes: Float[Tensor, "t t"]
-) -> GramDistance:
+) -> tuple[float, float, bool]:
     r"""Compute NRC3 with the exact minimiser over gamma.
 
     With $A=WW^\top/\lVert WW^\top\rVert$, $S=\Sigma^{1/2}$, the parts $A_0$ and $S_0$ of trace
@@ -251,6 +234,11 @@ def gram_distance(
         weight: Weight of the head, not zero.
         deviations: Square roots of the eigenvalues of the targets' covariance, descending.
         axes: Eigenvectors of the covariance, one a column.
+
+    Returns:
+        NRC3; its minimiser gamma in the closed interval from 0 to the targets' least eigenvalue,
+        NaN if every gamma gives the same value; and whether gamma is an end of the interval, which
+        the open interval lacks.
     """
     t = len(deviations)
     # Divided first, because the fourth power of the weight may be out of range.
@@ -266,8 +254,5 @@ def gram_distance(
     model = centred + shift
     residual = gram - (model / torch.linalg.vector_norm(model)).diag()
     gamma = (high - shift).clamp(min=0).square()
-    return GramDistance(
-        value=float(residual.square().sum()),
-        gamma=math.nan if isotropic else float(gamma),
-        at_end=bool((shift == low) | (shift == high)),
-    )
+    at_end = bool((shift == low) | (shift == high))
+    return float(residual.square().sum()), math.nan if isotropic else float(gamma), at_end

@@ -184,7 +184,6 @@ def _eigenvalues(
 @metric(
     key="rankme",
     group="spectra",
-    title="RankMe",
     meaning=(
         "Number of directions that the features use, counted by the entropy of their singular "
         "values; the features are not centred. The value at collapse is that of features whose "
@@ -217,7 +216,6 @@ def rankme(covariance: Covariance) -> Float[Tensor, ""]:
 @metric(
     key="effective_rank_features",
     group="spectra",
-    title="effective rank of the covariance",
     meaning=(
         "Number of directions along which the features vary, counted by the entropy of their "
         "covariance's eigenvalues."
@@ -247,7 +245,6 @@ def effective_rank_features(covariance: Covariance) -> Float[Tensor, ""]:
 @metric(
     key="participation_ratio",
     group="spectra",
-    title="participation ratio",
     meaning=(
         "Number of directions along which the features vary, counted by the squares of their "
         "covariance's eigenvalues: large ones count most."
@@ -275,7 +272,6 @@ def participation_ratio(covariance: Covariance) -> Float[Tensor, ""]:
 @metric(
     key="alpha_req",
     group="spectra",
-    title="decay of the spectrum",
     meaning=(
         "Exponent of the power law by which the covariance's eigenvalues decay with their "
         "index, fitted to all that are not zero."
@@ -310,7 +306,6 @@ def alpha_req(covariance: Covariance) -> Float[Tensor, ""]:
 @metric(
     key="alpha_req_r2",
     group="spectra",
-    title="fit of the spectrum's decay",
     meaning=("Share of the variation of the eigenvalues' logarithms that the power law explains."),
     formula=(
         r"1-\frac{\sum_i(\log\lambda_i-c+\alpha\log i)^2}"
@@ -339,7 +334,6 @@ def alpha_req_r2(covariance: Covariance) -> Float[Tensor, ""]:
 @metric(
     key="lidar",
     group="spectra",
-    title="LiDAR",
     meaning=(
         "Number of directions that tell the classes apart, counted by the entropy of the variances "
         "between classes in units of the variance within classes; the labels name the image of "

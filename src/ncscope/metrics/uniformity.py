@@ -62,7 +62,6 @@ def simplex_distance(k: int) -> float:
 @metric(
     key="gnc2_log",
     group="nc2",
-    title="logarithmic energy of mean directions",
     meaning=(
         "Average logarithm of the inverse distance between the directions of two centred "
         "class means: low if the directions are spread evenly."
@@ -81,7 +80,6 @@ def simplex_distance(k: int) -> float:
 @metric(
     key="gnc2_log_std",
     group="nc2",
-    title="spread of the logarithmic energy",
     meaning=(
         "Spread, over pairs of classes, of the logarithm of the distance between the "
         "directions of centred class means."
@@ -97,7 +95,6 @@ def simplex_distance(k: int) -> float:
 @metric(
     key="gnc2_riesz",
     group="nc2",
-    title="Riesz energy of mean directions",
     meaning=(
         "Average inverse distance between the directions of two centred class means: low if "
         "the directions are spread evenly."
@@ -115,7 +112,6 @@ def simplex_distance(k: int) -> float:
 @metric(
     key="gnc2_riesz_cv",
     group="nc2",
-    title="relative spread of the Riesz energy",
     meaning=(
         "Relative spread, over pairs of classes, of the inverse distance between the "
         "directions of centred class means."
@@ -134,7 +130,6 @@ def simplex_distance(k: int) -> float:
 @metric(
     key="gnc2_distance",
     group="nc2",
-    title="distance of mean directions",
     meaning="Average distance between the directions of two centred class means.",
     formula=rf"\operatorname{{avg}}_{{c\ne c'}}{_PAIR}",
     source=_ENERGY,
@@ -150,7 +145,6 @@ def simplex_distance(k: int) -> float:
 @metric(
     key="gnc2_distance_cv",
     group="nc2",
-    title="relative spread of the distance",
     meaning=(
         "Relative spread, over pairs of classes, of the distance between the directions of "
         "centred class means."

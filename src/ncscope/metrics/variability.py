@@ -21,7 +21,6 @@ _SAME_DIRECTION = (32 * 2.0**-52) ** 2  # squared distance of unit vectors that 
 @metric(
     key="nc1",
     group="nc1",
-    title="NC1: fuzziness / K",
     meaning=(
         "Variation within classes, measured along the directions in which the class means "
         "differ, and averaged over classes."
@@ -42,7 +41,6 @@ def nc1(stats: ClassStatistics, discriminants: Discriminants) -> Float[Tensor, "
 @metric(
     key="fuzziness",
     group="nc1",
-    title="fuzziness",
     meaning=(
         "Variation within classes along the directions in which the class means differ, "
         "each direction in units of the means' spread."
@@ -69,7 +67,6 @@ def fuzziness(stats: ClassStatistics, discriminants: Discriminants) -> Float[Ten
 @metric(
     key="nc1_quotient",
     group="nc1",
-    title="within / between variance",
     meaning=(
         "Variance of the features around their class means, divided by the variance of the "
         "class means."
@@ -89,13 +86,13 @@ def nc1_quotient(stats: ClassStatistics) -> Float[Tensor, ""]:
     Invariant under rotation, shift and isotropic scaling. The metric needs traces only, and no
     d x d matrix.
     """
-    return _ratio(stats.within_trace, stats.between_trace)
+    between = stats.between_trace
+    return torch.where(between > 0, stats.within_trace / between, torch.nan)
 
 
 @metric(
     key="vci",
     group="nc1",
-    title="variability collapse index",
     meaning=(
         "Share of the class means' spread that a linear probe loses to variation within classes."
     ),
@@ -122,7 +119,6 @@ def vci(stats: ClassStatistics, discriminants: Discriminants) -> Float[Tensor, "
 @metric(
     key="linear_probe_mse",
     group="nc1",
-    title="linear-probe MSE",
     meaning=(
         "Smallest squared error with which a linear map of the features predicts one-hot labels."
     ),
@@ -157,7 +153,6 @@ def linear_probe_mse(stats: ClassStatistics, discriminants: Discriminants) -> Fl
 @metric(
     key="cosine_within",
     group="nc1",
-    title="cosine distance within classes",
     meaning="Average cosine distance of two samples of one class.",
     formula=r"\sum_c\pi_c\bigl(1-\lVert\tfrac1{n_c}\sum_{y_i=c}\hat h_i\rVert^2\bigr)",
     source="VCI section 3.2",
@@ -182,7 +177,6 @@ def cosine_within(stats: ClassStatistics) -> Float[Tensor, ""]:
 @metric(
     key="class_separation",
     group="nc1",
-    title="class separation",
     meaning="One minus the ratio of cosine distances: within classes to over all pairs.",
     formula=r"1-\bar d_{within}/\bar d_{total}",
     source="VCI section 3.2",
@@ -207,7 +201,6 @@ def class_separation(stats: ClassStatistics) -> Float[Tensor, ""]:
 @metric(
     key="within_in_signal",
     group="nc1",
-    title="within variance in signal space",
     meaning="Variance within classes inside the space that the class means span.",
     formula=r"\operatorname{Tr}[P\Sigma_W]",
     source="VCI fig. 1",
@@ -228,7 +221,6 @@ def within_in_signal(stats: ClassStatistics, discriminants: Discriminants) -> Fl
 @metric(
     key="within_off_signal",
     group="nc1",
-    title="within variance off signal space",
     meaning="Variance within classes outside the space that the class means span.",
     formula=r"\operatorname{Tr}[(I-P)\Sigma_W]",
     source="VCI fig. 1",
@@ -248,7 +240,6 @@ def within_off_signal(stats: ClassStatistics, discriminants: Discriminants) -> F
 @metric(
     key="cdnv",
     group="nc1",
-    title="class-distance normalised variance",
     meaning=(
         "Variance of two classes divided by the squared distance of their means, averaged "
         "over all pairs."
@@ -278,7 +269,3 @@ def cdnv(stats: ClassStatistics) -> Float[Tensor, ""]:
         return variance.div_(distance.mul_(2)).masked_fill_(coincide, torch.nan)
 
     return sum_over_pairs(frame, term) * 2 / (stats.k * (stats.k - 1))
-
-
-def _ratio(part: Float[Tensor, ""], whole: Float[Tensor, ""]) -> Float[Tensor, ""]:
-    return torch.where(whole > 0, part / whole, torch.nan)

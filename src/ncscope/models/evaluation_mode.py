@@ -74,9 +74,6 @@ def disable_compilation(model: nn.Module) -> Iterator[None]:
     compiler holds for the whole process, so the context leaves it alone unless ``torch.compile``
     made a part of the model, its ``compile`` method was called, or Lightning compiled it: Lightning
     replaces methods of the `LightningModule`, and sets ``_compiler_ctx``.
-
-    Args:
-        model: Any model.
     """
     with ExitStack() as stack:
         if any(

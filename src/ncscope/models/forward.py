@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
+from ncscope.array_checks import type_name
 from ncscope.errors import InputError
 from ncscope.models.networks.simplex_head import SimplexHead
 from ncscope.models.sharding import is_sharded
@@ -31,9 +32,6 @@ def forward(model: nn.Module, inputs: object) -> Any:
         model: Any module.
         inputs: A tensor; a tuple or list, passed as positional arguments; or a mapping, passed as
             keyword arguments.
-
-    Returns:
-        Output of the model.
 
     Example:
         >>> import torch
@@ -208,7 +206,7 @@ def no_logits_error(output: object) -> InputError:
     """Return the error to raise for an output without a tensor that may be logits."""
     shapes = [
         f"{f'{name} of shape ' if name else ''}{'x'.join(map(str, tensor.shape)) or 'a scalar'}"
-        f"{'' if tensor.is_floating_point() else f' of {type_name(tensor)}'}"
+        f"{'' if tensor.is_floating_point() else f' of {type_name(tensor.dtype)}'}"
         for name, tensor in tensors_by_place(output)
     ]
     found = type(output).__name__
@@ -220,11 +218,6 @@ def no_logits_error(output: object) -> InputError:
         fix='pass head="...", the name of the layer that makes the logits; then the output of the '
         "model is not read",
     )
-
-
-def type_name(tensor: Tensor) -> str:
-    """Return the name of a tensor's type, such as int64."""
-    return str(tensor.dtype).removeprefix("torch.")
 
 
 def logits_of(output: object) -> Float[Tensor, "b k"] | Float[Tensor, "b t k"]:

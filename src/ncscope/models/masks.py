@@ -116,11 +116,7 @@ class PassMasks:
         )
 
     def mask_of(self, name: str) -> Bool[Tensor, "b t"] | None:
-        """Return the mask of a layer, true for real tokens; None if it was given none.
-
-        Args:
-            name: Name of the layer.
-        """
+        """Return the mask of a layer, true for real tokens; None if it was given none."""
         for path, module in self._around.get(name, ()):
             masks = self._given.get(module, {})
             mask = masks.get(_KEEPS)

@@ -8,6 +8,7 @@ import inspect
 import os
 import re
 import sys
+import traceback
 import zlib
 from ast import literal_eval
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ncscope.errors import InputError
@@ -273,7 +274,8 @@ def _find_place(error: BaseException, roots: Sequence[Path]) -> tuple[str, int, 
     message = f"{type(error).__name__}: {' '.join(text.split())[:200]}".rstrip(": ")
     if isinstance(error, SyntaxError) and error.filename and _is_below(error.filename, roots):
         return Path(error.filename).name, error.lineno or 0, f"{type(error).__name__}: {error.msg}"
-    for file, line in reversed(list(_walk_places(error.__traceback__))):
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        file = frame.f_code.co_filename
         if _is_below(file, [_PACKAGE]):
             break
         if _is_below(file, roots):
@@ -287,12 +289,6 @@ def _find_place(error: BaseException, roots: Sequence[Path]) -> tuple[str, int, 
 
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-
-
-def _walk_places(traceback: TracebackType | None) -> Iterator[tuple[str, int]]:
-    while traceback is not None:
-        yield traceback.tb_frame.f_code.co_filename, traceback.tb_lineno
-        traceback = traceback.tb_next
 
 
 def _is_below(file: str, roots: Sequence[Path]) -> bool:

@@ -25,9 +25,6 @@ def data_group(model: nn.Module) -> Any:
 
     Every process of the default group must call this if the model is tensor-parallel.
 
-    Args:
-        model: Any model.
-
     Returns:
         A process group, which may consist of this process alone; None for the default group.
 
@@ -50,9 +47,6 @@ def replica_group(model: nn.Module) -> Any:
     """Return the process group of the processes with the samples of this one, or None.
 
     Every process of such a group must call this.
-
-    Args:
-        model: Any model.
     """
     alike = _ranks_with_the_same_samples(model)
     return _make_group_once(tuple(alike)) if len(alike) > 1 else None

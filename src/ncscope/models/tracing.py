@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from ncscope.array_checks import type_name
 from ncscope.errors import InputError
 from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
 from ncscope.models.forward import (
@@ -21,7 +22,6 @@ from ncscope.models.forward import (
     forward,
     possible_logits,
     tensors_in,
-    type_name,
 )
 from ncscope.models.heads import Head, Rows, find_head_after_pass, record_first_pass
 from ncscope.models.layers import find_layer, find_repeated_blocks, match_layers
@@ -330,7 +330,7 @@ def _record_shapes(
         shape = torch.Size() if tensor.is_nested else tensor.shape  # a nested tensor has no shape
         is_real = tensor.is_floating_point() or tensor.is_quantized
         if copies is None or not is_real or shape[:1] != (copies[:-1].numel(),):
-            return _TensorFacts(shape, other_type="" if is_real else type_name(tensor))
+            return _TensorFacts(shape, other_type="" if is_real else type_name(tensor.dtype))
         return _TensorFacts(shape, _is_in_order(tensor, copies, batch))
 
     def record(

@@ -111,7 +111,7 @@ def find_weights(content: Mapping[str, Any], file: str = "the file", key: str = 
             for name, value in content.items()
         )
         if not entries or holds_weights or _is_optimizer(content):
-            _check_names(content, file)
+            _check_weights(content, file)
             return FileWeights(dict(content), file, ".".join(path))
         plain = [name for name in entries if not _AVERAGE.search(name)]
         choice = [name for name in plain if name in _USUAL] or plain or list(entries)
@@ -177,7 +177,7 @@ def _is_optimizer(value: Any) -> bool:
     return isinstance(value, Mapping) and {"state", "param_groups"} <= value.keys()
 
 
-def _check_names(content: Mapping[Any, Any], file: str) -> None:
+def _check_weights(content: Mapping[Any, Any], file: str) -> None:
     fix = "save model.state_dict()"
     states = [name for name, value in content.items() if _is_optimizer(value)]
     if states or _is_optimizer(content):

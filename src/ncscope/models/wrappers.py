@@ -112,9 +112,6 @@ def parameter_shapes(model: nn.Module) -> dict[nn.Module, dict[object, torch.Siz
 
     FSDP replaces parameters by one flat parameter, or by shards of it, and keeps their shapes.
 
-    Args:
-        model: Any model.
-
     Returns:
         Module to shapes; a key stands for one parameter, however many modules share it.
 
@@ -197,9 +194,6 @@ def check_measurable(model: object) -> None:
 
 def check_callable(model: nn.Module) -> None:
     """Check that a call of the model puts its parameters together, if FSDP1 has sharded them.
-
-    Args:
-        model: Model that is to be called.
 
     Raises:
         InputError: If the wrapper of FSDP that would do it is outside of the model.

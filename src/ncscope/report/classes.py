@@ -286,12 +286,7 @@ def build_class_views(
 def build_class_frame(
     record: LayerRecord, class_names: Sequence[str] = ()
 ) -> dict[str, Any] | None:
-    """Return what the script draws of the classes of a layer; None without a table.
-
-    Args:
-        record: Measurement of the layer.
-        class_names: Names of all classes.
-    """
+    """Return what the script draws of the classes of a layer; None without a table."""
     table = record.per_class
     if table is None:
         return None
@@ -318,11 +313,7 @@ def build_class_frame(
 
 
 def format_aligned_table(view: ClassView) -> str:
-    """Write a table of classes for a terminal, in aligned columns.
-
-    Args:
-        view: Table of classes.
-    """
+    """Write a table of classes for a terminal, in aligned columns."""
     heads = [["", *(part for part in column.short.split("\n"))][-2:] for column in view.columns]
     lines = [["", *(head[0] for head in heads)], ["class", *(head[1] for head in heads)]]
     lines += [[name, *cells] for name, cells in view.rows]

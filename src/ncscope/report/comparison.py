@@ -12,10 +12,10 @@ from rich.text import Text
 from ncscope.errors import printable
 from ncscope.measurement.provenance import Provenance
 from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
+from ncscope.metrics.metric import Metric
 from ncscope.metrics.registry import METRICS
 from ncscope.report.curves import group_by_run, group_by_split
 from ncscope.report.labels import (
-    Label,
     choose_key_metrics,
     find_key,
     find_label,
@@ -32,8 +32,8 @@ from ncscope.report.overview import (
     build_details,
     choose_headlines,
     collect_warnings,
-    describe_layers,
     format_collapse_value,
+    name_layers,
 )
 from ncscope.report.page import HistoryView, render_page
 from ncscope.report.payload import (
@@ -287,7 +287,7 @@ def build_columns(
             if features.num_classes
             else "no labels",
             "dimension": f"{features.dim:,}",
-            "layers": ", ".join(describe_layers(model)).removeprefix("layer: "),
+            "layers": ", ".join(name_layers(model)).removeprefix("layer: "),
         }
         step = name_step(measurement, source.unit) if source.unit else ""
         if source.unit:
@@ -299,7 +299,7 @@ def build_columns(
 
 
 def _build_row(
-    metric: Label, columns: Sequence[ComparisonColumn], write: Write, digits: int
+    metric: Metric, columns: Sequence[ComparisonColumn], write: Write, digits: int
 ) -> MetricRow:
     """Write a metric of all columns; mark the value nearest to collapse where that is a finding."""
     values = [find_value(column.last.metrics, metric.key) for column in columns]
@@ -335,7 +335,7 @@ def _build_row(
     return MetricRow(metric, collapsed, cells, difference, differ)
 
 
-def _is_comparable(metric: Label, columns: Sequence[ComparisonColumn]) -> bool:
+def _is_comparable(metric: Metric, columns: Sequence[ComparisonColumn]) -> bool:
     """Return whether the nearest to collapse of a row's values means anything.
 
     It does not if the numbers of samples differ by a factor of two, since few samples look more
@@ -454,7 +454,7 @@ _LEAST_RANGE = 0.05
 """Least range of an axis: as a number of a share such as accuracy, as a part of other values."""
 
 
-def _find_least_range(metric: Label, values: Sequence[float]) -> list[float | None]:
+def _find_least_range(metric: Metric, values: Sequence[float]) -> list[float | None]:
     """Return the ends that an axis has at least, so that a small difference looks small."""
     finite = [value for value in values if math.isfinite(value)]
     if not finite:

@@ -187,9 +187,6 @@ def plot_panels(
         metrics: Keys of the metrics, or panel title to key.
         unit: Unit of the steps.
         axes: Axes to draw on, one for each metric; None for a new figure.
-
-    Returns:
-        The figure of the axes.
     """
     keys = metrics if isinstance(metrics, Mapping) else {key: key for key in metrics}
     runs = {}

@@ -1,24 +1,14 @@
-"""Labels of metrics in reports: from the registry, or from the key of an unregistered value."""
+"""Metrics as reports name them: from the registry, or from the key of an unregistered value."""
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from ncscope.metrics.metric import Metric
-from ncscope.metrics.registry import METRICS
+from ncscope.metrics.names import GROUPS
+from ncscope.metrics.registry import BY_NAME, METRICS
 
-GROUP_TITLES = {
-    "nc1": "NC1: variability collapse",
-    "nc2": "NC2: class means form a simplex ETF",
-    "nc3": "NC3: classifier aligns with class means",
-    "nc4": "NC4: decisions and accuracy",
-    "pfc": "Progressive feedforward collapse",
-    "mse": "MSE loss decomposition",
-    "information": "Matrix information",
-    "spectra": "Spectra",
-    "ood": "Samples from outside the distribution",
-    "other": "Other",
-}
+GROUP_TITLES = GROUPS | {"other": "Other"}
 
 KEY_METRICS = (
     "nc1",
@@ -55,12 +45,7 @@ _NC_WITHOUT_SIMPLEX = _NC | {
 }
 
 
-NC_METRICS = {
-    "NC1": "nc1",
-    "NC2": "nc2_etf",
-    "NC3": "nc3_self_duality",
-    "NC4": "nc4_disagreement",
-}
+NC_METRICS = {tag: keys[0] for tag, keys in _NC.items()}
 """Metrics chosen by ``"nc"``: for each of NC1 to NC4, one that is 0 at collapse."""
 
 SHORT_NAMES = {
@@ -94,38 +79,6 @@ def list_nc_metrics(num_classes: int, dim: int) -> Mapping[str, Sequence[str]]:
     return _NC_WITHOUT_SIMPLEX if num_classes > dim + 1 else _NC
 
 
-@dataclass(frozen=True)
-class Label:
-    """Label of a metric for readers; see :class:`ncscope.metrics.metric.Metric`."""
-
-    key: str
-    group: str
-    title: str
-    formula: str = ""
-    source: str = ""
-    zero: str = ""
-    better: str = ""
-    log_scale: bool = False
-    undefined: str = ""
-    at_collapse: Callable[[int], float] | None = None
-    for_two_classes: float | None = None
-    two_sided: bool = False
-    aliases: tuple[str, ...] = ()
-
-    @property
-    def arrow(self) -> str:
-        """Direction in which collapse drives the metric, as an arrow; empty if it has none."""
-        return "" if self.two_sided else {"low": "↓", "high": "↑"}.get(self.better, "")
-
-    @property
-    def direction(self) -> str:
-        """Direction in which collapse drives the metric, as text; empty if it has none."""
-        if self.two_sided:
-            return ""
-        directions = {"low": "lower is more collapsed", "high": "higher is more collapsed"}
-        return directions.get(self.better, "")
-
-
 def choose_key_metrics(metrics: Collection[str]) -> tuple[str, ...]:
     """Return the metrics that a summary shows, in its order, measured or not.
 
@@ -140,9 +93,14 @@ def choose_key_metrics(metrics: Collection[str]) -> tuple[str, ...]:
     return KEY_METRICS if any_key else SPECTRAL_METRICS
 
 
-def find_label(key: str) -> Label:
-    """Return the label of a key or alias; for an unregistered key, a label with the name alone."""
-    return _LABELS.get(key) or Label(key, "other", capitalise(key.replace("_", " ")))
+def find_label(key: str) -> Metric:
+    """Return the metric of a key or alias, its title capitalised; for another key, a name alone."""
+    if key in _LABELS:
+        return _LABELS[key]
+    title = capitalise(key.replace("_", " "))
+    return Metric(
+        float, key=key, group="other", title=title, meaning="", formula="", source="", better=""
+    )
 
 
 def is_fixed(key: str, num_classes: int) -> bool:
@@ -197,19 +155,8 @@ def capitalise(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-_FIELDS = [field.name for field in fields(Label) if field.name != "title"]
-
-
-def make_label(metric: Metric) -> Label:
-    """Return the label of a metric."""
-    attributes = {field: getattr(metric, field) for field in _FIELDS}
-    return Label(title=capitalise(metric.title), **attributes)
-
-
 _LABELS = {
-    name: make_label(metric)
-    for metric in METRICS.values()
-    for name in (metric.key, *metric.aliases)
+    name: replace(metric, title=capitalise(metric.title)) for name, metric in BY_NAME.items()
 }
 
 
@@ -225,7 +172,7 @@ def find_key(names: Collection[str], key: str) -> str | None:
     return next((name for name in (key, label.key, *label.aliases) if name in names), None)
 
 
-def sort_labels(keys: Iterable[str]) -> list[Label]:
+def sort_labels(keys: Iterable[str]) -> list[Metric]:
     """Return the labels of the keys, each metric once, in the registry's order of groups."""
     rows = {key: index for index, key in enumerate(METRICS)}
     groups = {group: index for index, group in enumerate(GROUP_TITLES)}
@@ -240,9 +187,9 @@ def sort_labels(keys: Iterable[str]) -> list[Label]:
     )
 
 
-def group_labels(labels: Iterable[Label]) -> dict[str, list[Label]]:
+def group_labels(labels: Iterable[Metric]) -> dict[str, list[Metric]]:
     """Group the labels by their group's title, in the order given."""
-    groups: dict[str, list[Label]] = {}
+    groups: dict[str, list[Metric]] = {}
     for label in labels:
         groups.setdefault(GROUP_TITLES.get(label.group, label.group), []).append(label)
     return groups

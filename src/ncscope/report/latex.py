@@ -34,9 +34,6 @@ _NOTE_WIDTH = 60
 def escape_latex(text: str) -> str:
     r"""Return text that LaTeX sets as it is.
 
-    Args:
-        text: Any text.
-
     Example:
         >>> print(escape_latex("nc2_etf, 95 %"))
         nc2\_etf, 95 \%

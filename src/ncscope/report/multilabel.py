@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from ncscope.measurement.records import LayerRecord
 from ncscope.metrics.metric import Metric
-from ncscope.report.labels import make_label
+from ncscope.report.labels import capitalise
 from ncscope.report.overview import Details, MetricRow, build_cell
 from ncscope.report.page import render_page
 from ncscope.report.wording import typeset
@@ -29,7 +29,7 @@ def render_multilabel_page(
     """
     groups: dict[str, list[MetricRow]] = {}
     for key, row in rows.items():
-        label, value = replace(make_label(row), key=key), at_collapse[key]
+        label, value = replace(row, key=key, title=capitalise(row.title)), at_collapse[key]
         _, ending, multiplicity = key.rpartition("_m")
         several = bool(ending) and multiplicity.isdecimal()
         group = f"Samples with {multiplicity} labels" if several else "Classes and classifier"

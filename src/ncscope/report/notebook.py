@@ -9,10 +9,10 @@ from ncscope.errors import printable
 from ncscope.measurement.provenance import UNKNOWN, Provenance
 from ncscope.measurement.records import ClassTable, LayerRecord, Measurement, ModelRecord
 from ncscope.measurement.similarity import SimilarityRecord
+from ncscope.metrics.metric import Metric
 from ncscope.report.classes import build_class_view
 from ncscope.report.curves import group_by_run, group_by_split
 from ncscope.report.labels import (
-    Label,
     choose_key_metrics,
     find_key,
     find_label,
@@ -74,7 +74,7 @@ class NotebookHeadline:
         collapsed: Value at collapse of each column; empty if no column has one.
     """
 
-    columns: Sequence[tuple[str, Label]]
+    columns: Sequence[tuple[str, Metric]]
     rows: Sequence[tuple[str, Sequence[HeadCell], bool]]
     collapsed: Sequence[str]
 
@@ -224,7 +224,7 @@ def build_headline(
         strong: Names of the rows that stand out; of a single record, its row does.
     """
     keys = {key for record in records.values() for key in record.metrics}
-    chosen: dict[str, Label] = {}
+    chosen: dict[str, Metric] = {}
     last = list(records.values())[-1]
     for title, candidates in {**list_nc_metrics(last.k, last.dim), **_ACCURACIES}.items():
         counts = {
@@ -243,7 +243,7 @@ def build_headline(
         labels = [find_label(key) for key in known] or sort_labels(keys)[:6]
         chosen = {label.title: label for label in labels}
 
-    def build_head_cell(record: LayerRecord, metric: Label) -> HeadCell:
+    def build_head_cell(record: LayerRecord, metric: Metric) -> HeadCell:
         key = find_key(record.metrics, metric.key)
         if key is None:
             return HeadCell("–")
@@ -268,7 +268,7 @@ def build_headline(
     )
 
 
-def _find_collapse(metric: Label, records: Mapping[str, LayerRecord]) -> str:
+def _find_collapse(metric: Metric, records: Mapping[str, LayerRecord]) -> str:
     """Write the value at collapse; empty if unknown, or not the same for all that have one."""
     values = {format_collapse_value(metric, record) for record in records.values()} - {""}
     return values.pop() if len(values) == 1 else ""

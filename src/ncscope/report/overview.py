@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 from ncscope.measurement.provenance import Provenance
 from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
+from ncscope.metrics.metric import Metric
 from ncscope.metrics.registry import METRICS
 from ncscope.report.curves import group_by_run, group_by_split
 from ncscope.report.labels import (
     PFC_METRICS,
-    Label,
     capitalise,
     choose_key_metrics,
     find_key,
@@ -58,7 +58,7 @@ class Headline:
         trend: Sentence on the way from the first values to the last.
     """
 
-    metric: Label
+    metric: Metric
     tag: str = ""
     collapsed: str = ""
     ends: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class MetricRow:
         differs: True if the values differ in four digits, in the terminal as on a page.
     """
 
-    metric: Label
+    metric: Metric
     collapsed: str
     cells: Sequence[Cell]
     difference: str = ""
@@ -239,7 +239,7 @@ def _name_span(measurements: Sequence[Measurement], unit: str, together: bool) -
 
 
 def _describe_change(
-    metric: Label, measurements: Sequence[Measurement], unit: str
+    metric: Metric, measurements: Sequence[Measurement], unit: str
 ) -> Change | None:
     """Compare the first and the last value of a metric, and the last with the farthest between.
 
@@ -276,7 +276,7 @@ def _describe_change(
     return *texts, trend
 
 
-def _are_apart(metric: Label, one: Measurement, other: Measurement) -> bool | None:
+def _are_apart(metric: Metric, one: Measurement, other: Measurement) -> bool | None:
     """Return whether a metric's 95 % intervals at two measurements leave a gap; None without."""
     ranges = []
     for record in (each.model_record.layers[-1] for each in (one, other)):
@@ -336,7 +336,7 @@ def build_details(
     return Details(caption, layers, groups, cells, collect_sentences(model, "notes"))
 
 
-def build_cell(record: LayerRecord, metric: Label, write: Write = typeset) -> Cell:
+def build_cell(record: LayerRecord, metric: Metric, write: Write = typeset) -> Cell:
     """Write a metric at one layer with its standard error, interval and value at chance level."""
     key = find_key(record.metrics, metric.key)
     if key is None:
@@ -350,7 +350,7 @@ def build_cell(record: LayerRecord, metric: Label, write: Write = typeset) -> Ce
     return Cell(value, interval, "" if chance is None else write(chance, 3), title)
 
 
-def format_collapse_value(metric: Label, record: LayerRecord, write: Write = typeset) -> str:
+def format_collapse_value(metric: Metric, record: LayerRecord, write: Write = typeset) -> str:
     """Write the value of a metric at collapse, with an arrow towards it; empty if unknown."""
     value = value_at_collapse(metric.key, record.k, record.dim)
     return "" if value is None else f"{write(value, 4)} {metric.arrow}".rstrip()
@@ -403,9 +403,6 @@ def collect_sentences(model: ModelRecord, kind: Literal["notes", "warnings"]) ->
 def merge_sentences(by_name: Mapping[str, Sequence[str]]) -> list[tuple[str, list[str]]]:
     """Return each sentence with the names that it concerns; those that differ in numbers are one.
 
-    Args:
-        by_name: Sentences by the name of a layer or a measurement.
-
     Example:
         >>> merge_sentences({"a": ["8% is noise"], "b": ["5% is noise", "few"], "c": ["few"]})
         [('5 to 8% is noise', ['a', 'b']), ('few', ['b', 'c'])]
@@ -454,9 +451,6 @@ def _join_numbers(sentences: Sequence[str]) -> str | None:
 def merge_undefined(sentences: Sequence[str]) -> list[str]:
     """Write the notes on metrics that are undefined for one reason as one note.
 
-    Args:
-        sentences: Notes of one layer.
-
     Example:
         >>> merge_undefined(["a is undefined: no head", "few", "b is undefined: no head"])
         ['a and b are undefined: no head', 'few']
@@ -498,7 +492,7 @@ def describe_history(measurements: Sequence[Measurement], unit: str) -> list[str
     last_run = next(reversed(runs.values()))
     last = last_run[-1].model_record
     facts = [
-        *describe_layers(last),
+        *name_layers(last),
         format_class_count(last.layers[-1].num_classes, last.layers[-1].num_present),
     ]
     if len(runs) > 1:
@@ -541,14 +535,14 @@ def describe_model(model: ModelRecord) -> list[str]:
     """Describe the measurement in short phrases."""
     last = model.layers[-1]
     return [
-        *describe_layers(model),
+        *name_layers(model),
         f"{last.num_samples:,} samples",
         format_class_count(last.num_classes, last.num_present),
         f"{last.dim:,} features",
     ]
 
 
-def describe_layers(model: ModelRecord) -> list[str]:
+def name_layers(model: ModelRecord) -> list[str]:
     """Return the number of layers, or the name of the only one; nothing for features of a table."""
     if len(model.layers) > 1:
         return [f"{len(model.layers)} layers"]

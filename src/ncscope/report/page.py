@@ -16,11 +16,12 @@ from plotly.offline import get_plotlyjs
 from ncscope.errors import printable
 from ncscope.measurement.provenance import UNKNOWN, Provenance
 from ncscope.measurement.records import Measurement, ModelRecord
+from ncscope.metrics.metric import Metric
 from ncscope.metrics.registry import METRICS
 from ncscope.report.classes import build_class_views, collect_columns
 from ncscope.report.curves import group_by_split
 from ncscope.report.formulas import formula
-from ncscope.report.labels import Label, group_labels, sort_labels
+from ncscope.report.labels import group_labels, sort_labels
 from ncscope.report.overview import (
     Headline,
     MetricRow,
@@ -97,9 +98,6 @@ def render_history_page(
         unit: Unit of their steps.
         provenance: Origin of the measurements.
 
-    Returns:
-        The page.
-
     Raises:
         ValueError: If there is no measurement, or one without a layer.
     """
@@ -131,7 +129,7 @@ class HistoryView:
     payload: Mapping[str, Any]
 
     @property
-    def metric_groups(self) -> dict[str, list[Label]]:
+    def metric_groups(self) -> dict[str, list[Metric]]:
         """Metrics to choose from, by the title of their group."""
         entries = (entry for run in self.payload["runs"].values() for entry in run["metrics"])
         return group_labels(sort_labels(entry["key"] for entry in entries))
@@ -200,9 +198,6 @@ def render_model_page(title: str, model: ModelRecord, provenance: Provenance = U
         title: Heading of the page.
         model: The measurement; sections for which it has no data are left out.
         provenance: Origin of the measurement.
-
-    Returns:
-        The page.
 
     Raises:
         ValueError: If the record has no layer.

@@ -22,6 +22,7 @@ from matplotlib.ticker import (
 )
 
 from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
+from ncscope.metrics.metric import Metric
 from ncscope.report.curves import (
     SPECTRUM_TITLES,
     collect_layer_values,
@@ -30,7 +31,7 @@ from ncscope.report.curves import (
     relative_positions,
     select_drawable,
 )
-from ncscope.report.labels import SHORT_TITLES, Label, find_label, find_value, is_fixed
+from ncscope.report.labels import SHORT_TITLES, find_label, find_value, is_fixed
 from ncscope.report.wording import COUNTS, format_figure_text, format_plain
 
 ACCENT, SECOND, SOFT, GRID = "#0b6a70", "#c2570c", "#6b747b", "#e4e6e2"
@@ -231,7 +232,7 @@ def draw_spectra(axes: Axes, record: LayerRecord) -> None:
     axes.legend()
 
 
-def draw_key_metrics(axes: Axes, record: LayerRecord, labels: Sequence[Label]) -> None:
+def draw_key_metrics(axes: Axes, record: LayerRecord, labels: Sequence[Metric]) -> None:
     """Draw values as dots on a logarithmic axis, the number beside each; NaN as text alone."""
     values = [find_value(record.metrics, label.key) for label in labels]
     places = range(len(labels))[::-1]
@@ -405,12 +406,6 @@ def draw_runs(
     """Draw one metric of the last layer against the step: a colour a run, a dash a split.
 
     The splits of a single run have colours too.
-
-    Args:
-        axes: Axes to draw on.
-        runs: Measurements by run and split.
-        key: Key of the metric.
-        unit: Unit of the steps.
     """
     lines: list[tuple[int, int, str, list[float], list[float]]] = []
     has_fixed = False

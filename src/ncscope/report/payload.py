@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ncscope.measurement.records import LayerRecord, Measurement, ModelRecord
+from ncscope.metrics.metric import Metric
 from ncscope.report.classes import build_class_frame, name_class
 from ncscope.report.curves import (
     SPECTRUM_TITLES,
@@ -21,7 +22,6 @@ from ncscope.report.curves import (
 )
 from ncscope.report.labels import (
     PFC_METRICS,
-    Label,
     find_label,
     find_value,
     is_fixed,
@@ -114,11 +114,7 @@ def _choose_frames(runs: Sequence[Sequence[Measurement]]) -> tuple[int, int]:
 
 
 def choose_class_limit(models: Sequence[ModelRecord]) -> int:
-    """Return the number of classes of which a page of single measurements can hold the heat maps.
-
-    Args:
-        models: All measurements of the page.
-    """
+    """Return the number of classes whose heat maps fit on a page of single measurements."""
     records = [record for model in models for record in model.layers]
     spectra = sum(min(200, len(one)) for record in records for one in record.spectra.values())
     return _limit_classes(
@@ -127,12 +123,7 @@ def choose_class_limit(models: Sequence[ModelRecord]) -> int:
 
 
 def _limit_classes(spectra: int, classes: Sequence[int]) -> int:
-    """Return the number of classes with which heat maps and spectra are about `FRAME_NUMBERS`.
-
-    Args:
-        spectra: Numbers in all spectra.
-        classes: Number of classes of each heat map.
-    """
+    """Return the number of classes with which heat maps and spectra are about `FRAME_NUMBERS`."""
     left, squares = max(FRAME_NUMBERS - spectra, 0), sum(own**2 for own in classes)
     if squares <= left:
         return GRAM_CLASSES
@@ -218,7 +209,7 @@ def _build_run(
 
 
 def _find_gaps(
-    metrics: Sequence[Label],
+    metrics: Sequence[Metric],
     layers: Sequence[str],
     tables: Sequence[Mapping[str, Mapping[str, float]]],
 ) -> dict[str, list[list[int]]]:
@@ -285,7 +276,9 @@ def build_model_payload(
     return {"runs": {"": run}, "shown": ""}
 
 
-def _describe_metric(metric: Label, key: str = "", at: LayerRecord | None = None) -> dict[str, Any]:
+def _describe_metric(
+    metric: Metric, key: str = "", at: LayerRecord | None = None
+) -> dict[str, Any]:
     """Return the script's data on one metric; with its value at collapse, if a record is given."""
     target = None if at is None else value_at_collapse(metric.key, at.k, at.dim)
     return {

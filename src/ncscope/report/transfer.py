@@ -29,7 +29,6 @@ from ncscope.report.wording import format_figure_text, format_millions, format_p
 from ncscope.transfer.advice import CONDITIONS
 from ncscope.transfer.baselines import StaticRanking
 from ncscope.transfer.correlations import Correlation
-from ncscope.transfer.intervals import Gap
 from ncscope.transfer.quality import RankingQuality
 from ncscope.transfer.records import (
     ALL_SCORES,
@@ -263,7 +262,9 @@ def _build_ranking_rows(ranking: Ranking) -> list[RankingRow]:
             each.name,
             f"{each.accuracy:.3f}",
             f"{low:.3f} to {high:.3f}",
-            "" if gap is None else _format_gap(gap),
+            ""
+            if gap is None
+            else f"{gap.value:.3f} ({gap.low:.3f} to {gap.high:.3f})".replace("-", "−"),
             None if gap is None else gap.is_separable,
             (place(each.accuracy), place(low), place(high)),
         )
@@ -271,10 +272,6 @@ def _build_ranking_rows(ranking: Ranking) -> list[RankingRow]:
             ranking.ranks, ranking.checkpoints, ranking.intervals, ranking.gaps, strict=True
         )
     ]
-
-
-def _format_gap(gap: Gap) -> str:
-    return f"{gap.value:.3f} ({gap.low:.3f} to {gap.high:.3f})".replace("-", "−")
 
 
 def _find_axis(ranking: Ranking) -> tuple[float, float]:

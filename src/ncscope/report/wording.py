@@ -61,9 +61,6 @@ def make_all_printable(measurements: Sequence[Measurement]) -> list[Measurement]
 def quote_number(name: str) -> str:
     """Return a layer's name as a sentence shows it: one that reads as a number is quoted.
 
-    Args:
-        name: Name of a layer.
-
     Example:
         >>> quote_number("5"), quote_number("layer4.1")
         ("layer '5'", 'layer4.1')
@@ -135,12 +132,7 @@ def format_millions(count: float) -> str:
 
 
 def find_interval(record: LayerRecord, key: str) -> tuple[float, float] | None:
-    """Return the 95 % interval of a metric; None without error or bias correction.
-
-    Args:
-        record: Record of the layer.
-        key: Key of the metric in the record.
-    """
+    """Return the 95 % interval of a metric; None without error or bias correction."""
     if key not in record.standard_errors or key not in record.bias_corrected:
         return None
     estimate = Estimate(record.standard_errors[key], record.bias_corrected[key])

@@ -13,7 +13,7 @@ from ncscope.arguments import check_arguments
 from ncscope.array_checks import as_tensor, check_features, refuse_magnitude, refuse_nonfinite
 from ncscope.devices import chunk_bytes, refuse_without_float64
 from ncscope.errors import InputError
-from ncscope.math.hsic import LEAST_SAMPLES, alignment, estimate_hsic, rounding_of_hsic
+from ncscope.math.hsic import LEAST_SAMPLES, estimate_hsic, kernel_alignment, rounding_of_hsic
 from ncscope.math.powers import COPY_LIMIT, exponent_beyond, magnitude_of
 from ncscope.memory import check_memory
 from ncscope.stats.locking import ThreadSafe
@@ -205,7 +205,7 @@ class CkaMoments(ThreadSafe):
         """
         hsic = self.hsic()
         itself = hsic.diagonal()
-        return alignment(hsic, itself[:, None].expand_as(hsic), itself.expand_as(hsic))
+        return kernel_alignment(hsic, itself[:, None].expand_as(hsic), itself.expand_as(hsic))
 
     def _check_sizes(self, lengths: Sequence[int], dims: tuple[int, ...]) -> None:
         if len(dims) < 2 or (self.dims and len(dims) != len(self.dims)):

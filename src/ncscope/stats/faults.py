@@ -15,9 +15,6 @@ from ncscope.errors import InputError
 class BatchFaults:
     """First batch of a stream whose magnitude is not finite or out of range.
 
-    Args:
-        device: Device of the stream.
-
     Example:
         >>> faults = BatchFaults(torch.device("cpu"))
         >>> for magnitude in (1.0, math.nan):

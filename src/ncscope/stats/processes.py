@@ -14,6 +14,7 @@ import torch.distributed as dist
 from jaxtyping import Int, Shaped
 from torch import Tensor
 
+from ncscope.array_checks import type_name
 from ncscope.errors import InputError
 
 
@@ -395,16 +396,6 @@ def compare_descriptions(
                     fix="give every process the same model and options, and data of one form",
                 )
     return forms[0][1] if forms else None
-
-
-def type_name(dtype: torch.dtype) -> str:
-    """Return the name that a type has in torch.
-
-    Example:
-        >>> type_name(torch.float32)
-        'float32'
-    """
-    return str(dtype).removeprefix("torch.")
 
 
 _AUDIENCE = "_ncscope_audience"

@@ -216,9 +216,6 @@ def finish(
 def finish_unlabelled(moments: ClassMoments) -> ClassStatistics:
     """Return the statistics of unlabelled samples, which were accumulated as one class.
 
-    Args:
-        moments: Moments of one class.
-
     Raises:
         InputError: If the moments have several classes, or no samples.
     """

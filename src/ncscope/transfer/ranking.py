@@ -33,7 +33,7 @@ from ncscope.transfer.scores.all_scores import (
     moment_scores,
     sample_scores,
 )
-from ncscope.transfer.uneven_scales import power_of_two
+from ncscope.transfer.uneven_scales import unit_scale
 
 
 @check_arguments
@@ -97,7 +97,7 @@ def rank_checkpoints(
         ['far', 'near']
     """
     baselines = baselines or {}
-    _check_names(features, test_features, test_labels, pretraining, baselines)
+    _check_inputs(features, test_features, test_labels, pretraining, baselines)
     class_names = find_names(labels, [] if test_labels is None else test_labels)
     results = []
     for name, rows in features.items():
@@ -278,10 +278,6 @@ def split_samples(
 ) -> tuple[DownstreamSamples, DownstreamSamples]:
     """Split samples into training samples and a fifth of each class that is held out.
 
-    Args:
-        samples: All samples.
-        seed: Seed of the draw.
-
     Raises:
         InputError: If fewer than two classes have two samples.
     """
@@ -302,21 +298,17 @@ def _pretraining_moments(samples: tuple[Any, Any] | ClassMoments) -> ClassMoment
 
 
 def gather_moments(samples: DownstreamSamples) -> ClassMoments:
-    """Gather class moments of features, scaled by a power of two so that squares stay in range.
-
-    Args:
-        samples: Samples of any scale.
-    """
+    """Gather class moments of features, scaled by a power of two so that squares stay in range."""
     features = samples.features
     moments = ClassMoments(len(samples.classes), features.shape[1], device=features.device)
     # No score depends on the scale of the features, but their squares must stay in range. A power
     # of two is exact: the scores are those of the features as given, to the last digit.
     largest = torch.linalg.vector_norm(features, ord=torch.inf)
-    moments.update(features * power_of_two(largest), samples.class_indices)
+    moments.update(features * unit_scale(largest), samples.class_indices)
     return moments
 
 
-def _check_names(
+def _check_inputs(
     features: Mapping[str, Any],
     test_features: Mapping[str, Any] | None,
     test_labels: Any,

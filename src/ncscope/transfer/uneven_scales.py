@@ -38,7 +38,7 @@ def check_scale(stats: ClassStatistics) -> None:
         )
 
 
-def power_of_two(largest: Float[Tensor, ""]) -> float:
+def unit_scale(largest: Float[Tensor, ""]) -> float:
     """Return the power of two that scales a number to the range from 1 to 2; for 0, return 1.
 
     Scaling by a power of two is exact, so that results that do not depend on scale keep all digits.
@@ -66,7 +66,7 @@ def uneven_eigen(
     Cost: one eigen-decomposition; about nine times as much if the ratio of the features' sizes
     exceeds $2^{16}$.
     """
-    scale = power_of_two(matrix.diagonal().max().clamp(min=0).sqrt()) ** 2
+    scale = unit_scale(matrix.diagonal().max().clamp(min=0).sqrt()) ** 2
     scaled = matrix * scale
     squares = scaled.diagonal()
     sizes = torch.where(squares > _LEAST, squares, 0.0).sqrt()

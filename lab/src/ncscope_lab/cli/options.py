@@ -49,9 +49,6 @@ Cluster = Annotated[
 def name_folder(experiment: str) -> str:
     """Return the name of an experiment for folders: that of a file without its path and ``.py``.
 
-    Args:
-        experiment: Name of an experiment, or path of a file.
-
     Example:
         >>> name_folder("pfc/training"), name_folder("mine/depth.py")
         ('pfc-training', 'depth')
@@ -61,11 +58,6 @@ def name_folder(experiment: str) -> str:
 
 def parse_assignments(pairs: Sequence[str] | None, option: str, example: str) -> dict[str, str]:
     """Return the values of FIELD=VALUE pairs by field, as unparsed text.
-
-    Args:
-        pairs: FIELD=VALUE pairs.
-        option: Name of the option.
-        example: Example of a pair.
 
     Raises:
         InputError: If a pair has no ``=``, or a field occurs twice.
@@ -85,9 +77,6 @@ def parse_assignments(pairs: Sequence[str] | None, option: str, example: str) ->
 
 def parse_settings(pairs: Sequence[str] | None) -> dict[str, Any]:
     """Return the values of ``--set`` by field.
-
-    Args:
-        pairs: FIELD=VALUE pairs.
 
     Raises:
         InputError: If a pair has no ``=``, a field occurs twice, or a value is no YAML.

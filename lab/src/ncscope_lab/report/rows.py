@@ -78,11 +78,7 @@ def costs_table(experiments: Sequence[tuple[str, str, Mapping[Any, str]]], title
 
 
 def settings_table(scales: Mapping[Any, BaseModel]) -> Table:
-    """Build a table of an experiment's settings: description, and value at each scale.
-
-    Args:
-        scales: Settings of each scale.
-    """
+    """Build a table of an experiment's settings: description, and value at each scale."""
     table = make_table()
     table.padding = (0, 1, 1, 0)
     table.add_column("setting", no_wrap=True)

@@ -58,9 +58,6 @@ def build_run_page(
         facts: Short facts, such as source and scale.
         runs: Runs to show; several runs are shown side by side.
         sweep: Table of all runs, if the runs belong to a sweep.
-
-    Returns:
-        HTML of the page.
     """
     return render_page(title=title, lead=lead, facts=facts, sweep=sweep, **run_sections(runs))
 

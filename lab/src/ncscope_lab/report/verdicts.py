@@ -61,11 +61,7 @@ def owner_of(claim: Finding) -> str:
 
 
 def by_owner(experiments: Sequence[ExperimentVerdicts]) -> list[OwnerVerdicts]:
-    """Group the claims of all experiments by owner, in the order of `PAPERS`.
-
-    Args:
-        experiments: Claims of each experiment.
-    """
+    """Group the claims of all experiments by owner, in the order of `PAPERS`."""
     owners = dict.fromkeys(
         [*PAPERS, *(owner_of(claim) for each in experiments for claim in each.claims)]
     )

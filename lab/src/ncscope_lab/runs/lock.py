@@ -6,32 +6,18 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from ncscope.errors import InputError
-from ncscope.files import read_file
+from ncscope.files import explain_write_errors, read_file
 
-
-@contextmanager
-def name_write_errors(path: Path) -> Iterator[None]:
-    """Re-raise an OSError, for example from a full disk, as InputError.
-
-    Args:
-        path: Path of the file that is written atomically inside the context.
-
-    Raises:
-        InputError: In place of an OSError.
-    """
-    try:
-        yield
-    except OSError as error:
-        raise InputError(
-            expected=f"to write {path}",
-            found=error.strerror or str(error),
-            fix="mend that, then resume from the last checkpoint, which is whole",
-        ) from error
+name_write_errors = partial(
+    explain_write_errors, fix="mend that, then resume from the last checkpoint, which is whole"
+)
+"""Context in which a path of a run is written; an OSError becomes an InputError."""
 
 
 @contextmanager

@@ -21,10 +21,6 @@ class Config(BaseModel):
 def check_settings(kind: type[AnyConfig], values: Mapping[str, Any]) -> AnyConfig:
     """Return an experiment's settings, with the default for every field without a value.
 
-    Args:
-        kind: Class of the experiment's settings.
-        values: Values by field.
-
     Raises:
         InputError: If a field is unknown (the message names the nearest field), or a value is
             out of bounds.

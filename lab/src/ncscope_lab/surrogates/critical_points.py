@@ -105,6 +105,8 @@ def orbit_dimension(model: ExtendedUFM, point: Point) -> int:
     rotation of the classes in $W_{m-1}$, Y and $H_1$.
     """
     k, d, factors = model.num_classes, model.dim, len(model.decays)
+    n = model.per_class
+    averages = torch.full((n, n), 1 / n, dtype=torch.float64)
     directions = []
     for index in range(factors):
         size = k if index == 0 else d
@@ -112,7 +114,7 @@ def orbit_dimension(model: ExtendedUFM, point: Point) -> int:
             moved = [torch.zeros_like(part) for part in point]
             moved[index] += turn @ point[index]
             before = factors - 1 if index == 0 else index - 1
-            right = torch.kron(turn, _average_rows(model.per_class)) if index == 0 else turn
+            right = torch.kron(turn, averages) if index == 0 else turn
             moved[before] -= point[before] @ right
             directions.append(torch.cat([part.flatten() for part in moved]))
     if not directions:
@@ -146,7 +148,3 @@ def _rotations(size: int) -> list[Float[Tensor, "s s"]]:
             turn[row, column], turn[column, row] = 1.0, -1.0
             turns.append(turn)
     return turns
-
-
-def _average_rows(per_class: int) -> Float[Tensor, "n n"]:
-    return torch.full((per_class, per_class), 1 / per_class, dtype=torch.float64)

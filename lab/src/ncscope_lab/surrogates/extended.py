@@ -63,7 +63,20 @@ class ExtendedUFM(Problem):
         self.decays = (*weight_decays, feature_decay)
         self.activation = activation
         self.deviations = (0.1,) * len(self.decays) if deviations is None else deviations
-        _check(self)
+        sizes, factors = (num_classes, dim, per_class), len(self.decays)
+        numbers = (*self.decays, *self.deviations)
+        if min(sizes) < 1 or not all(0 < number < math.inf for number in numbers):
+            raise InputError(
+                expected="sizes of at least 1 and positive decays and deviations",
+                found=f"sizes {sizes}, decays {self.decays}, deviations {self.deviations}",
+                fix="a factor without decay has no minimiser",
+            )
+        if factors < 2 or len(self.deviations) != factors:
+            raise InputError(
+                expected="a decay for each layer of weights and a deviation for each factor",
+                found=f"{factors - 1} weight decays, {len(self.deviations)} deviations",
+                fix="with m - 1 weight decays give m deviations, the features' last, or none",
+            )
         self.names = (*(f"W{layer}" for layer in range(len(weight_decays), 0, -1)), "H1")
         self._targets = torch.eye(num_classes, dtype=torch.float64).repeat_interleave(per_class, 1)
         # Keep the gradient's buffers: allocating them in every step takes longer than filling them.
@@ -282,21 +295,3 @@ def nonzero_limit(factors: int) -> float:
     """
     rest = factors - 1
     return float((factors - 2) / rest) ** ((factors - 2) / factors) / rest
-
-
-def _check(model: ExtendedUFM) -> None:
-    sizes = (model.num_classes, model.dim, model.per_class)
-    numbers = (*model.decays, *model.deviations)
-    factors = len(model.decays)
-    if min(sizes) < 1 or not all(0 < number < math.inf for number in numbers):
-        raise InputError(
-            expected="sizes of at least 1 and positive decays and deviations",
-            found=f"sizes {sizes}, decays {model.decays}, deviations {model.deviations}",
-            fix="a factor without decay has no minimiser",
-        )
-    if factors < 2 or len(model.deviations) != factors:
-        raise InputError(
-            expected="a decay for each layer of weights and a deviation for each factor",
-            found=f"{factors - 1} weight decays, {len(model.deviations)} deviations",
-            fix="with m - 1 weight decays give m deviations, the features' last, or none",
-        )

@@ -53,9 +53,21 @@ class MUFM(Problem):
         loss: Loss = "mse",
         normalised: bool = True,
     ) -> None:
-        _check(data, num_classes, weight_decay, transport)
+        samples = data.shape[1]
+        if num_classes < 2 or samples < num_classes or samples % num_classes:
+            raise InputError(
+                expected="at least 2 classes, and the same number of samples of each",
+                found=f"{num_classes} classes, {samples} samples",
+                fix="data hold a sample a column, class by class",
+            )
+        if not (weight_decay > 0 and transport > 0):
+            raise InputError(
+                expected="weight_decay > 0 and transport > 0",
+                found=f"weight_decay={weight_decay}, transport={transport}",
+                fix="without either of them there is no minimum",
+            )
         self.data = data.to(torch.float64)
-        self.num_classes, self.per_class = num_classes, data.shape[1] // num_classes
+        self.num_classes, self.per_class = num_classes, samples // num_classes
         self.weight_decay, self.transport = weight_decay, transport
         self.loss, self.normalised = loss, normalised
         self.targets = torch.eye(num_classes, dtype=torch.float64)[:, self.labels]
@@ -119,9 +131,6 @@ class MUFM(Problem):
 
         This is an affine map of each sample, and the same map for all samples of a class. The map
         is invertible, so features of a class coincide only if their data coincide.
-
-        Args:
-            weight: W.
 
         Raises:
             InputError: If the loss is not the squared error.
@@ -353,21 +362,3 @@ def data_distance(features: Float[Tensor, "d n"], data: Float[Tensor, "d n"]) ->
 
 def _normal(rows: int, columns: int, generator: torch.Generator) -> Tensor:
     return torch.randn(rows, columns, dtype=torch.float64, generator=generator)
-
-
-def _check(
-    data: Float[Tensor, "d n"], num_classes: int, weight_decay: float, transport: float
-) -> None:
-    samples = data.shape[1]
-    if num_classes < 2 or samples < num_classes or samples % num_classes:
-        raise InputError(
-            expected="at least 2 classes, and the same number of samples of each",
-            found=f"{num_classes} classes, {samples} samples",
-            fix="data hold a sample a column, class by class",
-        )
-    if not (weight_decay > 0 and transport > 0):
-        raise InputError(
-            expected="weight_decay > 0 and transport > 0",
-            found=f"weight_decay={weight_decay}, transport={transport}",
-            fix="without either of them there is no minimum",
-        )

@@ -58,8 +58,21 @@ class PerturbedUFM(Problem):
     ) -> None:
         self.num_classes, self.dim, self.per_class = num_classes, dim, per_class
         self.weight_decay, self.feature_decay, self.noise = weight_decay, feature_decay, noise
-        _check(self)
+        decays = (weight_decay, feature_decay)
+        if not (1 <= num_classes <= dim and per_class >= 1 and noise >= 0 and min(decays) > 0):
+            sizes = f"K={num_classes}, d={dim}, n={per_class}"
+            raise InputError(
+                expected="d >= K >= 1, n >= 1, noise >= 0 and positive decays",
+                found=f"{sizes}, noise={noise}, decays {decays}",
+                fix="the collapsed features are an orthogonal frame, which needs d >= K",
+            )
         load = num_classes * math.sqrt(weight_decay * feature_decay)
+        if load >= 1:
+            raise InputError(
+                expected="K sqrt(weight_decay * feature_decay) < 1",
+                found=f"{load:.3g}",
+                fix="with stronger decays the minimiser is zero; take smaller ones",
+            )
         length = math.sqrt((1 - load) * math.sqrt(weight_decay / feature_decay))
         means = length * orthogonal_frame(num_classes, dim).mT
         self.unperturbed = math.sqrt(feature_decay / weight_decay) * means.mT
@@ -123,21 +136,3 @@ def attenuation(num_classes: int, weight_decay: float, feature_decay: float, noi
         noise: $\sigma$.
     """
     return 1 / (1 + noise**2 * num_classes * math.sqrt(feature_decay / weight_decay))
-
-
-def _check(model: PerturbedUFM) -> None:
-    k, d = model.num_classes, model.dim
-    decays = (model.weight_decay, model.feature_decay)
-    if not (1 <= k <= d and model.per_class >= 1 and model.noise >= 0 and min(decays) > 0):
-        raise InputError(
-            expected="d >= K >= 1, n >= 1, noise >= 0 and positive decays",
-            found=f"K={k}, d={d}, n={model.per_class}, noise={model.noise}, decays {decays}",
-            fix="the collapsed features are an orthogonal frame, which needs d >= K",
-        )
-    load = k * math.sqrt(math.prod(decays))
-    if load >= 1:
-        raise InputError(
-            expected="K sqrt(weight_decay * feature_decay) < 1",
-            found=f"{load:.3g}",
-            fix="with stronger decays the minimiser is zero; take smaller ones",
-        )

@@ -94,9 +94,6 @@ OnChange = Callable[[Mapping[str, RunProgress]], None]
 def use_one_device(resources: Resources) -> Resources:
     """Return the resources with an absolute data folder, the same for every process.
 
-    Args:
-        resources: Resources of a run.
-
     Raises:
         InputError: If a run would have several devices.
     """
@@ -233,6 +230,12 @@ def one_line(error: Exception) -> str:
 def _run_on_cluster(
     address: str, requests: Sequence[RunRequest], folder: Path, report: OnChange
 ) -> dict[str, str]:
+    """Start the driver, and follow its messages, a line of JSON each, until it ends.
+
+    Raises:
+        InputError: If the driver refuses the request.
+        RuntimeError: If the driver ends before the runs do.
+    """
     if find_spec("ray") is None:
         raise library_error(name="ray")
     check_address(address)
@@ -245,56 +248,37 @@ def _run_on_cluster(
         "requests": [request.as_json() for request in requests],
     }
     try:
-        return _follow(message, report)
+        with TemporaryFile() as log, _driver(log) as driver:
+            assert driver.stdin is not None
+            assert driver.stdout is not None
+            with suppress(BrokenPipeError), driver.stdin:  # status and log say more about a death
+                json.dump(message, driver.stdin)
+            failures, over = dict[str, str](), False
+            for event in map(json.loads, driver.stdout):
+                if "refused" in event:
+                    raise InputError(**event["refused"])
+                failures |= {name: error for name, error in event["over"].items() if error}
+                states = {
+                    name: RunProgress("failed" if error else "ended")
+                    for name, error in event["over"].items()
+                }
+                for name, position in event["running"].items():
+                    states.setdefault(name, RunProgress("running", *position))
+                report(states)
+                over = event["all"]
+            status = driver.wait()
+            if not over:
+                log.seek(0)
+                said = " ".join(log.read().decode(errors="replace").split())
+                words = f"; its last words: ...{said[-_LAST_WORDS:]}" if said else ""
+                msg = (
+                    "the program that drives Ray ended before the runs did, with exit status "
+                    f"{status}; go on with --resume{words}"
+                )
+                raise RuntimeError(msg)
+        return failures
     finally:
         token.unlink(missing_ok=True)  # the driver removes it as well, if it ends by itself
-
-
-def _follow(message: Mapping[str, Any], report: OnChange) -> dict[str, str]:
-    """Follow the driver's messages until it ends: report the progress, collect failures.
-
-    Raises:
-        InputError: If the driver refuses the request.
-        RuntimeError: If the driver ends before the runs do.
-    """
-    with TemporaryFile() as log, _driver(log) as driver:
-        failures, over = dict[str, str](), False
-        for event in _events(driver, message):
-            if "refused" in event:
-                raise InputError(**event["refused"])
-            failures |= {name: error for name, error in event["over"].items() if error}
-            states = {
-                name: RunProgress("failed" if error else "ended")
-                for name, error in event["over"].items()
-            }
-            for name, position in event["running"].items():
-                states.setdefault(name, RunProgress("running", *position))
-            report(states)
-            over = event["all"]
-        if not over:
-            raise RuntimeError(_describe_death(driver.returncode, log))
-    return failures
-
-
-def _events(driver: "subprocess.Popen[str]", message: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield the driver's answers to the request, a line of JSON each, until it has ended."""
-    assert driver.stdin is not None
-    assert driver.stdout is not None
-    with suppress(BrokenPipeError), driver.stdin:  # exit status and log say more about a death
-        json.dump(message, driver.stdin)
-    yield from map(json.loads, driver.stdout)
-    driver.wait()
-
-
-def _describe_death(status: int, log: IO[bytes]) -> str:
-    """Describe the driver's death, with its last output."""
-    log.seek(0)
-    said = " ".join(log.read().decode(errors="replace").split())
-    words = f"; its last words: ...{said[-_LAST_WORDS:]}" if said else ""
-    return (
-        f"the program that drives Ray ended before the runs did, with exit status {status}; go on "
-        f"with --resume{words}"
-    )
 
 
 @contextmanager

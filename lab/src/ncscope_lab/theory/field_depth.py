@@ -22,7 +22,6 @@ from ncscope_lab.theory.search import Instance, choice, climb, integer, magnitud
 from ncscope_lab.theory.statement import Statement
 
 TOLERANCE = 1e-9
-_STARTS = 8
 _STEPS = 20
 _STRICT = 1e-6  # relative gap below which two objectives count as equal
 

@@ -66,10 +66,6 @@ def matrix_bound(inverse: Float[Tensor, "p p"], within: Float[Tensor, "p p"]) ->
     return (norms * (inverse * within).sum()).sqrt()
 
 
-def _apart(formula: Float[Tensor, ""], value: Float[Tensor, ""]) -> float:
-    return float((formula - value).abs() / value)
-
-
 def spectral_loss(generator: torch.Generator) -> Iterator[float]:
     r"""MSE lemma 1 with the package's and with the prescribed $\omega_j$, relative to each part."""
     for ratios in signal_to_noise(generator):
@@ -85,7 +81,7 @@ def spectral_loss(generator: torch.Generator) -> Iterator[float]:
         )
         for omega in (drawn, snr_singular_values(stats, discriminants(stats))):
             parts = zip(spectral_parts(omega, classes.k), seen, strict=True)
-            yield max(_apart(formula, value) for formula, value in parts)
+            yield max(float((formula - value).abs() / value) for formula, value in parts)
 
 
 def less_noise(generator: torch.Generator) -> Iterator[float]:

@@ -127,41 +127,37 @@ class Statement:
         Raises:
             ValueError: If a check draws no instance.
         """
-        printed = self._observe(self.printed, seed)
-        if printed.deviation <= self.tolerance:
-            return self._result(seed, printed, "holds", None)
-        if self.corrected is None:
-            return self._result(seed, printed, "fails", None)
-        corrected = self._observe(self.corrected, seed)
-        held = corrected.deviation <= self.tolerance
-        verdict: Verdict = "holds-as-corrected" if held else "fails"
-        return self._result(seed, corrected, verdict, printed.deviation)
-
-    def _observe(self, check: Check, seed: int) -> "_Deviations":
-        digest = sha256(f"{seed} {self.id}".encode()).digest()
-        generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
-        deviations = [inf if isnan(value) else value for value in check(generator)]
-        if not deviations:
-            msg = f"the check of {self.id} drew no instance"
-            raise ValueError(msg)
-        return _Deviations(len(deviations), max(deviations))
-
-    def _result(
-        self, seed: int, seen: "_Deviations", verdict: Verdict, printed: float | None
-    ) -> Result:
+        instances, deviation = self._observe(self.printed, seed)
+        verdict: Verdict = "holds" if deviation <= self.tolerance else "fails"
+        printed = None
+        if verdict == "fails" and self.corrected is not None:
+            printed = deviation
+            instances, deviation = self._observe(self.corrected, seed)
+            if deviation <= self.tolerance:
+                verdict = "holds-as-corrected"
         return Result(
             id=self.id,
             statement=self.statement,
             source=self.source,
             kind=self.kind,
-            instances=seen.instances,
-            deviation=seen.deviation,
+            instances=instances,
+            deviation=deviation,
             tolerance=self.tolerance,
             verdict=verdict,
             seed=seed,
             grade=None if verdict == "holds" else self.grade or "false",
             printed_deviation=printed,
         )
+
+    def _observe(self, check: Check, seed: int) -> tuple[int, float]:
+        """Return the number of instances, and the largest deviation."""
+        digest = sha256(f"{seed} {self.id}".encode()).digest()
+        generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+        deviations = [inf if isnan(value) else value for value in check(generator)]
+        if not deviations:
+            msg = f"the check of {self.id} drew no instance"
+            raise ValueError(msg)
+        return len(deviations), max(deviations)
 
 
 @dataclass(frozen=True)
@@ -201,12 +197,6 @@ def tally(results: Iterable[Result]) -> Tally:
         slip=grades["slip"],
         fails=sum(result.verdict == "fails" for result in results),
     )
-
-
-@dataclass(frozen=True)
-class _Deviations:
-    instances: int
-    deviation: float
 
 
 def _finite(value: float) -> float | None:

@@ -54,7 +54,8 @@ def positive_complement(generator: torch.Generator) -> Iterator[float]:
     r"""VCI lemma A.2, relative to $\lVert A\rVert_F$; the instances include near-singular ones."""
     for start in range(40):
         p, q = integer(1, 4, generator), integer(1, 4, generator)
-        whole = _positive(p + q, generator)
+        root = magnitude(-3, 3, generator) * draw_mixture(p + q, p + q, generator)
+        whole = root @ root.mT
         values, vectors = torch.linalg.eigh(whole)
         values[0] *= 1e-11 if start % 2 == 0 else 1
         whole = vectors * values @ vectors.mT
@@ -102,11 +103,6 @@ def _make_dominant(
     lower = torch.nn.functional.pad(draw_mixture(q, q, generator), (0, more))
     root = torch.cat([upper, lower])
     return torch.diag(torch.nn.functional.pad(spectrum, (0, q))) + root @ root.mT, spectrum
-
-
-def _positive(size: int, generator: torch.Generator) -> Float[Tensor, "r r"]:
-    root = magnitude(-3, 3, generator) * draw_mixture(size, size, generator)
-    return root @ root.mT
 
 
 def _blocks(whole: Float[Tensor, "r r"], p: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -64,7 +64,8 @@ def rank_bound(generator: torch.Generator) -> Iterator[float]:
         noise = _of_norm(magnitude(-2, 2, generator), spread)
 
         def violation(instance: Instance, rank: int = rank) -> float:
-            return capture_trace(_of_factors(instance)) / rank - 1
+            labelled = _with_means(instance[0] @ instance[1], instance[2] @ instance[3])
+            return capture_trace(labelled) / rank - 1
 
         yield from climb(violation, (*means, *noise), generator, _STEPS)
         yield abs(violation((*means, 0 * noise[0], noise[1])))
@@ -154,10 +155,6 @@ def index_invariance(generator: torch.Generator) -> Iterator[float]:
 def _of_norm(size: float, pair: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     """Scale means and noise to comparable size, else rounding removes the smaller from the sum."""
     return size / pair[0].norm() * pair[0], pair[1]
-
-
-def _of_factors(instance: Instance) -> ClassFeatures:
-    return _with_means(instance[0] @ instance[1], instance[2] @ instance[3])
 
 
 def _with_means(means: Float[Tensor, "k d"], noise: Float[Tensor, "n d"]) -> ClassFeatures:

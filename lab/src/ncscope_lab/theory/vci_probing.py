@@ -115,7 +115,9 @@ def nothing_captured(generator: torch.Generator) -> Iterator[float]:
 
     The trace is at least $Tr\Sigma_B/\lambda_{max}(\Sigma_T)$, with equality in one dimension.
     """
-    for labelled in [*draw_unstructured(generator, 15), *_on_a_line(generator)]:
+    unstructured = list(draw_unstructured(generator, 15))
+    on_a_line = [draw_unstructured_of(integer(2, 4, generator), 3, 1, generator) for _ in range(5)]
+    for labelled in unstructured + on_a_line:
         stats, _ = measure(labelled)
         largest = torch.linalg.eigvalsh(total_covariance(labelled))[-1]
         yield max(float(stats.between_trace / largest) - capture_trace(labelled), 0.0)
@@ -131,11 +133,6 @@ def _lean_past(labelled: ClassFeatures, index: int) -> float:
     means = class_means(labelled) - labelled.features.mean(0)
     past = torch.linalg.svd(spread)[2][index:]
     return float(((means @ past.mT).norm(dim=1) / means.norm(dim=1)).max())
-
-
-def _on_a_line(generator: torch.Generator) -> Iterator[ClassFeatures]:
-    for _ in range(5):
-        yield draw_unstructured_of(integer(2, 4, generator), 3, 1, generator)
 
 
 STATEMENTS = (

@@ -226,16 +226,11 @@ def _nonzero_at_limit(
     for index in range(_MOST_STARTS):
         model = free_model(3 + index % 2, 1.0, activation, generator)
         for run in _lowest(descend(model, generator, eased=False)):
-            rank = _rank(run.point)
+            rank = int((torch.linalg.svdvals(run.point[0]) > 1e-6).sum())  # 0 at a zero point
             if rank > 0 and _relative(run.objective, minimum(model.load)) < TOLERANCE:
                 yield model, run.point
             if 0 < rank < model.num_classes:
                 return
-
-
-def _rank(point: Point) -> int:
-    """Return the rank of the head; singular values below 1e-6 count as zero, as in a zero point."""
-    return int((torch.linalg.svdvals(point[0]) > 1e-6).sum())
 
 
 def _off_both_frames(model: ExtendedUFM, point: Point) -> Iterator[float]:

@@ -107,9 +107,6 @@ def build(
 def layers_to_tap(model: nn.Module) -> list[str]:
     """Return the layers to measure besides the head's input: the blocks or the pooling layers.
 
-    Args:
-        model: Any module.
-
     Returns:
         Names that `find_repeated_blocks` returns, in forward order; for a network without blocks,
         such as VGG, the names of its max-pooling layers, each of which ends a group of

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from ncscope.math.symmetric import symmetric_eigen
 from ncscope.transfer.samples import DownstreamSamples
-from ncscope.transfer.uneven_scales import power_of_two
+from ncscope.transfer.uneven_scales import unit_scale
 
 AXES = 64
 """Largest number of principal axes that GBC and NCTI read."""
@@ -22,7 +22,7 @@ def centre(features: Float[Tensor, "n d"]) -> tuple[Float[Tensor, "n d"], float]
         Centred features times the factor, whose squares stay in the range of float64; and the
         factor.
     """
-    factor = power_of_two(torch.linalg.vector_norm(features, ord=torch.inf))
+    factor = unit_scale(torch.linalg.vector_norm(features, ord=torch.inf))
     scaled = features * factor
     # The mean of a constant column is rounded, and rounding is no variance.
     constant = (scaled == scaled[:1]).all(0)

@@ -12,7 +12,7 @@ from ncscope.array_checks import as_tensor, check_features, refuse_nonfinite
 from ncscope.errors import InputError
 from ncscope.stats.regression_moments import check_targets
 from ncscope.stats.statistics import ClassStatistics
-from ncscope.transfer.uneven_scales import check_scale, power_of_two, uneven_eigen
+from ncscope.transfer.uneven_scales import check_scale, uneven_eigen, unit_scale
 
 _GRID = 0.5  # grid spacing of the logarithm of the ratio of precisions
 _GOLDEN = (5**0.5 - 1) / 2
@@ -50,7 +50,7 @@ def log_me(stats: ClassStatistics) -> Float[Tensor, ""]:
     """
     assert stats.within is not None
     check_scale(stats)
-    scale = power_of_two(stats.means.abs().max())
+    scale = unit_scale(stats.means.abs().max())
     means, counts = stats.means * scale, stats.counts.to(stats.means)
     second = counts.sum() * (scale**2 * stats.within) + means.mT @ (counts[:, None] * means)
     # Of the labels of a class, which are 0 and 1, the sum of squares is the count.
@@ -101,8 +101,8 @@ def log_me_targets(features: Any, targets: Any) -> Float[Tensor, ""]:
         raise InputError(expected="targets that are not all zero", found=found, fix=fix)
     # Scaled so that squares stay in range. No power of two of the features changes the evidence,
     # and that of a column adds its logarithm.
-    rows = rows * power_of_two(rows.abs().max())
-    shifts = values.new_tensor([power_of_two(size) for size in sizes])
+    rows = rows * unit_scale(rows.abs().max())
+    shifts = values.new_tensor([unit_scale(size) for size in sizes])
     values = values * shifts
     second, cross = rows.mT @ rows, values.mT @ rows
     evidence = _mean_evidence(second, cross, values.square().sum(0), len(rows))

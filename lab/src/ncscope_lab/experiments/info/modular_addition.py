@@ -146,11 +146,7 @@ class ModularTransformer(nn.Module):
                 nn.init.normal_(parameter, std=1 / math.sqrt(width), generator=generator)
 
     def forward(self, pairs: Int[Tensor, "n 2"]) -> Float[Tensor, "n p"]:
-        """Compute the logits of ``a b =`` at the equals sign.
-
-        Args:
-            pairs: a and b.
-        """
+        """Compute the logits of ``a b =`` at the equals sign."""
         return self.head(self.features(pairs))
 
     def features(self, pairs: Int[Tensor, "n 2"]) -> Float[Tensor, "n d"]:

@@ -216,10 +216,6 @@ def minimise(model: MUFM, generator: torch.Generator) -> tuple[Point, SolverResu
     Under the squared loss the features are eliminated; with the default sizes a hundred variables
     remain.
 
-    Args:
-        model: Model to minimise.
-        generator: Generator of the random start.
-
     Returns:
         Point of the model, and the result of the solver.
     """

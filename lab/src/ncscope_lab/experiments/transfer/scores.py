@@ -94,9 +94,6 @@ class Sample:
 def choose_few(labels: Int[Tensor, " n"]) -> Int[Tensor, " m"]:
     """Return the indices of `FEW` random samples of each class, or of all if there are fewer.
 
-    Args:
-        labels: Labels of all samples.
-
     Example:
         >>> choose_few(torch.arange(30) % 3).shape
         torch.Size([15])
@@ -142,9 +139,6 @@ def score_variants(samples: DownstreamSamples) -> dict[str, float]:
     *Chance by permuted labels* is the share $R^2$ of the variance of the one-hot labels that the
     fit itself explains, with its mean over random labels, $E=\frac1{n-1}\sum_ja_j(2-a_j)$ for the
     factors $a_j$ of `RidgeRegressions`, taken off: $\frac{R^2-E}{1-E}$.
-
-    Args:
-        samples: Downstream samples.
     """
     ridge = RidgeRegressions(samples)
     strength = ridge.choose_strength()

@@ -477,11 +477,6 @@ def transfer_events(
 
     The downstream sets are located, or downloaded, before the training begins.
 
-    Args:
-        sets: Names of the downstream sets.
-        training: The pretraining.
-        resources: Resources of the run.
-
     Yields:
         The events of `bench_events`; then for each set an observation, with the set's name as its
         split, and a heartbeat.

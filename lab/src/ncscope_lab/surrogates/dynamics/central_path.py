@@ -5,31 +5,12 @@ with columns ordered by class (MSE section 3). The bias removes the global means
 labels.
 """
 
-from dataclasses import dataclass
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.math.frames import simplex_basis
 from ncscope_lab.surrogates.dynamics.snr import FeatureSplit, split, spread_over_samples
-
-
-@dataclass(frozen=True)
-class _Solution:
-    r"""The least-squares problem in contrasts $E$ of the classes, which sum to zero.
-
-    Attributes:
-        parts: Split of the features into global mean, class means and within-class deviations.
-        weight: $E^\top W_{LS}$.
-        missed: $E^\top(I-W_{LS}\tilde M)E$ as
-            $(I+\frac1KE^\top\tilde M^\top\Sigma_W^{-1}\tilde ME)^{-1}$, which stays accurate where
-            the means are nearly fitted.
-    """
-
-    parts: FeatureSplit
-    weight: Float[Tensor, "m d"]
-    missed: Float[Tensor, "m m"]
 
 
 def least_squares(
@@ -43,9 +24,9 @@ def least_squares(
         features: $H$, with $\Sigma_W$ of full rank.
         num_classes: $K$.
     """
-    solved = _solve(features, num_classes)
-    weight = simplex_basis(num_classes) @ solved.weight
-    return weight, 1 / num_classes - weight @ solved.parts.mean
+    parts, contrasts, _ = _solve(features, num_classes)
+    weight = simplex_basis(num_classes) @ contrasts
+    return weight, 1 / num_classes - weight @ parts.mean
 
 
 def least_squares_loss(features: Float[Tensor, "d n"], num_classes: int) -> Float[Tensor, ""]:
@@ -54,7 +35,8 @@ def least_squares_loss(features: Float[Tensor, "d n"], num_classes: int) -> Floa
     Range: from 0 (all samples fitted) to $\frac{K-1}{2K}$ (equal class means). Invariant under
     $H\mapsto AH+v\mathbf 1^\top$ with $A$ invertible.
     """
-    return _solve(features, num_classes).missed.trace() / (2 * num_classes)
+    _, _, missed = _solve(features, num_classes)
+    return missed.trace() / (2 * num_classes)
 
 
 def least_squares_gradient(
@@ -65,19 +47,26 @@ def least_squares_gradient(
     The classifier is at its minimum, so the derivative through the classifier vanishes. At
     renormalised features $-\nabla\mathcal L_{LS}$ is the flow of MSE lemma 4.
     """
-    solved = _solve(features, num_classes)
-    basis = simplex_basis(num_classes)
+    parts, contrasts, missed = _solve(features, num_classes)
     per_class = features.shape[1] // num_classes
-    residual = solved.weight @ solved.parts.within - spread_over_samples(
-        solved.missed @ basis.mT, per_class
-    )
-    return solved.weight.mT @ residual / features.shape[1]
+    missed = missed @ simplex_basis(num_classes).mT
+    residual = contrasts @ parts.within - spread_over_samples(missed, per_class)
+    return contrasts.mT @ residual / features.shape[1]
 
 
-def _solve(features: Float[Tensor, "d n"], num_classes: int) -> _Solution:
+def _solve(
+    features: Float[Tensor, "d n"], num_classes: int
+) -> tuple[FeatureSplit, Float[Tensor, "m d"], Float[Tensor, "m m"]]:
+    r"""Solve the least-squares problem in contrasts $E$ of the classes, which sum to zero.
+
+    Returns:
+        Split of the features; $E^\top W_{LS}$; and $E^\top(I-W_{LS}\tilde M)E$ as
+        $(I+\frac1KE^\top\tilde M^\top\Sigma_W^{-1}\tilde ME)^{-1}$, which stays accurate where
+        the means are nearly fitted.
+    """
     parts = split(features, num_classes)
     means = parts.classes @ simplex_basis(num_classes)
     whitened = torch.linalg.solve(parts.covariance, means)
     snr = means.mT @ whitened / num_classes
     missed = torch.linalg.inv(torch.eye(len(snr), dtype=snr.dtype) + snr)
-    return _Solution(parts, missed @ whitened.mT / num_classes, missed)
+    return parts, missed @ whitened.mT / num_classes, missed
