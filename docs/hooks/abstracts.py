@@ -47,6 +47,7 @@ class Sentence:
         not_to_conclude: Conclusion that a reader should not draw from the verdict.
         claims: Parts of the texts of claims, by experiment; ``"all"`` for those of the paper.
         statements: Ids of statements of theory.
+        remarks: What a statement is about, by its id, where that is not what the sentence is about.
         refuted_by: Id of a statement whose printed form a counterexample refutes; the sentence then
             is refuted, whatever else is held.
         at_most: Best verdict that the experiments can give, where they are too narrow for more.
@@ -64,6 +65,7 @@ class Sentence:
     not_to_conclude: str
     claims: Mapping[str, Sequence[str] | Literal["all"]] = field(default_factory=dict)
     statements: Sequence[str] = ()
+    remarks: Mapping[str, str] = field(default_factory=dict)
     refuted_by: str = ""
     at_most: Verdict = "shown"
     numbers: Mapping[str, str] = field(default_factory=dict)
@@ -176,7 +178,8 @@ def _write_sentence(
     head = f'<span class="verdict {kind}">{verdict}{at}</span>'
     rests = [f"{count_verdicts(flat)}"] if flat else []
     rests += [
-        f"[`{name}`][{re.sub('[/.]', '-', name)}] {_write_grade(theory[name])}"
+        f"[`{name}`][{re.sub('[/.]', '-', name)}] "
+        + _write_grade(theory[name], sentence.remarks.get(name, ""))
         for name in dict.fromkeys([*filter(None, [sentence.refuted_by]), *sentence.statements])
     ]
     lines = [
@@ -220,11 +223,12 @@ def _write_numbers(numbers: Mapping[str, str], runs: Runs) -> list[str]:
     ]
 
 
-def _write_grade(checked: Mapping[str, str]) -> str:
+def _write_grade(checked: Mapping[str, str], remark: str) -> str:
     grade = checked.get("grade")
-    if grade is None:
-        return "holds"
-    return "is false as printed" if grade == "false" else f"holds as corrected ({grade})"
+    words = "holds" if grade is None else f"holds as corrected ({grade})"
+    if grade == "false":
+        words = "is false as printed"
+    return f"{words} ({remark})" if remark else words
 
 
 def _write_run(name: str, runs: Runs) -> str:

@@ -136,12 +136,17 @@ def draw_band(
 def draw_forest(axes: Axes, groups: Mapping[str, Sequence[float]]) -> None:
     """Draw a forest plot: a line for each group, with its values, their mean and 95 % interval.
 
+    Values that would cover each other stand one above the other.
+
     Args:
         axes: Axes to draw on.
         groups: Values, mostly one a seed, by name.
     """
+    known = [value for points in groups.values() for value in points if math.isfinite(value)]
+    width = (max(known) - min(known)) / 100 if known else 0.0
     for line, points in enumerate(groups.values()):
-        axes.plot(points, [line - 0.16] * len(points), "o", color=panels.SOFT, markersize=3.5)
+        heights = [line - 0.12 - 0.09 * rank for rank in rank_ties(points, width)]
+        axes.plot(sorted(points), heights, "o", color=panels.SOFT, markersize=3.5)
         interval = mean_interval(points)
         if interval is not None:
             ends = [interval.low, interval.high]
@@ -149,6 +154,26 @@ def draw_forest(axes: Axes, groups: Mapping[str, Sequence[float]]) -> None:
             axes.plot([interval.estimate], [line + 0.14], "D", color=panels.ACCENT, markersize=5)
     axes.set_yticks(range(len(groups)), list(groups))
     axes.set_ylim(len(groups) - 0.5, -0.5)
+
+
+def rank_ties(values: Sequence[float], width: float) -> list[int]:
+    """Return for each value, in ascending order, how many of those before it it would cover.
+
+    Args:
+        values: Values of one line.
+        width: Width of a point.
+
+    Example:
+        >>> rank_ties([3.0, 1.0, 1.0, 1.05, 2.0], width=0.1)
+        [0, 1, 2, 0, 0]
+    """
+    ranks: list[int] = []
+    start = -math.inf
+    for value in sorted(values):
+        is_tie = value - start <= width
+        ranks.append(ranks[-1] + 1 if is_tie else 0)
+        start = start if is_tie else value
+    return ranks
 
 
 def draw_over_epochs(axes: Axes, runs: Runs, curves: Sequence[Curve], split: str = "train") -> None:

@@ -1,7 +1,9 @@
 """Motion of features on the central path (MSE section 3.3 and D.3 to D.6).
 
-For "the projection onto the tangent space", the printed forms are checked with the projection of
-MSE proposition 4. The names of sizes are those of `mse_manifold`.
+MSE (5) says only that the gradient is projected onto the tangent space; with the orthogonal
+projection the printed law is exact. The printed forms are checked with the projection of MSE
+proposition 4, the paper's one formula, to which its algorithm belongs too. The names of sizes are
+those of `mse_manifold`.
 """
 
 from collections.abc import Iterator

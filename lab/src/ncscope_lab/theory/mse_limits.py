@@ -197,9 +197,9 @@ STATEMENTS = (
     Statement(
         id="mse/theorem-3",
         statement=(
-            "From features of global mean zero (5) leads to NC1, NC2, NC3 and NC4; corrected: "
-            "the class means must be affinely independent, as a singular value of zero stays "
-            "zero."
+            "From features of global mean zero (5) leads to NC1, NC2, NC3 and NC4 (by what "
+            "dynamics: proposition 2); corrected: the class means must be affinely independent, as "
+            "a singular value of zero stays zero."
         ),
         source="MSE theorem 3",
         tolerance=TOLERANCE,

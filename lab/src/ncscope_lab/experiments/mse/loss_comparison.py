@@ -53,6 +53,7 @@ from ncscope_lab.experiments.mse.terminal_phase import (
     select_phase,
 )
 from ncscope_lab.figures import draw_forest, draw_grid
+from ncscope_lab.intervals import mean_interval
 from ncscope_lab.observations import Results
 from ncscope_lab.quantities import (
     Path,
@@ -305,12 +306,13 @@ def draw_figures(settings: MSETrainings, runs: Runs) -> list[Drawing]:
         Drawing(
             "accuracy",
             "Held-out accuracy at the end under MSE less that under cross-entropy, in per cent of "
-            f"what training gains: points are the {len(pairs.group('seed'))} seeds, in the last "
-            "line the seeds' means over networks; diamonds with bars are means over the seeds with "
-            "95 % intervals. The claim is that the last interval lies in the grey band, within "
+            f"what training gains: points are the {len(pairs.group('seed'))} seeds, of which those "
+            "with equal values stand one above the other, in the last line the seeds' means over "
+            "networks; diamonds with bars are means over the seeds with 95 % intervals. The claim "
+            "is that the last interval lies in the grey band, within "
             f"{COMPARABLE:.0%} of equal accuracies.",
             draw_grid(
-                [[partial(draw_accuracies, networks)]], cell=(6.4, 0.8 + 0.42 * len(networks))
+                [[partial(draw_accuracies, networks)]], cell=(6.4, 1.0 + 0.5 * len(networks))
             ),
         ),
     ]
@@ -320,13 +322,17 @@ def draw_accuracies(networks: Mapping[str, Runs], axes: Axes) -> None:
     """Draw the difference of accuracies by network: seeds, and their mean with its interval."""
     axes.axvspan(-100 * COMPARABLE, 100 * COMPARABLE, color=panels.GRID, linewidth=0)
     axes.axvline(0, color=panels.SOFT, linewidth=0.9)
-    draw_forest(
-        axes,
-        {
-            name: [100 * average(list(map(ACCURACY, own))) for own in runs.group("seed").values()]
-            for name, runs in networks.items()
-        },
-    )
+    points = {
+        name: [100 * average(list(map(ACCURACY, own))) for own in runs.group("seed").values()]
+        for name, runs in networks.items()
+    }
+    draw_forest(axes, points)
+    name, last_points = list(points.items())[-1]
+    if interval := mean_interval(last_points):
+        axes.set_title(
+            f"{name[0].upper()}{name[1:]}: {interval.estimate:+.1f} %, 95 % interval "
+            f"{interval.low:+.1f} to {interval.high:+.1f}"
+        )
     axes.set_xlabel("accuracy under MSE less that under cross-entropy, % of what training gains")
 
 
