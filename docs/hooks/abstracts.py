@@ -47,7 +47,7 @@ class Sentence:
         not_to_conclude: Conclusion that a reader should not draw from the verdict.
         claims: Parts of the texts of claims, by experiment; ``"all"`` for those of the paper.
         statements: Ids of statements of theory.
-        remarks: What a statement is about, by its id, where that is not what the sentence is about.
+        remarks: Subjects of statements, by id, where they are not that of the sentence.
         refuted_by: Id of a statement whose printed form a counterexample refutes; the sentence then
             is refuted, whatever else is held.
         at_most: Best verdict that the experiments can give, where they are too narrow for more.

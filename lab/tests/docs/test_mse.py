@@ -1,15 +1,21 @@
 """What the pages say of MSE's comparison of losses and of its law: from the run and the table."""
 
+import math
 import re
 
 from ncscope.data.digits import read_digit_pixels
 from ncscope.data.generated import make_warped_digits
+from ncscope_lab.experiments.mse import collapse, loss_comparison
 from ncscope_lab.experiments.mse.loss_comparison import COMPARABLE
+from ncscope_lab.experiments.mse.networks import PAPER
 from ncscope_lab.theory.table import STATEMENTS
+from ncscope_lab.training.optimisation import rate_factor
+from ncscope_lab.training.settings import Training
 from tests.docs.pages import ROOT, load_hook
 
 abstracts, evidence, results = map(load_hook, ("abstracts", "evidence", "results"))
 RUNS = evidence.read_runs(evidence.FIGURES)
+PAGE = " ".join((ROOT / "docs/experiments/mse.md").read_text().split())
 SENTENCES = [one for one in abstracts.read_sentences() if one.paper == "MSE"]
 
 
@@ -25,11 +31,10 @@ def test_the_margin_is_stated_in_held_out_images_and_with_the_seeds_that_would_d
     few, many = (round(COMPARABLE * gain * size) for size in sizes)
     margin = f"{COMPARABLE:.0%}".replace("%", " %")
     said = find_sentence("perform about as well").not_to_conclude
-    page = " ".join((ROOT / "docs/experiments/mse.md").read_text().split())
     words = (
         f"{few} of the {sizes[0]} images that digits hold out, and {many} of the {sizes[1]:,} of"
     )
-    for text in (said, page):
+    for text in (said, PAGE):
         assert f"margin of {margin} is {words} warped digits" in text
     assert f"about {claim.seeds_to_decide} seeds would decide" in said
 
@@ -55,3 +60,34 @@ def test_corollary_1_is_judged_under_the_algorithm_too():
     assert "limit of the paper's algorithm" in failed
     (statement,) = (one for one in STATEMENTS if one.id == "mse/corollary-1")
     assert statement.statement.startswith("Under (9)")
+
+
+def count_decay_times(training: Training, images: int) -> float:
+    """Return how many decay times the weights of a run live."""
+    how = training.optimisation
+    steps = math.ceil(images / how.batch_size)
+    rates = sum(how.learning_rate * rate_factor(how, epoch) for epoch in range(how.epochs))
+    return steps * rates * how.weight_decay / (1 - how.momentum)
+
+
+def test_the_decay_times_are_those_of_the_settings():
+    assert round(count_decay_times(PAPER, 50_000)) == 17
+    assert "in the paper about 17" in PAGE
+    images = {"digits": 1437, "mnist-5k": 4000, "warped-digits": 2000}
+    lived = {
+        (one.data, one.network): count_decay_times(one, images[one.data])
+        for one in collapse.SMALL.runs.values()
+    }
+    assert "live about two decay times, one in the DenseNet and on 5,000 digits of MNIST" in PAGE
+    assert {name: round(times) for name, times in lived.items()} == {
+        ("digits", "small-vgg"): 2,
+        ("digits", "small-resnet"): 2,
+        ("digits", "small-densenet"): 1,
+        ("mnist-5k", "small-vgg"): 1,
+    }
+    decays = {
+        one.optimisation.weight_decay / PAPER.optimisation.weight_decay
+        for one in loss_comparison.SMALL.runs.values()
+    }
+    assert decays == {4}
+    assert "it has four times the decay" in PAGE
