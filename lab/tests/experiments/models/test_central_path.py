@@ -47,7 +47,7 @@ def test_the_fourth_root_is_judged_on_the_flow_of_the_papers_algorithm(rows: Res
 
 @pytest.mark.slow
 def test_the_panels_of_collapse_say_what_is_seen(rows: Results) -> None:
-    (figure,) = (each.figure for each in CENTRAL_PATH.draw(rows) if each.name == "collapse")
+    (figure,) = (each.figure for each in EXPERIMENT.draw(FLOW, rows) if each.name == "collapse")
     titles = [axes.get_title(loc="left") or axes.get_title() for axes in figure.axes]
     assert titles == [
         "NC1 falls like $t^{-0.50}$ and $t^{-1.00}$ in the end",
