@@ -152,7 +152,7 @@ def test_a_short_run_probes_and_goes_on_where_it_stopped(tmp_path, monkeypatch) 
     """The tiny sets have a training image a class: only their own validation images will do."""
     for name in ("dtd", "flowers"):
         DOWNSTREAM_WRITERS[name](tmp_path, monkeypatch)
-    config = shorten("temperature 0.1, seed 10", sets=("dtd", "flowers"))
+    config = shorten("temperature 1, seed 20", sets=("dtd", "flowers"))
     (part,) = EXPERIMENT.parts(config)
     found = list(part.run(Resources(data=tmp_path)))
     events = [event for event in found if not isinstance(event, Heartbeat)]
@@ -171,7 +171,7 @@ def test_a_short_run_probes_and_goes_on_where_it_stopped(tmp_path, monkeypatch) 
 
 def test_a_set_that_is_missing_stops_the_run_before_it_trains(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(transfer, "bench_events", None)
-    config = shorten("temperature 1, seed 10", sets=("digits", "pets"))
+    config = shorten("temperature 1, seed 20", sets=("digits", "pets"))
     with pytest.raises(InputError, match="the data set Pets"):
         results_of(*EXPERIMENT.parts(config), resources=Resources(data=tmp_path))
 

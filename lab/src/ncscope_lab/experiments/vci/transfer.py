@@ -13,11 +13,21 @@ devices with 256 images; here it is computed on 256 images at a time, so that it
 depend on the number of devices. Probes are on ten data sets. We have not run the paper's scale.
 
 The small scale trains a residual network (8, 32 and 384 channels) on ten classes of generated
-patterns, 2,000 images and 3,000 held out, at three values of each setting. In 40 epochs all reach a
-training accuracy of .999 or more, which table 2 tells and nothing here checks; else the claims
-would be about the length of training. Probes are on five sets of other generated patterns, with
-1,000 training and 3,000 held-out images each. A seed draws the images too. Settings were chosen on
-seeds below 10 and on seed 100; verdicts are on seeds 10 to 17.
+patterns, 8,000 images and 3,000 held out, at five values of each setting. They
+should all reach a training accuracy of .999 in 20 epochs, which the evidence tells and no claim
+judges; else the claims would be about the length of training. Probes are on five sets of other generated patterns, with
+1,000 training and 3,000 held-out images each. A seed draws the images too.
+
+Networks of a group should have the same held-out accuracy in pretraining too, whose log odds MLOG
+subtracts: the paper's accuracies differ by 2.5 points. With 2,000 images in 40 epochs all networks
+fitted their images, but their held-out accuracy fell from 65 % at temperature 1 to 48 % at 0.1
+(seeds 10 to 17). Our reading: at a small temperature the classifier fits the images before features
+have been learnt, and from few images nothing is left to learn. On seed 100, with 8,000 images in 10
+epochs, held-out accuracies were .842 at 1 and .756 at .1, and training accuracies .97 and .96, as
+the rate fell too fast. In 20 epochs held-out accuracies were .884 at 1 and .880 at .3, and training
+accuracies 1; at .1 it was .832 after half of the epochs, 5 points less than at 1. So temperatures
+begin at .3. These accuracies alone chose the settings, on seeds below 10 and seed 100; verdicts are
+on seeds 20 to 27.
 
 Every claim is judged on one value for each seed, a coefficient over the settings of a group: the
 networks of a seed share all images, so what the images do to all of them is left out.
@@ -111,7 +121,7 @@ PAPER = Pretrainings(
     runs=repeat_with_seeds(PAPER_SETTINGS, seeds=(0, 1, 2)), downstream=tuple(DOWNSTREAM)
 )
 
-# As above, but batches of 64, rate .05 and no augmentation; the rate falls over 40 epochs as the
+# As above, but batches of 64, rate .05 and no augmentation; the rate falls over 20 epochs as the
 # paper's over 300. Weight decay, warm-up and clipped gradients are ours: without clipping, networks
 # at temperature .1 ended with training accuracies of .12 to .86. The penalty is computed on 32
 # images at a time, half a batch (the paper's 256 are a quarter). Measured likewise.
@@ -119,17 +129,18 @@ SMALL_BASE = replace_fields(
     SMALL_RESNET,
     data="transfer-source",
     groups=("nc1", "nc4"),
-    epochs=40,
+    epochs=20,
     weight_decay=5e-4,
-    decay=0.975**7.5,
-    warmup_epochs=5,
+    decay=0.975**15,
+    warmup_epochs=2,
     clip=1.0,
     cosine_group=32,
-    every=40,
+    every=20,
 )
 SMALL = Pretrainings(
     runs=repeat_with_seeds(
-        vary(SMALL_BASE, temperatures=(0.1, 0.3, 1), penalties=(2.5, 5, 10)), seeds=range(10, 18)
+        vary(SMALL_BASE, temperatures=(0.3, 0.4, 0.55, 0.75, 1), penalties=list(REGULARISED)),
+        seeds=range(20, 28),
     ),
     downstream=tuple(TRANSFER_TARGETS),
 )
@@ -260,8 +271,8 @@ def coefficient(first: Quantity, second: Quantity) -> Quantity:
 # A claim is held if the 95 % interval of the mean coefficient over the seeds (by Fisher's z) lies
 # in its region, not held if the interval lies outside, else undecided; of two groups, both must
 # hold. A coefficient that is not finite makes the claim undecided. `coefficient` gives all runs of
-# a group and seed one value, so one run stands for all. Of three settings, noise exceeds .7 in a
-# quarter of the seeds, so the mean over eight counts, not one seed.
+# a group and seed one value, so one run stands for all. Of five settings, noise exceeds .7 in
+# a tenth of the seeds, so the mean over eight counts, not one seed.
 STRONG = 0.7  # least correlation that counts as strong; the paper states no number
 EQUAL = (
     0.03  # largest difference of pretraining accuracies that count as equal; the paper's is .025
@@ -601,7 +612,7 @@ EXPERIMENT = Experiment(
     ),
     source="VCI section 6.3, figure 7, tables 1-2",
     scales={"paper": PAPER, "small": SMALL},
-    cost={"paper": "5,100 GPU-hours (estimated)", "small": "45 minutes on one core"},
+    cost={"paper": "5,100 GPU-hours (estimated)", "small": "2.2 hours on one core (estimated)"},
     parts=pretrain_and_probe,
     claims=CLAIMS,
     figures=draw_figures,
