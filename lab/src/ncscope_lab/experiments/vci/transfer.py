@@ -13,10 +13,10 @@ devices with 256 images; here it is computed on 256 images at a time, so that it
 depend on the number of devices. Probes are on ten data sets. We have not run the paper's scale.
 
 The small scale trains a residual network (8, 32 and 384 channels) on ten classes of generated
-patterns, 8,000 images and 3,000 held out, at five values of each setting. They
-should all reach a training accuracy of .999 in 20 epochs, which the evidence tells and no claim
-judges; else the claims would be about the length of training. Probes are on five sets of other generated patterns, with
-1,000 training and 3,000 held-out images each. A seed draws the images too.
+patterns, 8,000 images and 3,000 held out, at five values of each setting. They should all reach a
+training accuracy of .999 in 20 epochs, which the evidence tells and no claim judges; else the
+claims would be about the length of training. Probes are on five sets of other generated patterns,
+with 1,000 training and 3,000 held-out images each. A seed draws the images too.
 
 Networks of a group should have the same held-out accuracy in pretraining too, whose log odds MLOG
 subtracts: the paper's accuracies differ by 2.5 points. With 2,000 images in 40 epochs all networks
