@@ -32,7 +32,7 @@ VARIANTS = {
     "clear-patterns": (10, (3, 16, 16), 2000, 1000),
     "patterns-40": (40, (3, 16, 16), 4000, 2000),
     "patterns-100": (100, (3, 16, 16), 2000, 2000),
-    "transfer-source": (10, (3, 16, 16), 2000, 3000),
+    "transfer-source": (10, (3, 16, 16), 8000, 3000),
     **dict.fromkeys(list(TRANSFER_TARGETS)[:4], (10, (3, 16, 16), 1000, 3000)),
     "transfer-many": (20, (3, 16, 16), 1000, 3000),
     "gratings": (32, (3, 16, 16), 1984, 1472),

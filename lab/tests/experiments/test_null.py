@@ -193,13 +193,18 @@ NULLS: Mapping[str, Null] = {
     "pfc/demo, layers": Null(
         pfc.DEMO, group=lambda row: row.epoch, about=("PFC",), changes=["exchanged"]
     ),
-    "vci/training": Null(vci.TRAINING, group=lambda row: (row.part, row.split)),
+    "vci/training": Null(
+        vci.TRAINING,
+        group=lambda row: (row.part, row.split),
+        true={"of the largest eigenvalue changes": "they are of the metrics, trained or not"},
+    ),
     "vci/imagenet": Null(vci.IMAGENET, group=lambda row: (row.part, row.split)),
     "vci/transfer": Null(
         vci.TRANSFER,
         kept=lambda row, key: False,
         group=lambda row: (name_setting(row.part).rpartition(" ")[0], row.part[-1], row.split),
         start=lambda row: (name_setting(row.part).rpartition(" ")[0], row.split),
+        true={"held-out accuracy in pretraining differs": "the paper's are alike in any order"},
     ),
     "xufm/network": Null(xufm.NETWORK, group=lambda row: row.part.rsplit(",", 1)[0]),
     "xufm/extended": Null(xufm.EXTENDED),

@@ -176,7 +176,7 @@ CATALOGUE = {
     "patterns-20": _make_patterns_entry(num_classes=20, train_per_class=100, test_per_class=50),
     "patterns-40": _make_patterns_entry(num_classes=40, train_per_class=100, test_per_class=50),
     "patterns-100": _make_patterns_entry(num_classes=100, train_per_class=20, test_per_class=20),
-    "transfer-source": _make_patterns_entry(test_per_class=300),
+    "transfer-source": _make_patterns_entry(train_per_class=800, test_per_class=300),
     **TRANSFER_TARGETS,
     **GRATINGS,
     **LARGE_TARGETS,

@@ -53,7 +53,7 @@ def made(
 
 
 def with_sweeps(
-    results: Results, runs: Sequence[str], fuzziness: float = 1e5, vci: float = 0.41
+    results: Results, runs: Sequence[str], fuzziness: float = 1e5, vci: float = 0.401
 ) -> Results:
     """Add sweeps of the cut and the noise: at small sizes the metrics have the given values.
 

@@ -5,7 +5,8 @@ The runs of one setting differ in the seed; a run is named "SETTING, seed SEED".
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from math import log10, nan
+from math import isfinite, log10, nan
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,7 +16,7 @@ from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 from ncscope.report import panels
 from ncscope.report.tables import Summary
 from ncscope.transfer.correlations import correlate_rows, ranks
-from ncscope_lab.claims import Claim, above, below
+from ncscope_lab.claims import Claim, Region, above, below
 from ncscope_lab.figures import collect_points, draw_band, draw_grid, logarithmic_values
 from ncscope_lab.quantities import (
     Path,
@@ -146,14 +147,25 @@ def spacing_of_trends(runs: Runs) -> float:
 FALLS, RISES = below(-0.5), above(0.5)
 """Regions of a metric's trend; the paper states no number."""
 
-claim_trend = partial(
-    Claim,
-    scale="correlation",
-    step=spacing_of_trends,
-    groups=name_setting,
-    unit="settings",
-)
-"""Make a claim on a `trend`, which must hold in every setting."""
+
+def claim_trend(*, text: str, region: Region, **fields: Any) -> Claim:
+    """Make a claim on a `trend`, which must hold in every setting; the text ends with the border.
+
+    Args:
+        text: Text of the claim without the border.
+        region: Region with one finite border.
+        fields: Other fields of the claim.
+    """
+    side, border = ("below", region.high) if isfinite(region.high) else ("above", region.low)
+    return Claim(
+        text=f"{text}: rank correlation with the epoch {side} {border:g}",
+        region=region,
+        scale="correlation",
+        step=spacing_of_trends,
+        groups=name_setting,
+        unit="settings",
+        **fields,
+    )
 
 
 FIRST_OF_PAPER = 20 / 300
