@@ -8,6 +8,7 @@ A page never holds a measured number of its own. It marks where they go:
 * ``<!-- number: info/training | MIR rises | digits -->``: one estimate with its interval. The claim
   is named by a part of its text that no other claim of the experiment has, and the group, if the
   claim has several, by its name.
+  A group may also be what stands beside the verdict uncounted, such as ``exact values``.
 * ``<!-- verdict: info/training | MIR rises -->``: one verdict.
 * ``<!-- experiments -->``: the papers' experiments, with the number of claims that are held.
 
@@ -185,6 +186,7 @@ def write_measured(place: str, runs: Runs) -> str:
     numbers = list_numbers(claim)
     if not group and len(numbers) < 2:
         return next(iter(numbers.values()), _shorten(claim.evidence, 150))
+    numbers = numbers if group in numbers else list_uncounted(claim)
     if group not in numbers:
         named = ", ".join(map(repr, numbers)) or "none"
         msg = f"{claim.text!r} has no number of {group!r}; it has those of {named}"
@@ -198,6 +200,20 @@ def list_numbers(claim: Finding) -> dict[str, str]:
     return {
         group: f"{each.estimate:.3g} [{each.low:.3g}, {each.high:.3g}]"
         for group, each in intervals.items()
+    }
+
+
+_UNCOUNTED = re.compile(
+    r"not counted: on (.+?) (?:not held|held|undecided), [a-z' ]*mean(?: by Fisher's z)? (\S+), "
+    r"95 % interval (\S+) to (\S+) "
+)
+
+
+def list_uncounted(claim: Finding) -> dict[str, str]:
+    """Return the estimates that the evidence tells beside the verdict, by what they are of."""
+    return {
+        name: f"{estimate} [{low}, {high}]"
+        for name, estimate, low, high in _UNCOUNTED.findall(claim.evidence)
     }
 
 

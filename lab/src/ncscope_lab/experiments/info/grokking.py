@@ -236,11 +236,11 @@ def draw_figures(settings: InfoGrokking, runs: Runs) -> list[Drawing]:
     told = [f"{', '.join(names)} {fate}" for fate, names in fates.items() if names]
     fate = "; ".join(told) or "learnt by every seed"
     lines = (
-        "A colour and a marker for each seed. Thick, held-out pairs; thin, black and dashed on top "
-        "of these, training pairs; dots in the colour of the seed, the accuracy on pairs held out "
-        "in both orders. Markers are measurements, in the accuracy every tenth. Vertical lines "
-        "in the colour of the seed are its first measured steps of training accuracy 1 and, "
-        f"dashed, of held-out accuracy {LEARNT}, with which the rule counts as learnt ({fate}). "
+        "A colour and a marker for each seed. Thick, held-out pairs; black and dashed on top, "
+        "training pairs; dots, accuracy on pairs held out in both orders. Markers are "
+        "measurements, in the accuracy every tenth. Vertical lines: first measured step of "
+        f"training accuracy 1 and, dashed, of held-out accuracy {LEARNT}, with which the rule "
+        f"counts as learnt ({fate}). Last, HDR late in training, on an even axis of steps. "
         f"Dotted: chance, 1/{settings.training.modulus}, and MIR at collapse to a simplex."
     )
     size = settings.training.batch_size
@@ -250,45 +250,31 @@ def draw_figures(settings: InfoGrokking, runs: Runs) -> list[Drawing]:
             name,
             f"INFO figure 7: accuracy, MIR and HDR over training{how}. {lines}",
             draw_grid(
-                [[partial(draw_panel, settings, runs, key)] for key in keys],
-                cell=(7.4, 2.1),
+                [
+                    *([partial(draw_panel, settings, runs, key)] for key in ("accuracy", mir, hdr)),
+                    [partial(draw_late, settings, runs, hdr)],
+                ],
+                cell=(7.4, 1.9),
                 legend="below",
-                share_x="col",
             ),
         )
-        for name, keys, how in (
-            ("fig-7", ("accuracy", "mir_batch", "hdr_batch"), batches),
-            ("fig-7-exact", ("accuracy", "mir", "hdr"), ", MIR and HDR of all pairs of a split"),
+        for name, mir, hdr, how in (
+            ("fig-7", "mir_batch", "hdr_batch", batches),
+            ("fig-7-exact", "mir", "hdr", ", MIR and HDR of all pairs of a split"),
         )
     ]
 
 
 INK, DOTS = "#1d2327", (0, (1, 1.5))
+COLOURS = (*panels.SERIES, "#b0447f", "#5fa8d3", "#4f7a2c")
+MARKERS = "oDs^vPX*"
+LATE = 1 / 7
+"""Share of the steps after which a panel shows HDR by itself: the rule is learnt late."""
 
 
 def draw_panel(settings: InfoGrokking, runs: Runs, key: str, axes: Axes) -> None:
-    """Draw a metric of both splits of every run, with the steps of memorising and generalising."""
-    every = 10 if key == "accuracy" else 1
-    for index, run in enumerate(runs):
-        colour, marker = panels.SERIES[index % 5], "oDs^vP"[index % 6]
-        held_out, training = (
-            [row for row in run.path(split) if key in row] for split in ("test", "train")
-        )
-        axes.plot(values(held_out, "step"), values(held_out, key), color=colour, linewidth=2.0,
-                  marker=marker, markersize=4, markevery=every,
-                  label=f"{run.name}, held out")  # fmt: skip
-        axes.plot(values(training, "step"), values(training, key), color=INK, linewidth=0.8,
-                  linestyle=panels.DASHED, zorder=3)  # fmt: skip
-        if key == "accuracy":
-            new = values(held_out, "accuracy_unmirrored")
-            axes.plot(values(held_out, "step"), new, color=colour, linewidth=1.1,
-                      linestyle=DOTS)  # fmt: skip
-        for step, style in (
-            (steps_to("train")(run), "-"),
-            (steps_to("test", LEARNT)(run), panels.DASHED),
-        ):
-            if math.isfinite(step):
-                axes.axvline(step, color=colour, linewidth=0.8, linestyle=style)
+    """Draw a metric of both splits over all steps, on a logarithmic axis."""
+    draw_courses(runs, key, axes)
     if key == "accuracy":
         axes.plot([], [], color=INK, linewidth=0.8, linestyle=panels.DASHED, label="training pairs")
         axes.plot([], [], color=INK, linewidth=1.1, linestyle=DOTS, label="held out both ways")
@@ -298,7 +284,54 @@ def draw_panel(settings: InfoGrokking, runs: Runs, key: str, axes: Axes) -> None
     axes.set_title("Accuracy" if key == "accuracy" else key[:3].upper())
     axes.set_xscale("symlog", linthresh=1, linscale=0.3)
     axes.set_xlim(0, 1.1 * settings.training.steps)  # room for the last markers
-    axes.set_xlabel("step")
+    if key.startswith("hdr"):
+        axes.set_xlabel("step")
+    else:
+        axes.tick_params(labelbottom=False)
+
+
+def draw_late(settings: InfoGrokking, runs: Runs, key: str, axes: Axes) -> None:
+    """Draw a metric of both splits late in training, on an even axis of steps."""
+    steps = settings.training.steps
+    draw_courses(runs, key, axes, LATE * steps)
+    axes.set_title(f"{key[:3].upper()} from step {LATE * steps:,.0f} on")
+    axes.set_xlim(LATE * steps, 1.02 * steps)
+    axes.set_ylim(bottom=0)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.set_xlabel("step, evenly spaced")
+
+
+def draw_courses(runs: Runs, key: str, axes: Axes, start: float = 0.0) -> None:
+    """Draw a metric of both splits of every run, with the steps of memorising and generalising.
+
+    Args:
+        runs: Runs, one a seed.
+        key: Key of the metric.
+        axes: Axes to draw on.
+        start: First step to draw.
+    """
+    every = 10 if key == "accuracy" else 1
+    for index, run in enumerate(runs):
+        colour, marker = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)]
+        held_out, training = (
+            [row for row in run.path(split) if key in row and row.step >= start]
+            for split in ("test", "train")
+        )
+        axes.plot(values(held_out, "step"), values(held_out, key), color=colour, linewidth=1.6,
+                  marker=marker, markersize=4, markevery=every,
+                  label=f"{run.name}, held out")  # fmt: skip
+        axes.plot(values(training, "step"), values(training, key), color=INK, linewidth=0.6,
+                  linestyle=panels.DASHED, zorder=3)  # fmt: skip
+        if key == "accuracy":
+            new = values(held_out, "accuracy_unmirrored")
+            axes.plot(values(held_out, "step"), new, color=colour, linewidth=1.1,
+                      linestyle=DOTS)  # fmt: skip
+        for step, style in (
+            (steps_to("train")(run), "-"),
+            (steps_to("test", LEARNT)(run), panels.DASHED),
+        ):
+            if step >= start:  # NaN if never
+                axes.axvline(step, color=colour, linewidth=0.8, linestyle=style)
 
 
 EXPERIMENT = Experiment(

@@ -40,6 +40,7 @@ from ncscope.report import panels
 from ncscope_lab.claims import Claim, above
 from ncscope_lab.experiment import Experiment, Part, train_each
 from ncscope_lab.experiments.info.information_runs import (
+    BY_BATCH,
     LINES,
     PAPER_NETWORKS,
     add_classes,
@@ -175,6 +176,20 @@ def list_claims(settings: InfoPruning) -> Sequence[Claim]:
         source="INFO, figure 6",
         per="data",
     )
+    accuracy, mir, hdr = claim(
+        f"fine-tuning at sparsity {most:g} makes up for more than {RESTORED} of what pruning "
+        "changed: what it regains, less that share of what was lost, is above 0, by {}",
+        partial(share_beyond_half_way, sparsity=most),
+        region=above(0),
+    )
+    # By batch, pruning takes nothing from MIR that could be regained, so the claim could not be
+    # held: MIR is judged on its exact values, and that by batch is told beside, uncounted.
+    exact = mir.uncounted["exact values"]
+    mir = replace(
+        exact,
+        text=mir.text.replace(BY_BATCH, "(all images at once)"),
+        uncounted={"batches of 64": replace(mir, uncounted={})},
+    )
     return [
         *claim(
             f"after fine-tuning, pruned networks of every sparsity have gone more than {HIGH} of "
@@ -182,12 +197,9 @@ def list_claims(settings: InfoPruning) -> Sequence[Claim]:
             partial(least_share, sparsities=settings.sparsities),
             region=above(HIGH),
         ),
-        *claim(
-            f"fine-tuning at sparsity {most:g} makes up for more than {RESTORED} of what pruning "
-            "changed: what it regains, less that share of what was lost, is above 0, by {}",
-            partial(share_beyond_half_way, sparsity=most),
-            region=above(0),
-        ),
+        accuracy,
+        mir,
+        hdr,
     ]
 
 

@@ -578,7 +578,9 @@ def draw_figures(settings: SemiSupervised, runs: Runs) -> list[Drawing]:
             f"errors, {MARGIN:g} point to either side. Open: differences of the means in the "
             "paper's table 1; it does not explain the numbers after its ±, and the bars are the "
             "roots of the sums of two squares of these.",
-            draw_grid(gains, cell=(3.7 if len(sets) < 3 else 2.5, 3.0), legend="below"),
+            draw_grid(
+                gains, cell=(2.8 if len(sets) < 3 else 2.5, 3.2), legend="below", share_y=True
+            ),
         ),
     ]
 

@@ -167,7 +167,7 @@ def draw_figures(settings: Trainings, runs: Runs) -> list[Drawing]:
         ]
         for data in sets
     ]
-    return [Drawing("table-2", caption, draw_grid(grid, cell=(2.5, 2.6), legend="below"))]
+    return [Drawing("table-2", caption, draw_grid(grid, cell=(1.9, 2.6), legend="below"))]
 
 
 ADDED = {"CE + MI": (panels.SECOND, "o"), "CE + ED": (panels.SERIES[2], "s")}
@@ -192,7 +192,7 @@ def draw_panel(key: str, runs: Runs, of: str, axes: Axes) -> None:
             label = ", ".join(filter(None, [loss, estimate]))
             draw_interval(axes, at + shift - 0.02, differences, colour=colour, marker=marker,
                           face=face, label=label if estimate else "")  # fmt: skip
-    axes.set_xticks(range(len(ADDED)), [f"{loss}\nminus CE" for loss in ADDED])
+    axes.set_xticks(range(len(ADDED)), [f"{loss}\n− CE" for loss in ADDED])
     axes.set_xlim(-0.5, len(ADDED) - 0.5)
     axes.grid(axis="x", visible=False)
     axes.set_title(f"{'Accuracy, points' if scale > 1 else key.upper()}{of}")
