@@ -44,7 +44,7 @@ class Sentence:
     Attributes:
         paper: Tag of the paper.
         text: The sentence.
-        not_to_conclude: Conclusion that a reader should not draw from the verdict.
+        mind: Limits of the verdict, that a reader should keep in mind.
         claims: Parts of the texts of claims, by experiment; ``"all"`` for those of the paper.
         statements: Ids of statements of theory.
         refuted_by: Id of a statement whose printed form a counterexample refutes; the sentence then
@@ -61,7 +61,7 @@ class Sentence:
 
     paper: str
     text: str
-    not_to_conclude: str
+    mind: str
     claims: Mapping[str, Sequence[str] | Literal["all"]] = field(default_factory=dict)
     statements: Sequence[str] = ()
     refuted_by: str = ""
@@ -198,7 +198,7 @@ def _write_sentence(
     lines += [
         f"*Run:* {'; '.join(filter(None, [ran, checked]))}.",
         "",
-        f"*Not to conclude:* {sentence.not_to_conclude}",
+        f"*Mind:* {sentence.mind}",
         "",
         "</div>",
     ]
