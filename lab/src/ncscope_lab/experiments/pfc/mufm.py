@@ -165,25 +165,15 @@ def list_claims(settings: PFCConfig) -> list[Claim]:
             for key, falls in (("pfc2", True), ("pfc3", False))
         ),
         sweep(
-            text="the minimum is more concentrated than the data at every lambda, in every draw",
+            text="the minimum is more concentrated than the data and not collapsed, at every "
+            f"lambda and in every draw: PFC1 is below the data's and above {COLLAPSED}",
             source="PFC, theorem 4",
-            quantity=largest_share,
-            region=below(1),
+            quantity=lambda run: min(1 / largest_share(run), least_pfc1(run) / COLLAPSED),
+            region=above(1),
             rule="all",
             tell=lambda runs: (
-                f"PFC1 is at most {max(map(largest_share, runs)):.3f} of the data's, in "
-                f"{len(runs)} draws"
-            ),
-        ),
-        sweep(
-            text="the minimum is not collapsed at any lambda, in any draw: PFC1 is above "
-            f"{COLLAPSED}",
-            source="PFC, theorem 4",
-            quantity=least_pfc1,
-            region=above(COLLAPSED),
-            rule="all",
-            tell=lambda runs: (
-                f"PFC1 is at least {min(map(least_pfc1, runs)):.3g}, in {len(runs)} draws"
+                f"PFC1 is at most {max(map(largest_share, runs)):.3f} of the data's and at least "
+                f"{min(map(least_pfc1, runs)):.3g}, in {len(runs)} draws"
             ),
         ),
         *(
