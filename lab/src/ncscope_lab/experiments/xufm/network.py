@@ -451,13 +451,13 @@ def draw_figures(settings: XUFMNetwork, runs: Runs) -> list[Drawing]:
     for data, own in trained.group("data").items():
         count = len(own.group("seed"))
         caption = (
-            f"XUFM figures 5 and 10, on {data}, geometric means over {count} seeds and their "
-            "range: training error, NC1 and the two NC2 on the training set by block, light to "
-            "dark, and NC3 of the classifier's input with means that are centred under "
-            "cross-entropy only. The vertical lines are the first measured epochs of zero training "
-            "error; where error comes back past it, a network has left zero error. Dotted lines "
-            "are the borders of claims on the classifier's input: a tenth of NC1 at zero error, "
-            "and half of the distance to the loss's frame, and of NC3, before training."
+            f"XUFM figures 5 and 10, on {data}, geometric means over {count} seeds (of training "
+            "error the mean) and their range: training error, NC1 and the two NC2 on the training "
+            "set by block, light to dark, and NC3 of the classifier's input with means that are "
+            "centred under cross-entropy only. The vertical lines are the first measured epochs of "
+            "zero training error; where error comes back past it, a network has left zero error. "
+            "Dotted lines are the borders of claims on the classifier's input: a tenth of NC1 at "
+            "zero error, and half of the distance to the loss's frame, and of NC3, before training."
         )
         name = ("fig-5", "fig-10")[len(drawings)] if len(drawings) < 2 else f"blocks-{data}"
         drawings.append(Drawing(name, caption, draw_levels(own)))
