@@ -44,7 +44,7 @@ class Sentence:
     Attributes:
         paper: Tag of the paper.
         text: The sentence.
-        not_to_conclude: Conclusion that a reader should not draw from the verdict.
+        mind: Limits of the verdict, that a reader should keep in mind.
         claims: Parts of the texts of claims, by experiment; ``"all"`` for those of the paper.
         statements: Ids of statements of theory.
         remarks: Subjects of statements, by id, where they are not that of the sentence.
@@ -62,7 +62,7 @@ class Sentence:
 
     paper: str
     text: str
-    not_to_conclude: str
+    mind: str
     claims: Mapping[str, Sequence[str] | Literal["all"]] = field(default_factory=dict)
     statements: Sequence[str] = ()
     remarks: Mapping[str, str] = field(default_factory=dict)
@@ -201,7 +201,7 @@ def _write_sentence(
     lines += [
         f"*Run:* {'; '.join(filter(None, [ran, checked]))}.",
         "",
-        f"*Not to conclude:* {sentence.not_to_conclude}",
+        f"*Mind:* {sentence.mind}",
         "",
         "</div>",
     ]

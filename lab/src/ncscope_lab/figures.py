@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from ncscope.report import panels
 from ncscope_lab.intervals import mean_interval
 from ncscope_lab.observations import Observation
-from ncscope_lab.quantities import Runs
+from ncscope_lab.quantities import Runs, average
 
 Panel = Callable[[Axes], None]
 """Function that draws one panel of a figure."""
@@ -114,6 +114,7 @@ def draw_band(
     colour: Any = panels.ACCENT,
     style: Any = "-",
     marker: str = "o",
+    average: Callable[[Sequence[float]], float] = average,
 ) -> None:
     """Draw the mean of several runs as a line, and their range as a band.
 
@@ -124,10 +125,11 @@ def draw_band(
         colour: Colour of line and band.
         style: Style of the line.
         marker: Marker at each coordinate, none if empty.
+        average: Function that averages the values; default the arithmetic mean.
     """
     at = list(points)
     arrays = [np.asarray(numbers) for numbers in points.values()]
-    mean = [float(numbers.mean()) for numbers in arrays]
+    mean = [average(numbers) for numbers in points.values()]
     axes.plot(at, mean, marker=marker, linestyle=style, color=colour, markersize=2.6, label=label)
     least, most = ([float(end(numbers)) for numbers in arrays] for end in (np.min, np.max))
     axes.fill_between(at, least, most, color=colour, alpha=0.15, linewidth=0)

@@ -30,7 +30,7 @@ def claims(*verdicts: str) -> list[Finding]:
 
 
 def sentence(**fields: object) -> object:
-    return Sentence(**{"paper": "VCI", "text": "It is so.", "not_to_conclude": "", **fields})
+    return Sentence(**{"paper": "VCI", "text": "It is so.", "mind": "", **fields})
 
 
 def test_what_carries_a_sentence_exists():
@@ -38,7 +38,7 @@ def test_what_carries_a_sentence_exists():
     for one in SENTENCES:
         assert set(one.claims) <= set(EXPERIMENTS)
         assert {*one.statements} <= {each.id for each in STATEMENTS}
-        assert one.not_to_conclude.endswith(".")
+        assert one.mind.endswith(".")
         assert one.text.endswith(".")
         assert bool(one.numbers) == bool(one.claims)
         assert abstracts.collect_claims(one, RUNS).keys() == one.claims.keys()

@@ -206,7 +206,11 @@ NULLS: Mapping[str, Null] = {
         start=lambda row: (name_setting(row.part).rpartition(" ")[0], row.split),
         true={"held-out accuracy in pretraining differs": "the paper's are alike in any order"},
     ),
-    "xufm/network": Null(xufm.NETWORK, group=lambda row: row.part.rsplit(",", 1)[0]),
+    "xufm/network": Null(
+        xufm.NETWORK,
+        group=lambda row: row.part.rsplit(",", 1)[0],
+        true={xufm.STAYS: "training errors stay"},
+    ),
     "xufm/extended": Null(xufm.EXTENDED),
     "xufm/ufm": Null(models.XUFM, kept=is_no_metric, changes=["drawn"]),
     "pfc/mufm": Null(models.MUFM, changes=["exchanged"]),

@@ -212,13 +212,16 @@ ROUNDED = (
 
 
 def draw_two_levels(
-    descents: Mapping[Activation, Run], starts: Mapping[Activation, Runs] = {}
+    descents: Mapping[Activation, Run],
+    starts: Mapping[Activation, Runs] = {},
+    kept: float | None = None,
 ) -> Figure:
     """Draw a column of four panels for each activation, with shared scales along the rows.
 
     Args:
         descents: Descent by activation.
         starts: Descents from all starts by activation, whose objectives are drawn too.
+        kept: Share of its start that a metric of the last level may keep; drawn as a line.
     """
     titles = {
         "nc1": "NC1: within / between",
@@ -230,7 +233,12 @@ def draw_two_levels(
     rows = [[partial(draw_gaps, own, gaps, LABELS[name]) for name, own in runs.items()]]
     for key, title in titles.items():
         scale = [x for run in descents.values() for x in values(run.rows, key)]
-        rows.append([partial(draw_levels, run, key, scale, title) for run in descents.values()])
+        rows.append(
+            [
+                partial(draw_levels, run, key, scale, f"{LABELS[name]}, {title}", kept)
+                for name, run in descents.items()
+            ]
+        )
     return draw_grid(rows, cell=(3.7, 2.1), share_y="row", legend="below")
 
 
@@ -250,14 +258,21 @@ def draw_gaps(runs: Runs, scale: Sequence[float], label: str, axes: Axes) -> Non
     name = "this start" if others else "descent"
     draw_falls(axes, {name: (shown.path(), list_gaps(shown))}, scale, {name: look})
     draw_reference(axes, ARRIVED, "arrived", panels.DASHED)
+    scale_steps(axes)
+    axes.set_title(f"{label}, objective less collapsed point's")
+
+
+def scale_steps(axes: Axes) -> None:
+    """Make the axis of steps logarithmic, from 0 on."""
     axes.set_xscale("symlog", linthresh=0.1, linscale=0.4)
     axes.set_xlim(left=0)
     axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("thousand steps, logarithmic")
-    axes.set_title(f"{label}: objective against the collapsed point's")
 
 
-def draw_levels(run: Run, key: str, scale: Sequence[float], title: str, axes: Axes) -> None:
+def draw_levels(
+    run: Run, key: str, scale: Sequence[float], title: str, kept: float | None, axes: Axes
+) -> None:
     """Draw a metric against the step, one curve a level."""
     paths, looks = {}, {}
     for index, level in enumerate(list_levels(run)):
@@ -272,6 +287,10 @@ def draw_levels(run: Run, key: str, scale: Sequence[float], title: str, axes: Ax
             "fillstyle": "none" if before else "full",
         }
     draw_falls(axes, paths, scale, looks)
+    if kept is not None:
+        level = list_levels(run)[-1]
+        draw_reference(axes, kept * paths[level][1][0], f"{kept:.0%} of {level}'s start", "-.")
+    scale_steps(axes)
     axes.set_title(title)
 
 

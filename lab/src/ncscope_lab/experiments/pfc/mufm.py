@@ -165,10 +165,16 @@ def list_claims(settings: PFCConfig) -> list[Claim]:
             for key, falls in (("pfc2", True), ("pfc3", False))
         ),
         sweep(
-            text="the minimum is more concentrated than the data at every lambda, in every draw",
+            text="the minimum is more concentrated than the data and not collapsed, at every "
+            f"lambda and in every draw: PFC1 is below the data's and above {COLLAPSED}",
             source="PFC, theorem 4",
-            quantity=largest_share,
-            region=below(1),
+            quantity=lambda run: min(1 / largest_share(run), least_pfc1(run) / COLLAPSED),
+            region=above(1),
+            rule="all",
+            tell=lambda runs: (
+                f"PFC1 is at most {max(map(largest_share, runs)):.3f} of the data's and at least "
+                f"{min(map(least_pfc1, runs)):.3g}, in {len(runs)} draws"
+            ),
         ),
         *(
             sweep(
@@ -248,7 +254,7 @@ def draw_figures(settings: PFCConfig, runs: Runs) -> list[Drawing]:
                 f"price of moving features, the mean over {settings.seeds} draws of the data and "
                 "their range. PFC1, PFC2 and the error of the nearest class mean, 1 - PFC3, are "
                 "divided by those of the same draw's data: 1 is the data, 0 the simplex. The last "
-                "panel is the distance of the features from the data.",
+                f"panel is the distance of the features from the data.{DIP[scaling]}",
                 draw_grid(
                     [
                         [partial(draw_prices, settings, rows, key) for key in keys]
@@ -263,6 +269,11 @@ def draw_figures(settings: PFCConfig, runs: Runs) -> list[Drawing]:
 
 
 DATA = "#b3261e"
+DIP = {
+    "plain": " Where the metrics fall although the price rises, from about 0.04 to 0.1, the "
+    "classifier shrinks, and the features move farther to be read.",
+    "printed": "",
+}
 
 
 def draw_descents(run: Run) -> Figure:
@@ -362,6 +373,12 @@ def largest_share(run: Run) -> float:
     """Return the largest of the minima's PFC1 as shares of the data's."""
     pairs = zip(values(run.rows, "pfc1"), values(run.rows, "data_pfc1"), strict=True)
     return max((ratio(*pair) for pair in pairs), default=math.nan)
+
+
+@quantity("least PFC1")
+def least_pfc1(run: Run) -> float:
+    """Return the least PFC1 of the minima."""
+    return min(values(run.rows, "pfc1"), default=math.nan)
 
 
 def count_falls(key: str) -> Quantity:

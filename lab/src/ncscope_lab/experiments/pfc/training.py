@@ -274,21 +274,41 @@ def order(name: str, course: Course) -> Quantity:
     return Quantity(f"rank correlation {name}", lambda run: rank_correlation(course(run)))
 
 
-def order_past_zero_error(key: str) -> Quantity:
-    """Return the quantity of the mean rank correlation with depth past zero training error.
+def list_late_orders(key: str, run: Run) -> dict[int, float]:
+    """Return the rank correlation with depth at each epoch from zero training error on.
 
-    Epochs of which few layers come before the effective depth do not count.
+    Epochs of which few layers come before the effective depth are left out.
     """
+    reached = zero_error_row(run.path())
+    late = [row.epoch for row in run.path() if reached and row.epoch >= reached.epoch]
+    courses = {epoch: layer_course(key, run, epoch) for epoch in late}
+    return {
+        epoch: rank_correlation(course)
+        for epoch, course in courses.items()
+        if len(course) >= LEAST_LAYERS or not all(map(math.isfinite, course))
+    }
 
-    def compute(run: Run) -> float:
-        reached = zero_error_row(run.path())
-        late = [row.epoch for row in run.path() if reached and row.epoch >= reached.epoch]
-        courses = [layer_course(key, run, epoch) for epoch in late]
-        if not all(map(math.isfinite, chain.from_iterable(courses))):
-            return math.nan
-        return average([rank_correlation(each) for each in courses if len(each) >= LEAST_LAYERS])
 
-    return Quantity("rank correlation past zero error", compute)
+def order_past_zero_error(key: str) -> Quantity:
+    """Return the quantity of the mean rank correlation with depth past zero training error."""
+    return Quantity(
+        "rank correlation past zero error",
+        lambda run: average(list(list_late_orders(key, run).values())),
+    )
+
+
+def find_best_order(key: str, run: Run) -> tuple[int | None, float]:
+    """Return the first epoch past zero error with the strongest order, and its correlation."""
+    sign = -1 if KEYS[key] else 1
+    known = {at: x for at, x in list_late_orders(key, run).items() if math.isfinite(x)}
+    return max(known.items(), key=lambda each: sign * each[1], default=(None, math.nan))
+
+
+def best_order(key: str) -> Quantity:
+    """Return the quantity of the strongest order past zero error, of all measured epochs."""
+    return Quantity(
+        "strongest rank correlation past zero error", lambda run: find_best_order(key, run)[1]
+    )
 
 
 def order_before(key: str) -> Quantity:
@@ -422,7 +442,11 @@ def list_claims(settings: PFCTraining) -> list[Claim]:
                 text=f"at the end {goes(key)} from layer to layer before the effective depth",
                 source="PFC, conjecture 1 and figure 3",
                 course=partial(layer_course, key),
-                beside={"untrained networks": order_before(key)},
+                beside={
+                    "untrained networks": order_before(key),
+                    "the strongest order past zero error": best_order(key),
+                },
+                tells={"the strongest order past zero error": partial(tell_best_orders, key)},
             )
             for key in KEYS
         ),
@@ -484,6 +508,7 @@ def claim_order(
     source: str,
     course: Course,
     beside: Mapping[str, Quantity] = {},
+    tells: Mapping[str, Callable[[Runs], str]] = {},
 ) -> Claim:
     """Return the claim that a metric goes towards collapse along a course of values.
 
@@ -513,8 +538,16 @@ def claim_order(
         quantity={"order": trend(quantity=order("with the place", course)), "change": size},
         region=towards_collapse(key, ORDER),
         unit="conditions",
-        uncounted={name: trend(quantity=each) for name, each in beside.items()},
+        uncounted={
+            name: trend(quantity=each, tell=tells.get(name)) for name, each in beside.items()
+        },
     )
+
+
+def tell_best_orders(key: str, runs: Runs) -> str:
+    """Write the epochs of the strongest order past zero error."""
+    epochs = [epoch for run in runs if (epoch := find_best_order(key, run)[0]) is not None]
+    return f"first reached at epochs {min(epochs)} to {max(epochs)}" if epochs else ""
 
 
 SHARES = {
@@ -534,7 +567,9 @@ def draw_figures(settings: PFCTraining, runs: Runs) -> list[Drawing]:
     """Draw figures 2 and 3, and for all claims on networks with decay what they are about."""
     networks = with_decay(runs).group(name_network)
     seeds = ", ".join(f"{name} {len(own)}" for name, own in networks.items())
-    controls = max((len(find_controls(own)) for own in networks.values()), default=0)
+    controls = ", ".join(
+        f"{name} {len(find_controls(own)) or 'no control'}" for name, own in networks.items()
+    )
 
     def draw_columns(*draws: Callable[..., None], **layout: Any) -> Figure:
         """Draw a column for each network and a row for each function of name, runs and axes."""
@@ -544,21 +579,22 @@ def draw_figures(settings: PFCTraining, runs: Runs) -> list[Drawing]:
             **layout,
         )
 
-    def draw_metrics(draw: Callable[..., None], scales: Mapping[str, Sequence[float]]) -> Figure:
-        """Draw a row for each network and a column for each metric, with one scale a column."""
+    def draw_metrics(
+        draw: Callable[..., None], list_values: Callable[[str, Run], list[float]]
+    ) -> Figure:
+        """Draw a row for each network and a column for each metric, each panel with its scale."""
         return draw_grid(
             [
-                [partial(draw, *each, key, scale) for key, scale in scales.items()]
-                for each in networks.items()
+                [
+                    partial(draw, name, own, key, [x for run in own for x in list_values(key, run)])
+                    for key in KEYS
+                ]
+                for name, own in networks.items()
             ],
             cell=(2.5, 2.1),
             legend="below",
-            share_y="col",
         )
 
-    chosen = [run for own in networks.values() for run in own]
-    courses = {key: [x for run in chosen for x in list_course(key, run)] for key in KEYS}
-    ends = {key: [x for run in chosen for x in list_end(key, run)] for key in KEYS}
     return [
         Drawing(
             "fig-2",
@@ -566,15 +602,16 @@ def draw_figures(settings: PFCTraining, runs: Runs) -> list[Drawing]:
             "set, of each network with decay; light to dark from the first layer to the last. "
             f"Means over the seeds ({seeds}). The vertical lines are each seed's first measured "
             "epoch of zero training error.",
-            draw_metrics(draw_layers, courses),
+            draw_metrics(draw_layers, list_course),
         ),
         Drawing(
             "fig-3",
             "PFC figure 3: PFC1-3 at the last epoch against relative position, of each network "
             "with decay: the layers of one dimension (points on solid lines), and the prediction "
             "by the straight line from the first layer's features to the last's (dashed). One "
-            f"curve of each for each seed ({seeds}).",
-            draw_metrics(draw_line, ends),
+            f"curve of each for each seed ({seeds}). Claims are about the layers up to the "
+            "effective depth; hollow points are the layers after it.",
+            draw_metrics(draw_line, list_end),
         ),
         Drawing(
             "last-layer",
@@ -594,17 +631,19 @@ def draw_figures(settings: PFCTraining, runs: Runs) -> list[Drawing]:
             "order",
             "Rank correlation of PFC1-3 with depth, up to the effective depth of each epoch, of "
             "networks with decay. PFC collapses from layer to layer if it is near -1 for PFC1 and "
-            f"PFC2 and near +1 for PFC3. Means over the seeds ({seeds}) and their range, without "
-            f"the seeds of which fewer than {LEAST_LAYERS} layers come before the effective depth "
-            f"at this epoch. Horizontal lines: no order, and {ORDER} and -{ORDER}, beyond which a "
-            "metric counts as going from layer to layer.",
+            "PFC2 and near +1 for PFC3. The means that the claims judge, of Fisher's z over the "
+            f"seeds ({seeds}), with 95 % intervals; a correlation of exactly 1 or -1 counts as "
+            f"{SPACING / 2} less, so that seeds which all have -1 are drawn at "
+            f"{SPACING / 2 - 1}. Without the seeds of which fewer than {LEAST_LAYERS} layers come "
+            "before the effective depth at this epoch. Horizontal lines: no order, and "
+            f"{ORDER} and -{ORDER}, beyond which a metric counts as going from layer to layer.",
             draw_columns(draw_order, legend="below", share_y=True, quantity="rank correlation"),
         ),
         Drawing(
             "straightness",
             "Straightness of the paths through the layers of one dimension, chord over length of "
-            f"path, over training: with weight decay ({seeds} seeds) and without ({controls} "
-            f"seeds, where there is a control); means over the seeds and their range. Horizontal "
+            f"path, over training: with weight decay ({seeds} seeds) and without ({controls}); "
+            "means over the seeds and their range. Horizontal "
             f"lines: 1, a straight line, and {STRAIGHT}, above which a path counts as straight.",
             draw_columns(draw_straightness, legend="below", share_y=True, quantity="chord / path"),
         ),
@@ -674,6 +713,11 @@ def draw_line(name: str, runs: Runs, key: str, scale: Sequence[float], axes: Axe
         numbers = place(key, values(layers, key), scale)
         at = values(layers, "relative_position")
         axes.plot(at, numbers, "o-", color=panels.ACCENT, ms=2.5, linewidth=0.9, label="layers")
+        depth = effective_depth(values(layers, "pfc3"))
+        if depth is not None and depth + 1 < len(layers):
+            hollow: dict[str, Any] = {"color": panels.ACCENT, "mfc": "white", "ms": 2.5}
+            behind = slice(depth + 1, None)
+            axes.plot(at[behind], numbers[behind], "o", label="after effective depth", **hollow)
     if has_log_axis(key, scale):
         panels.make_logarithmic(axes, "y", scale)
     axes.set_title(f"{key.upper()}, {format_figure_text(name)}")
@@ -716,13 +760,29 @@ def draw_order(name: str, runs: Runs, axes: Axes) -> None:
                 found = rank_correlation(layer_course(key, run, row.epoch))
                 if math.isfinite(found):
                     points.setdefault(row.epoch, []).append(found)
-        draw_band(axes, dict(sorted(points.items())), key.upper(), *look)
+        draw_intervals(axes, dict(sorted(points.items())), key.upper(), *look)
     draw_reference(axes, 0, style="-")
     for border in (-ORDER, ORDER):
         draw_reference(axes, border, style="-.")
     axes.set_ylim(-1.05, 1.05)
     axes.set_title(format_figure_text(name))
     scale_epochs(axes)
+
+
+def draw_intervals(
+    axes: Axes, points: Mapping[float, Sequence[float]], label: str, colour: Any, style: Any
+) -> None:
+    """Draw the mean of rank correlations as claims judge it, and its interval as a band."""
+    intervals = {
+        epoch: interval
+        for epoch, numbers in points.items()
+        if (interval := mean_interval(numbers, scale="correlation", step=SPACING)) is not None
+    }
+    at, found = list(intervals), list(intervals.values())
+    means = [each.estimate for each in found]
+    axes.plot(at, means, "o", linestyle=style, color=colour, markersize=2.6, label=label)
+    ends = [each.low for each in found], [each.high for each in found]
+    axes.fill_between(at, *ends, color=colour, alpha=0.15, linewidth=0)
 
 
 def draw_straightness(name: str, runs: Runs, axes: Axes) -> None:
@@ -733,6 +793,8 @@ def draw_straightness(name: str, runs: Runs, axes: Axes) -> None:
         points = collect_points(rows, "epoch", "straightness")
         if points:
             draw_band(axes, points, label, *look)
+        else:
+            axes.text(0.5, 0.08, f"no run with {label}", ha="center", transform=axes.transAxes)
     draw_reference(axes, 1, "straight line", "-")
     draw_reference(axes, STRAIGHT, f"{STRAIGHT}", "-.")
     axes.set_ylim(0, 1.05)

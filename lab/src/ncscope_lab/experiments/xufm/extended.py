@@ -155,7 +155,7 @@ def list_descent_claims(k: int) -> list[Claim]:
             f"for each lost sample, to {LOST_COST_MARGIN:.0%}",
             source="ours",
             where=starts_of(k, "relu"),
-            quantity=lambda run: abs(price_end(run) - lost(run)) / max(lost(run), 1.0),
+            quantity=miss_price,
             region=below(LOST_COST_MARGIN),
             rule="all",
             tell=tell_prices,
@@ -235,9 +235,20 @@ first_level = last("nc2_of", layer="H1")
 
 
 def tell_prices(runs: Runs) -> str:
-    """Write the lost samples of each descent, and the distance of its end in their price."""
+    """Write which starts end elsewhere, the range of the others, and each descent's end."""
+    near = [run for run in runs if miss_price(run) < LOST_COST_MARGIN]
+    far = [run for run in runs if not miss_price(run) < LOST_COST_MARGIN]
+    shares = [price_end(run) / lost(run) for run in near if lost(run) > 0]
+    told = [f"{len(near)} of {len(runs)} starts"]
+    told += [f"{min(shares):.3f} to {max(shares):.3f} for each lost sample"] if shares else []
+    told += [f"not from {run.name}: {price_end(run):+.3f}, {lost(run):.0f} lost" for run in far]
     each = [f"{lost(run):.0f} lost, {price_end(run):+.3f}" for run in runs]
-    return f"distances in units of 1/(2N): {'; '.join(each)}"
+    return f"{'; '.join(told)}; distances in units of 1/(2N): {'; '.join(each)}"
+
+
+def miss_price(run: Run) -> float:
+    """Return how far a descent ends from the price of its lost samples, over this price."""
+    return abs(price_end(run) - lost(run)) / max(lost(run), 1.0)
 
 
 def claim_fall(k: int, name: Activation, level: str, key: str) -> Claim:
@@ -286,12 +297,13 @@ def draw_figures(settings: XUFMExtendedConfig, runs: Runs) -> list[Drawing]:
             f"decays {last_decay} (W2), {first_decay} (W1) and {FEATURE_DECAY} (H1). The objective "
             f"is drawn above the collapsed point's, from all {settings.starts} starts: a lost "
             f"sample costs {1 / (2 * k * n):g}. NC1 to NC3 are of the first start that both models "
-            f"arrive from; NC2 is the distance to the orthogonal frame. {ROUNDED}"
+            "arrive from; NC2 is the distance to the orthogonal frame. A metric tends to zero if "
+            f"it falls to {FALL:.0%} of its start. {ROUNDED}"
         )
         pairs = [(linear(run), run) for run in runs.where(num_classes=k, activation="relu")]
         shown = next((pair for pair in pairs if all(map(arrives, pair))), pairs[0])
         starts = {name: starts_of(k, name)(runs) for name in ACTIVATIONS}
-        figure = draw_two_levels(dict(zip(ACTIVATIONS, shown, strict=True)), starts)
+        figure = draw_two_levels(dict(zip(ACTIVATIONS, shown, strict=True)), starts, FALL)
         drawings.append(Drawing(f"two-levels-k{k}", caption, figure))
     return drawings + perturbed.draw_figures(settings.perturbed, runs)
 

@@ -63,6 +63,7 @@ from ncscope_lab.figures import (
     draw_band,
     draw_forest,
     draw_grid,
+    draw_reference,
     logarithmic_values,
     make_depth_colours,
     scale_epochs,
@@ -74,6 +75,7 @@ from ncscope_lab.quantities import (
     Runs,
     decades,
     ends,
+    geometric_mean,
     last,
     last_over_first,
     ratio,
@@ -154,6 +156,8 @@ SURROGATES: Mapping[Activation, str] = {
     "relu": "extended UFM, ReLU",
 }
 """Parts of the two-level model, by activation."""
+RISE = 5.0
+"""Factor of the loss in training mode by which a network is worse, and not only its statistics."""
 TENTH = 0.1  # largest share of NC1 at zero training error that further collapse leaves
 HALF = 0.5
 """Largest share of its start that a distance keeps when training builds a structure, and largest
@@ -190,6 +194,17 @@ def list_network_claims(data: str, loss: str) -> list[Claim]:
         return f"NC1 at the end over NC1 at zero error, reached at {', '.join(reached)}"
 
     return [
+        # Without it there is no terminal phase to judge.
+        Claim(
+            text=f"{before}zero training error stays: at every measurement past it no training "
+            "image is misclassified",
+            source="ours",
+            where=network,
+            quantity=count_returns,
+            region=below(1),
+            rule="all",
+            tell=tell_returns,
+        ),
         Claim(
             text=f"{before}past zero training error NC1 of the deepest features falls to less than "
             "a tenth",
@@ -306,6 +321,51 @@ def fall_past_zero_error(run: Run) -> float:
     return ratio(last("nc1")(run), then)
 
 
+def list_returns(run: Run) -> list[tuple[Observation, float]]:
+    """List the rows past zero training error with errors, each with its rise of the loss.
+
+    The rise is the mean loss of the epoch, in training mode, over that of the last measured epoch
+    whose row has no error.
+    """
+    path = run.path()
+    first = zero_error_row(path)
+    returns: list[tuple[Observation, float]] = []
+    good = first
+    for row in path:
+        if first is None or good is None or row.epoch <= first.epoch:
+            continue
+        if float(row["accuracy"]) < 1:
+            returns.append((row, ratio(values([row], "loss")[0], values([good], "loss")[0])))
+        else:
+            good = row
+    return returns
+
+
+def count_returns(run: Run) -> float:
+    """Count the measurements past zero training error with errors; NaN without zero error."""
+    return math.nan if zero_error_row(run.path()) is None else len(list_returns(run))
+
+
+def tell_returns(runs: Runs) -> str:
+    """Write in how many networks training error comes back, and whether the loss rises with it.
+
+    Accuracy is measured with the running statistics of the batch norms, the loss without: where
+    the loss rises too, the network is worse and not only its statistics.
+    """
+    found = [list_returns(run) for run in runs]
+    back = [each for returns in found for each in returns]
+    said = f"training error comes back in {sum(map(bool, found))} of {len(runs)} networks"
+    if not back:
+        return said
+    epochs = [row.epoch for row, _ in back]
+    risen = sum(rise > RISE for _, rise in back)
+    return (
+        f"{said}, at epochs {min(epochs)} to {max(epochs)}, accuracy "
+        f"{min(float(row['accuracy']) for row, _ in back):.3f} at worst; in training mode the loss "
+        f"rises there more than {RISE:g} times at {risen} of {len(back)} measurements"
+    )
+
+
 def find_levels(run: Run) -> dict[str, Path]:
     """Return rows over training by level: the blocks in order, then the classifier's input."""
     blocks = {int(row["block"]): row.layer for row in run.rows if "block" in row}
@@ -391,10 +451,13 @@ def draw_figures(settings: XUFMNetwork, runs: Runs) -> list[Drawing]:
     for data, own in trained.group("data").items():
         count = len(own.group("seed"))
         caption = (
-            f"XUFM figures 5 and 10, on {data}, means over {count} seeds and their range: NC1 and "
-            "the two NC2 on the training set by block, light to dark, and NC3 of the classifier's "
-            "input with means that are centred under cross-entropy only. The vertical lines are "
-            "the first measured epochs of zero training error."
+            f"XUFM figures 5 and 10, on {data}, geometric means over {count} seeds (of training "
+            "error the mean) and their range: training error, NC1 and the two NC2 on the training "
+            "set by block, light to dark, and NC3 of the classifier's input with means that are "
+            "centred under cross-entropy only. The vertical lines are the first measured epochs of "
+            "zero training error; where error comes back past it, a network has left zero error. "
+            "Dotted lines are the borders of claims on the classifier's input: a tenth of NC1 at "
+            "zero error, and half of the distance to the loss's frame, and of NC3, before training."
         )
         name = ("fig-5", "fig-10")[len(drawings)] if len(drawings) < 2 else f"blocks-{data}"
         drawings.append(Drawing(name, caption, draw_levels(own)))
@@ -445,8 +508,9 @@ def draw_models(trained: Runs, runs: Runs) -> Figure:
 
 
 def draw_levels(runs: Runs) -> Figure:
-    """Draw a column of four panels for the runs under each loss."""
+    """Draw a column of five panels for the runs under each loss."""
     titles = {
+        "accuracy": "training error",
         "nc1": "NC1",
         "nc2_of": "distance to\northogonal frame",
         "nc2_etf": "distance to\nsimplex",
@@ -466,25 +530,46 @@ def draw_levels(runs: Runs) -> Figure:
 
 
 def draw_panel(runs: Runs, key: str, title: str, axes: Axes) -> None:
-    """Draw a metric by level over the epochs of all seeds; NC3 of the deepest level only."""
+    """Draw a metric by level over the epochs of all seeds; accuracy and NC3 of the deepest only."""
     loss, levels = runs[0].settings.loss, list(find_levels(runs[0]))
     metric = DUALITIES[loss] if key == "nc3" else key
     for level, colour in zip(levels, make_depth_colours(len(levels)), strict=True):
-        rows = [row for run in runs for row in find_levels(run).get(level, [])]
-        points = collect_points(rows, "epoch", metric)
-        if points and (level == levels[-1] or key != "nc3"):
-            draw_band(axes, points, level, colour)
+        if level != levels[-1] and key in ("accuracy", "nc3"):
+            continue
+        points = collect_points(
+            [row for run in runs for row in find_levels(run).get(level, [])], "epoch", metric
+        )
+        if key == "accuracy":
+            errors = {epoch: [1 - x for x in own] for epoch, own in points.items()}
+            draw_band(axes, errors, level, colour)
+        elif points:
+            draw_band(axes, points, level, colour, average=geometric_mean)
     reached = {row.epoch for run in runs if (row := zero_error_row(run.path(layer=HEAD_INPUT)))}
     for epoch in sorted(reached):
         axes.axvline(epoch, color=panels.SECOND, linewidth=0.9, linestyle=panels.DASHED)
-    if find_label(metric).log_scale:
+    border = find_border(runs, key, metric)
+    if math.isfinite(border):
+        draw_reference(axes, border, "border of the claim")
+    if find_label(metric).log_scale or key == "nc3":
         logarithmic_values(axes)
-    if key == "nc1":
+    if key == "accuracy":
+        axes.set_yscale("symlog", linthresh=1e-3)  # one image in a thousand is seen beside zero
+        axes.set_ylim(bottom=0)
         axes.set_title(LOSSES[loss])
     axes.set_ylabel(title)
     # Zero error can come before the second measurement: no epoch before it takes much room.
     epochs = [row.epoch for run in runs for row in run.rows if row.epoch > 0]
     scale_epochs(axes, min(epochs, default=1))
+
+
+def find_border(runs: Runs, key: str, metric: str) -> float:
+    """Return the value below which the mean of the seeds must end for a claim; NaN without one."""
+    if key == "nc1":
+        rows = [zero_error_row(run.path()) for run in runs]
+        return TENTH * geometric_mean(values(list(filter(None, rows)), metric))
+    if key in ("nc3", FRAMES[runs[0].settings.loss]):
+        return HALF * geometric_mean([ends(run.path(), metric)[0] for run in runs])
+    return math.nan
 
 
 def list_parts(settings: XUFMNetwork) -> list[Part]:
