@@ -30,7 +30,7 @@ def test_the_margin_is_stated_in_held_out_images_and_with_the_seeds_that_would_d
     sizes = [len(made[1].pictures) for made in (read_digit_pixels(), make_warped_digits(1))]
     few, many = (round(COMPARABLE * gain * size) for size in sizes)
     margin = f"{COMPARABLE:.0%}".replace("%", " %")
-    said = find_sentence("perform about as well").not_to_conclude
+    said = find_sentence("perform about as well").mind
     words = (
         f"{few} of the {sizes[0]} images that digits hold out, and {many} of the {sizes[1]:,} of"
     )
@@ -41,7 +41,7 @@ def test_the_margin_is_stated_in_held_out_images_and_with_the_seeds_that_would_d
 
 def test_the_law_is_said_to_be_exact_for_the_orthogonal_projection_first():
     sentence = find_sentence("exact dynamics")
-    first = sentence.not_to_conclude.partition(". ")[0]
+    first = sentence.mind.partition(". ")[0]
     assert "(5)" in first
     assert "for the orthogonal projection the printed law is exact" in first
     page = abstracts.write_abstracts([sentence], evidence.theory_of(evidence.FIGURES), RUNS)

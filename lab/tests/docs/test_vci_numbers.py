@@ -7,7 +7,7 @@ from tests.docs.pages import ROOT, load_hook
 
 abstracts, results = map(load_hook, ("abstracts", "results"))
 RUNS = results.read_runs(results.FIGURES)
-MINDS = {one.text: one.not_to_conclude for one in abstracts.read_sentences() if one.paper == "VCI"}
+MINDS = {one.text: one.mind for one in abstracts.read_sentences() if one.paper == "VCI"}
 PAGE = (ROOT / "docs" / "experiments" / "vci-transfer.md").read_text()
 
 
