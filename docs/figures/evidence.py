@@ -1,7 +1,8 @@
 """Write the verdicts on the papers' statements for the docs: ``python docs/figures/evidence.py``.
 
 All statements are checked with seed 0, as by ``ncscope theory --seed 0 --json``. Verdict, grade and
-kind of each go to docs/figures/theory-verdicts.json, which the evidence page shows; numbers do not,
+kind of each and the number of its instances go to docs/figures/theory-verdicts.json, which the
+evidence page shows; deviations do not,
 since their last digits depend on the machine. Cost: about a minute on one core.
 """
 
@@ -13,7 +14,7 @@ from ncscope_lab.theory.table import check_theory, theory_json
 
 SEED = 0
 FILE = Path(__file__).with_name("theory-verdicts.json")
-KEPT = ("verdict", "grade", "kind")
+KEPT = ("verdict", "grade", "kind", "instances")
 
 
 def verdicts() -> dict[str, dict[str, Any]]:

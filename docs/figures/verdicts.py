@@ -4,6 +4,8 @@ Each RUN is the folder of a run that has ended, as ``ncscope run NAME --out RUN`
 claims are judged anew from its measurements and go, with the captions of its figures, to
 docs/figures/verdicts-SCALE.json, from which the pages are written; the figures go to
 docs/images/runs. A run of `SERVES` is judged for both of its experiments. Cost: seconds a run.
+Give ``--hardware`` with a new run that was not all on CPU cores, such as "the first 1,000 steps on
+an NVIDIA H100": the pages say it. Without the option the words that were given before stay.
 """
 
 import argparse
@@ -32,22 +34,29 @@ def main() -> None:
     """Judge the runs and write verdicts and figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folder of a run")
-    for folder in parser.parse_args().runs:
+    parser.add_argument("--hardware", help="hardware of the runs in words; empty for CPU cores")
+    options = parser.parse_args()
+    for folder in options.runs:
         run = load_run(folder)
         if not run.ended:
             parser.error(f"{folder} has not ended: run the same command with --resume")
         if run.config != run.experiment.configure(run.scale):
             parser.error(f"{folder} has settings of its own: run the experiment without --set")
-        write(run)
+        write(run, options.hardware)
         if (name := SERVES.get(run.experiment.id)) is not None:
             other = find_experiment(name)
             config = other.configure(run.scale)
             claims = other.judge(config, run.rows)
-            write(replace(run, experiment=other, config=config, claims=claims))
+            write(replace(run, experiment=other, config=config, claims=claims), options.hardware)
 
 
-def write(run: ExperimentRun) -> None:
-    """Write the verdicts and figures of a run in place of those of its experiment before."""
+def write(run: ExperimentRun, hardware: str | None = None) -> None:
+    """Write the verdicts and figures of a run in place of those of its experiment before.
+
+    Args:
+        run: The run.
+        hardware: Hardware in words, if not CPU cores alone; None to keep the words of before.
+    """
     file = FOLDER / f"verdicts-{run.scale}.json"
     record = json.loads(file.read_text(encoding="utf-8"))
     name = run.experiment.id
@@ -60,8 +69,12 @@ def write(run: ExperimentRun) -> None:
         picture.write_bytes(render_small(drawing))
     claims = [claim.record() for claim in run.claims]
     record["experiments"][name] = {
-        "failure": "", "outdated": False, "figures": captions, "claims": claims
-    }  # fmt: skip
+        "failure": "",
+        "outdated": False,
+        "hardware": before.get("hardware", "") if hardware is None else hardware,
+        "figures": captions,
+        "claims": claims,
+    }
     file.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     print_changes(before["claims"], claims)
 

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import yaml
 from inventory import FOLDER, TAGS
@@ -16,25 +16,29 @@ from mkdocs.exceptions import PluginError
 from results import (
     SCALES,
     Runs,
-    count_verdicts,
-    describe_settings,
+    describe_run,
+    fill_sentence,
     find_claim,
-    find_experiment,
+    find_number,
     list_outdated,
     page_of_experiment,
     read_captions,
     show_figure,
     to_markdown,
+    write_headline,
     write_measured,
 )
 
-from ncscope_lab.findings import Finding
+from ncscope_lab.findings import Finding, tally
 from ncscope_lab.report.verdicts import owner_of
 
-Theory = Mapping[str, Mapping[str, str]]
-"""Verdict, grade and kind of each statement, by id."""
+Theory = Mapping[str, Mapping[str, Any]]
+"""Verdict, grade, kind and number of instances of each statement, by id."""
 Verdict = Literal["shown", "shown in part", "not shown", "refuted"]
 VERDICTS: Sequence[Verdict] = ("shown", "shown in part", "not shown", "refuted")
+UNDECIDED, CONTRADICTED = "not shown: undecided", "not shown: contradicted here"
+BADGES: Sequence[str] = ("shown", "shown in part", UNDECIDED, CONTRADICTED, "refuted")
+"""Verdicts, of which *not shown* is split by what the claims and statements say against it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +56,8 @@ class Sentence:
             is refuted, whatever else is held.
         at_most: Best verdict that the experiments can give, where they are too narrow for more.
         numbers: Units by place: experiment, part of a claim's text and, if it has several, name of
-            a group, separated by ``|``.
+            a group, separated by ``|``. For a claim without interval, in place of the unit, a
+            sentence with places for the numbers of its evidence, see `results.fill_sentence`.
         figure: Experiment and name of a figure that shows the sentence, separated by ``|``; empty
             if a figure cannot show it. The page has it as soon as the experiment has run.
 
@@ -144,62 +149,97 @@ def judge_sentence(sentence: Sentence, claims: Sequence[Finding], theory: Theory
     return max(verdict, sentence.at_most, key=VERDICTS.index)
 
 
+def choose_badge(
+    sentence: Sentence, verdict: Verdict, claims: Sequence[Finding], theory: Theory
+) -> str:
+    """Return the verdict on a sentence, and of one that is not shown what is against it.
+
+    It is *contradicted here* if a claim is not held, or a statement is false as printed, else
+    *undecided*.
+    """
+    if verdict != "not shown":
+        return verdict
+    against = any(claim.verdict == "not held" for claim in claims)
+    against |= any(theory[name].get("grade") == "false" for name in sentence.statements)
+    return CONTRADICTED if against else UNDECIDED
+
+
 def write_abstracts(sentences: Sequence[Sentence], theory: Theory, runs: Runs) -> str:
     """Return a table of the verdicts by paper, then every sentence."""
     found = []
     for sentence in sentences:
         claims = collect_claims(sentence, runs)
         flat = [claim for each in claims.values() for claim in each]
-        found.append((sentence, claims, judge_sentence(sentence, flat, theory)))
-    lines = [f"| paper | {' | '.join(VERDICTS)} |", "|---" * (len(VERDICTS) + 1) + "|"]
+        verdict = judge_sentence(sentence, flat, theory)
+        found.append((sentence, claims, choose_badge(sentence, verdict, flat, theory)))
+    lines = [f"| paper | {' | '.join(BADGES)} |", "|---" * (len(BADGES) + 1) + "|"]
     for paper in TAGS:
-        counts = Counter(verdict for sentence, _, verdict in found if sentence.paper == paper)
-        cells = [str(counts[verdict] or "") for verdict in VERDICTS]
+        counts = Counter(badge for sentence, _, badge in found if sentence.paper == paper)
+        cells = [str(counts[badge] or "") for badge in BADGES]
         lines.append(f"| [{paper}](#{paper.lower()}-abstract) | {' | '.join(cells)} |")
+    drawn: set[str] = set()
     for paper in TAGS:
         lines += ["", f"### {paper}, the abstract {{ #{paper.lower()}-abstract }}"]
-        for sentence, claims, verdict in found:
+        for sentence, claims, badge in found:
             if sentence.paper == paper:
-                lines += ["", _write_sentence(sentence, claims, verdict, theory, runs)]
+                figure = _write_figure(sentence.figure, runs, drawn)
+                lines += ["", _write_sentence(sentence, claims, badge, figure, theory, runs)]
     return "\n".join(lines)
+
+
+def _write_figure(place: str, runs: Runs, drawn: set[str]) -> list[str]:
+    """Return a figure with one line of its caption, or a link if the page has it already."""
+    if not place:
+        return []
+    name, figure = (part.strip() for part in place.split("|"))
+    scale, _ = _largest(name, runs)
+    captions = read_captions(name, scale)
+    if figure not in captions or name in list_outdated(scale):
+        return []
+    anchor = f"{name.replace('/', '-')}-{figure}"
+    headline = write_headline(captions[figure])
+    if anchor in drawn:
+        return [f"[*Figure above: {headline}*](#{anchor})", ""]
+    drawn.add(anchor)
+    caption = f"*{headline}* [More]({page_of_experiment(name)})"
+    return [show_figure(name, figure, scale, "evidence.md", caption, anchor), ""]
 
 
 def _write_sentence(
     sentence: Sentence,
     claims: Mapping[str, Sequence[Finding]],
-    verdict: Verdict,
+    badge: str,
+    figure: Sequence[str],
     theory: Theory,
     runs: Runs,
 ) -> str:
     flat = [claim for each in claims.values() for claim in each]
     scales = dict.fromkeys(_largest(name, runs)[0] for name in claims)
-    at = f" ({' and '.join(scales)} scale)" if scales and verdict != "refuted" else ""
-    kind = verdict.replace(" ", "-")
-    head = f'<span class="verdict {kind}">{verdict}{at}</span>'
-    rests = [f"{count_verdicts(flat)}"] if flat else []
-    rests += [
+    counts = [_count(flat)] if flat else []
+    counts += [f"{' and '.join(scales)} scale"] if scales and badge != "refuted" else []
+    kind = re.sub(r"\W+", "-", badge)
+    detail = f" ({'; '.join(counts)})" if counts else ""
+    head = f'<span class="verdict {kind}">{badge}{detail}</span>'
+    stated = [
         f"[`{name}`][{re.sub('[/.]', '-', name)}] "
         + _write_grade(theory[name], sentence.remarks.get(name, ""))
         for name in dict.fromkeys([*filter(None, [sentence.refuted_by]), *sentence.statements])
     ]
+    ran = [_write_run(name, runs) for name in claims]
+    if sentence.statements:
+        instances = sum(theory[name]["instances"] for name in sentence.statements)
+        ran.append(f"theory: {instances:,} random instances, with counterexamples sought")
     lines = [
         '<div class="sentence" markdown="1">',
         "",
         f"**{sentence.text}**",
         "",
-        f"{head} {'; '.join(rests)}.",
+        f"{head} {'; '.join(stated)}{'.' * bool(stated)}",
         "",
-    ]
-    lines += [*_write_numbers(sentence.numbers, runs), ""]
-    if sentence.figure:
-        name, figure = (part.strip() for part in sentence.figure.split("|"))
-        scale, _ = _largest(name, runs)
-        if figure in read_captions(name, scale) and name not in list_outdated(scale):
-            lines += [show_figure(name, figure, scale, "evidence.md"), ""]
-    ran = "; ".join(_write_run(name, runs) for name in claims)
-    checked = "random instances, with counterexamples sought" if sentence.statements else ""
-    lines += [
-        f"*Run:* {'; '.join(filter(None, [ran, checked]))}.",
+        *_write_numbers(sentence.numbers, runs),
+        "",
+        *figure,
+        f"*Run:* {'; '.join(ran)}.",
         "",
         f"*Mind:* {sentence.mind}",
         "",
@@ -208,15 +248,24 @@ def _write_sentence(
     return "\n".join(lines)
 
 
+def _count(claims: Sequence[Finding]) -> str:
+    counts = tally(claims)
+    parts = [(counts.held, "held"), (counts.not_held, "not held"), (counts.undecided, "undecided")]
+    return ", ".join(f"{count} {verdict}" for count, verdict in parts if count)
+
+
 def _write_numbers(numbers: Mapping[str, str], runs: Runs) -> list[str]:
     """Return a line for each claim with its numbers and its verdict: the text says the border."""
     told: dict[tuple[str, str], list[str]] = {}
     for place, unit in numbers.items():
         name, part, *_ = (each.strip() for each in place.split("|"))
-        claim = find_claim(name, part, runs)
-        told.setdefault((claim.text, claim.verdict), []).append(
-            f"{write_measured(place, runs)}, {unit}"
-        )
+        claim, number = find_claim(name, part, runs), find_number(place, runs)
+        words = f"{write_measured(place, runs)}, {unit}"
+        if number.interval is None:
+            words = fill_sentence(unit, number)
+        is_old = name in list_outdated(_largest(name, runs)[0])
+        power = "" if is_old else number.write_power()
+        told.setdefault((claim.text, claim.verdict), []).append(words + f" ({power})" * bool(power))
     return [
         f"* {'; '.join(measured)}. *Claim, {verdict}:* {to_markdown(text)}."
         for (text, verdict), measured in told.items()
@@ -232,17 +281,9 @@ def _write_grade(checked: Mapping[str, str], remark: str) -> str:
 
 
 def _write_run(name: str, runs: Runs) -> str:
-    """Return data, networks, seeds and cost of an experiment in one line."""
+    """Return a link to an experiment, and what was run."""
     scale, _ = _largest(name, runs)
     link = f"[`{name}`]({page_of_experiment(name)})"
     if name in list_outdated(scale):
         return f"{link}: a run before its settings or claims changed"
-    found = find_experiment(name)
-    settings = describe_settings(found.scales[scale])
-    known = [settings[key][0] for key in ("network", "data") if key in settings]
-    if known and ": " in known[0]:  # networks are listed by data set
-        known.pop()
-    seeds = settings.get("seeds", settings.get("seeds of the runs"))
-    told = [" on ".join(known)] if known else []
-    told += [f"seeds {seeds[0]}"] if seeds else []
-    return f"{link}: {', '.join([*told, found.cost[scale]])}"
+    return f"{link}: {to_markdown(describe_run(name, scale))}"

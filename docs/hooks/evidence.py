@@ -141,7 +141,8 @@ def _capital(text: str) -> str:
 def _places(item: Item) -> str:
     places = [f"[`{name}`][{re.sub('[/.]', '-', name)}]" for name in item.statements]
     places += [f"[`{key}`](metrics.md#{key})" for key in item.metrics]
-    places += [_code(name) for name in item.code]
+    keys = set(item.metrics)  # a function that has the name of its metric stands there already
+    places += [_code(name) for name in item.code if name.rpartition(".")[2] not in keys]
     places += [f"[`{name}`]({page_of_experiment(name)})" for name in item.experiments]
     return ", ".join(places)
 
@@ -152,7 +153,9 @@ def _code(name: str) -> str:
 
 def _findings(item: Item, theory: Theory, runs: Runs) -> str:
     lines = [_verdict(name, theory.get(name)) for name in item.statements]
-    lines += [f"`{name}`: {_tallies(item, name, runs)}" for name in item.experiments]
+    for name in item.experiments:
+        found = _tallies(item, name, runs)
+        lines += [f"`{name}`: {found}"] * bool(found)
     return "<br>".join(lines)
 
 
@@ -165,10 +168,10 @@ def _verdict(name: str, checked: Mapping[str, str] | None) -> str:
 
 
 def _tallies(item: Item, experiment: str, runs: Runs) -> str:
-    """Return the counts of claims on an item at each scale; if none names it, of the paper's."""
+    """Return the counts of claims on an item at each scale; nothing if no claim names it."""
     if experiment not in REPRODUCTIONS:
         return ILLUSTRATES
-    told = []
+    told, is_judged = [], False
     for scale, experiments in runs.items():
         if experiment not in experiments:
             continue
@@ -176,11 +179,10 @@ def _tallies(item: Item, experiment: str, runs: Runs) -> str:
         if claims is None:
             told.append(f"{scale} scale: its run did not end")
             continue
+        is_judged = True
         own = [claim for claim in claims if item in items_of(claim.source)]
-        scope = "" if own else " of the paper's claims in it"
-        counted = own or [claim for claim in claims if owner_of(claim) != OURS]
-        told.append(f"{scale} scale: {tally(counted)}{scope}")
-    return "; ".join(told) or NEVER
+        told += [f"{scale} scale: {tally(own)}"] * bool(own)
+    return "; ".join(told) or "" if is_judged else NEVER
 
 
 @cache

@@ -15,10 +15,12 @@ A page never holds a measured number of its own. It marks where they go:
 Settings are those of the experiments; verdicts are those of docs/figures/verdicts-SCALE.json.
 """
 
+import ast
 import json
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from functools import cache
 from html import escape
 from math import inf, nan
@@ -29,7 +31,11 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.pages import Page
 from pydantic import BaseModel
 
+from ncscope.metrics.registry import METRICS
+from ncscope_lab import experiments
 from ncscope_lab.catalogue import EXPERIMENTS, REPRODUCTIONS, find_experiment
+from ncscope_lab.experiments.pfc import mufm
+from ncscope_lab.experiments.xufm import extended, ufm
 from ncscope_lab.findings import Finding, tally
 from ncscope_lab.intervals import Interval
 
@@ -81,7 +87,7 @@ def fill(markdown: str, runs: Runs, uri: str) -> str:
             msg = f"{uri}: {mark[0]} names no experiment"
             raise PluginError(msg)
         if kind == "protocol":
-            return tabulate_protocol(name)
+            return tabulate_protocol(name, runs)
         if kind == "claims":
             return tabulate_claims(name, runs, uri)
         if kind == "verdict":
@@ -93,7 +99,7 @@ def fill(markdown: str, runs: Runs, uri: str) -> str:
 
 
 OUTDATED = (
-    "*The settings above or the claims are new, and their run has not ended: these are verdicts as "
+    "*The settings or the claims are new, and their run has not ended: these are verdicts as "
     "they were before, mostly of fewer seeds and less training.*"
 )
 
@@ -134,17 +140,32 @@ def read_runs(folder: Path) -> Runs:
 
 def _read_claim(record: Mapping[str, Any]) -> Finding:
     unknown = {"estimate": nan, "low": -inf, "high": inf}
+    keys = [each.name for each in fields(Interval)]
 
     def read_interval(ends: Mapping[str, Any]) -> Interval:
-        return Interval(
-            **{key: unknown[key] if value is None else value for key, value in ends.items()}
-        )
+        return Interval(**{key: unknown[key] if ends[key] is None else ends[key] for key in keys})
 
-    interval = record["interval"] and read_interval(record["interval"])
-    groups = {name: read_interval(each) for name, each in record["groups"].items()}
-    rest = {key: record[key] for key in ("source", "verdict", "evidence")}
-    power = {key: record.get(key) for key in ("detectable", "seeds_to_decide")}
-    return Finding(text=record["claim"], interval=interval, groups=groups, **rest, **power)
+    def read_power(record: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: record[key] for key in ("verdict", "detectable", "seeds_to_decide", "of")}
+
+    text, source = record["claim"], record["source"]
+
+    def read_parts(records: Mapping[str, Mapping[str, Any]]) -> dict[str, Finding]:
+        rest = {"text": text, "source": source, "evidence": ""}
+        return {
+            name: Finding(**rest, interval=read_interval(each), **read_power(each))
+            for name, each in records.items()
+        }
+
+    return Finding(
+        text=text,
+        source=source,
+        evidence=record["evidence"],
+        interval=record["interval"] and read_interval(record["interval"]),
+        groups=read_parts(record["groups"]),
+        uncounted=read_parts(record["uncounted"]),
+        **read_power(record),
+    )
 
 
 # Claims
@@ -180,13 +201,22 @@ def write_measured(place: str, runs: Runs) -> str:
     Raises:
         PluginError: If there is no such claim or group, or several groups and none is named.
     """
+    return _write_number(find_number(place, runs))
+
+
+def find_number(place: str, runs: Runs) -> Finding:
+    """Return the claim of a place, or the finding on the group of the claim that it names.
+
+    Raises:
+        PluginError: If there is no such claim or group, or several groups and none is named.
+    """
     name, part, *groups = (each.strip() for each in place.split("|"))
     claim = find_claim(name, part, runs)
     group = "".join(groups)
-    numbers = list_numbers(claim)
+    numbers = list_findings(claim)
     if not group and len(numbers) < 2:
-        return next(iter(numbers.values()), _shorten(claim.evidence, 150))
-    numbers = numbers if group in numbers else list_uncounted(claim)
+        return next(iter(numbers.values()), claim)
+    numbers = numbers if group in numbers else claim.uncounted
     if group not in numbers:
         named = ", ".join(map(repr, numbers)) or "none"
         msg = f"{claim.text!r} has no number of {group!r}; it has those of {named}"
@@ -194,50 +224,141 @@ def write_measured(place: str, runs: Runs) -> str:
     return numbers[group]
 
 
-def list_numbers(claim: Finding) -> dict[str, str]:
-    """Return the estimates on which a verdict rests, with their intervals, by group."""
-    intervals = claim.groups if claim.interval is None else {"": claim.interval}
-    return {
-        group: f"{each.estimate:.3g} [{each.low:.3g}, {each.high:.3g}]"
-        for group, each in intervals.items()
-    }
+def list_findings(claim: Finding) -> Mapping[str, Finding]:
+    """Return the findings with intervals on which a verdict rests, by group."""
+    return claim.groups if claim.interval is None else {"": claim}
 
 
-_UNCOUNTED = re.compile(
-    r"not counted: on (.+?) (?:not held|held|undecided), [a-z' ]*mean(?: by Fisher's z)? (\S+), "
-    r"95 % interval (\S+) to (\S+) "
-)
+def _write_number(finding: Finding) -> str:
+    """Return an estimate with its interval; without an interval the evidence in brief."""
+    if finding.interval is None:
+        return _shorten(finding.evidence, 150)
+    each = finding.interval
+    return f"{each.estimate:.3g} [{each.low:.3g}, {each.high:.3g}]"
 
 
-def list_uncounted(claim: Finding) -> dict[str, str]:
-    """Return the estimates that the evidence tells beside the verdict, by what they are of."""
-    return {
-        name: f"{estimate} [{low}, {high}]"
-        for name, estimate, low, high in _UNCOUNTED.findall(claim.evidence)
-    }
+def fill_sentence(sentence: str, finding: Finding) -> str:
+    """Return a sentence with the numbers of the evidence that its places name.
+
+    A place such as ``{falls to * at the end}`` holds words of the evidence, with ``*`` for the
+    number; without a ``*`` the number follows the words. Where several runs have such a number, the
+    range is written.
+
+    Args:
+        sentence: Words with places in braces.
+        finding: Finding with the evidence.
+
+    Raises:
+        PluginError: If there is no place, or the evidence lacks the words of one.
+    """
+
+    def find(place: re.Match[str]) -> str:
+        words = place[1] if "*" in place[1] else f"{place[1]} *"
+        form = re.escape(words).replace(r"\*", r"([-+]?\d[\d.,]*(?:e[-+]?\d+)?)")
+        seen = [each.rstrip(".,") for each in re.findall(form, finding.evidence)]
+        if not seen:
+            msg = f"the evidence of {finding.text!r} has no number at {place[1]!r}"
+            raise PluginError(msg)
+        least, most = (choose(seen, key=_read_number) for choose in (min, max))
+        return least if least == most else f"{least} to {most}"
+
+    filled, count = re.subn(r"\{(.+?)\}", find, sentence)
+    if not count:
+        msg = (
+            f"{finding.text!r} has no interval: {sentence!r} needs a place in braces for its number"
+        )
+        raise PluginError(msg)
+    return filled
+
+
+def _read_number(text: str) -> float:
+    return float(text.replace(",", ""))
 
 
 @cache
 def read_captions(name: str, scale: str) -> Mapping[str, str]:
     """Read the captions of the figures that a run of an experiment has drawn, by figure."""
+    return _read_record(name, scale).get("figures", {})
+
+
+@cache
+def _read_record(name: str, scale: str) -> Mapping[str, Any]:
+    """Read the committed record of an experiment's run; empty if there is none."""
     file = FIGURES / f"verdicts-{scale}.json"
     if not file.exists():
         return {}
-    record = json.loads(file.read_text(encoding="utf-8"))
-    return record["experiments"].get(name, {}).get("figures", {})
+    return json.loads(file.read_text(encoding="utf-8"))["experiments"].get(name, {})
 
 
-def show_figure(name: str, figure: str, scale: str, uri: str) -> str:
-    """Return a figure of an experiment with its caption, for a page."""
+def show_figure(
+    name: str, figure: str, scale: str, uri: str, caption: str = "", anchor: str = ""
+) -> str:
+    """Return a figure of an experiment with its caption, for a page.
+
+    Args:
+        name: Name of the experiment.
+        figure: Name of the figure.
+        scale: Scale of the run that drew it.
+        uri: Path of the page below ``docs``.
+        caption: Markdown to show in place of the whole caption.
+        anchor: Anchor of the figure, for links to it.
+    """
+    note = OLD_DRAWING if is_older(read_captions(name, scale)[figure]) else ""
     picture = f"images/runs/{name.replace('/', '-')}-{figure}.png"
     path = posixpath.relpath(picture, posixpath.dirname(uri) or ".")
-    caption = read_captions(name, scale)[figure]
-    shown = f"![{name}: {figure}]({path}){{ .run loading=lazy }}"
-    return f"[{shown}]({path})\n*{to_markdown(caption)}*"
+    whole = read_captions(name, scale)[figure]
+    attributes = " ".join(filter(None, [".run", f"#{anchor}" * bool(anchor), "loading=lazy"]))
+    shown = f"![{write_headline(whole)}]({path}){{ {attributes} }}"
+    return f"[{shown}]({path})\n{caption or f'*{to_markdown(whole)}*'}{note}"
+
+
+OLD_DRAWING = " *The drawing is older than its code: the next run draws what the claims compare.*"
+LONGEST_VALUE = 30
+"""Characters of the longest number or name that captions have in their places."""
+
+
+def is_older(caption: str) -> bool:
+    """Return whether the code would write another caption, so that it draws another figure.
+
+    A caption consists of strings of the code with short values between them. A drawing that
+    changed and kept its caption goes unnoticed.
+
+    Args:
+        caption: Caption of a committed figure.
+    """
+    rest = caption
+    for part in _read_strings():
+        rest = rest.replace(part, "\n")
+    return any(len(gap) > LONGEST_VALUE for gap in rest.splitlines())
+
+
+@cache
+def _read_strings() -> Sequence[str]:
+    """Read the strings of the experiments' code, cut at places for values; the longest first."""
+    folder = Path(experiments.__file__).parent
+    strings = {
+        part
+        for file in folder.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        for part in re.split(r"\{.*?\}", node.value)
+    }
+    return sorted((part for part in strings if len(part) > 5), key=len, reverse=True)
+
+
+def write_headline(caption: str) -> str:
+    """Return the first statement of a caption, as Markdown: what the figure shows.
+
+    Example:
+        >>> write_headline("Accuracy over training; lines are means. Dots are seeds.")
+        'Accuracy over training.'
+    """
+    first = re.split(r"(?<=[^.][^. ])\. (?=[A-Z(])|; ", caption, maxsplit=1)[0]
+    return to_markdown(first.rstrip(".") + ".")
 
 
 def tabulate_claims(name: str, runs: Runs, uri: str) -> str:
-    """Return figures and a table of the claims of an experiment at each scale, then evidence."""
+    """Return a figure and the claims of an experiment at each scale, more figures, and evidence."""
     parts = []
     for scale in SCALES:
         if name not in runs.get(scale, {}):
@@ -246,14 +367,19 @@ def tabulate_claims(name: str, runs: Runs, uri: str) -> str:
         if claims is None:
             parts.append(f"*{scale.capitalize()} scale:* its run did not end.")
             continue
-        if name in list_outdated(scale):
+        ran, figures = "", []
+        is_old = name in list_outdated(scale)
+        if is_old:
             parts.append(OUTDATED)
         else:
-            parts += [show_figure(name, each, scale, uri) for each in read_captions(name, scale)]
+            ran = f" *Run:* {to_markdown(describe_run(name, scale))}."
+            figures = [show_figure(name, each, scale, uri) for each in read_captions(name, scale)]
         lines = [
-            f"*{scale.capitalize()} scale:* {count_verdicts(claims)}.",
+            *figures[:1],
             "",
-            "| claim | whose | verdict | estimate [95 % interval] |",
+            f"*{scale.capitalize()} scale:* {count_verdicts(claims)}.{ran}",
+            "",
+            "| claim | whose | verdict | estimate [95 % interval], and what would have shown |",
             "|---|---|---|---|",
         ]
         for claim in claims:
@@ -261,12 +387,12 @@ def tabulate_claims(name: str, runs: Runs, uri: str) -> str:
                 to_markdown(claim.text),
                 to_markdown(claim.source),
                 claim.verdict,
-                _measured(claim),
+                _measured(claim, is_old),
             ]
             lines.append(f"| {' | '.join(cells)} |")
-        told = [f"* {to_markdown(claim.text)}: {to_markdown(claim.evidence)}" for claim in claims]
-        lines += [
-            "",
+        parts += ["\n".join(lines), *figures[1:]]
+        told = [f"* {to_markdown(claim.text)}: {name_keys(claim.evidence)}" for claim in claims]
+        lines = [
             '<details markdown="1"><summary>Evidence in full</summary>',
             "",
             *told,
@@ -283,31 +409,27 @@ def count_verdicts(claims: Sequence[Finding]) -> str:
     Example:
         >>> held = Finding(text="a", source="ours", verdict="held", evidence="")
         >>> count_verdicts([held])
-        '1 of 1 claim is held'
+        '1 claim: 1 held'
     """
     counts = tally(claims)
-    noun = f"claim{'s' * (counts.total != 1)} {'is' if counts.held == 1 else 'are'}"
-    rest = [(counts.not_held, "not held"), (counts.undecided, "undecided")]
-    return f"{counts.held} of {counts.total} {noun} held" + "".join(
-        f", {count} {verdict}" for count, verdict in rest if count
-    )
+    parts = [(counts.held, "held"), (counts.not_held, "not held"), (counts.undecided, "undecided")]
+    told = ", ".join(f"{count} {verdict}" for count, verdict in parts if count)
+    return f"{counts.total} claim{'s' * (counts.total != 1)}: {told}"
 
 
-def _measured(claim: Finding) -> str:
-    """Return the numbers of a claim by group; those in its evidence if it has no interval."""
-    numbers = list_numbers(claim)
-    if numbers:
-        unbroken = {group: number.replace(" ", "&nbsp;") for group, number in numbers.items()}
-        lines = [
-            f"{to_markdown(group)}: {number}" if group else number
-            for group, number in unbroken.items()
-        ]
-        if claim.detectable is not None:
-            lines.append(f"{claim.detectable:.3g} would have shown")
-        if claim.seeds_to_decide is not None:
-            lines.append(f"{claim.seeds_to_decide} values would decide")
-        return "<br>".join(lines)
-    return _shorten(claim.evidence, 80)
+def _measured(claim: Finding, is_old: bool) -> str:
+    """Return the numbers of a claim by group, with the power of a run of today's settings.
+
+    A claim without an interval has its evidence in brief.
+    """
+    lines = []
+    for group, finding in list_findings(claim).items():
+        number = _write_number(finding).replace(" ", "&nbsp;")
+        power = "" if is_old else finding.write_power()
+        lines.append(
+            f"{to_markdown(group)}: " * bool(group) + number + f"<br>*{power}*" * bool(power)
+        )
+    return "<br>".join(lines) or _shorten(claim.evidence, 80)
 
 
 def _shorten(evidence: str, size: int) -> str:
@@ -317,7 +439,23 @@ def _shorten(evidence: str, size: int) -> str:
         if len(first) + len(other) + 2 > size:
             break
         first += f", {other}"
-    return to_markdown(first)
+    return name_keys(first)
+
+
+def name_keys(text: str) -> str:
+    """Return a text as Markdown, with keys of metrics as code and other names as words.
+
+    Example:
+        >>> name_keys("nc2_etf 0.1, projected_deviation 0.2")
+        '`nc2_etf` 0.1, projected deviation 0.2'
+    """
+    parts = re.split(r"\b([a-z][a-z\d]*(?:_[a-z\d]+)+)\b", text)
+    for place, name in enumerate(parts):
+        if place % 2 == 0:
+            parts[place] = to_markdown(name)
+        else:
+            parts[place] = f"`{name}`" if name in METRICS else name.replace("_", " ")
+    return "".join(parts)
 
 
 def to_markdown(text: str) -> str:
@@ -348,22 +486,119 @@ LABELS = {
 """Words for fields whose names do not explain themselves."""
 
 
-def tabulate_protocol(name: str) -> str:
-    """Return a table of the settings of an experiment, with a column for each scale."""
+def tabulate_protocol(name: str, runs: Runs) -> str:
+    """Return the settings of an experiment, a table for each scale, each in a fold."""
     found = find_experiment(name)
-    scales = [scale for scale in SCALES if scale in found.scales]
+    scales = [scale for scale in reversed(SCALES) if scale in found.scales]
     columns = [describe_settings(found.scales[scale]) for scale in scales]
     shown = [
         key
         for key in dict.fromkeys(key for column in columns for key in column)
         if any(column[key][1] and column[key][0] != NONE for column in columns if key in column)
     ]
-    lines = [f"| | {' | '.join(scales)} |", "|---" * (len(scales) + 1) + "|"]
-    for key in shown:
-        cells = [to_markdown(column[key][0]) if key in column else NONE for column in columns]
-        lines.append(f"| {key} | {' | '.join(cells)} |")
-    lines.append(f"| cost | {' | '.join(to_markdown(found.cost[scale]) for scale in scales)} |")
-    return "\n".join([f"`{COMMAND} {name}` runs it at the small scale.", "", *lines])
+    titles = {}
+    if all(column == columns[0] for column in columns):
+        titles["small"] = f"Settings, alike at the {' and the '.join(scales)} scale"
+    else:
+        for scale in scales:
+            missing = "" if name in runs.get(scale, {}) else ", not run"
+            titles[scale] = f"Settings of the {scale} scale{missing}"
+    lines = [f"`{COMMAND} {name}` runs it at the small scale."]
+    for scale, title in titles.items():
+        column = columns[scales.index(scale)]
+        lines += [
+            "",
+            f'<details markdown="1"><summary>{title}</summary>',
+            "",
+            "| setting | value |",
+            "|---|---|",
+            *(f"| {key} | {to_markdown(column[key][0])} |" for key in shown if key in column),
+            f"| cost | {to_markdown(found.cost[scale])} |",
+            "",
+            "</details>",
+        ]
+    return "\n".join(lines)
+
+
+MODELS: Mapping[str, Callable[[Any], str]] = {
+    "info/grokking": lambda config: (
+        f"a transformer of width {config.training.width} on addition modulo "
+        f"{config.training.modulus}, {config.training.steps:,} steps, "
+        f"seeds {_write(config.seeds)}"
+    ),
+    "mse/central-path": lambda config: (
+        f"free features, K = {config.num_classes}, d = {config.dim}, n = {config.per_class}, "
+        f"one start, up to {max(config.descent_steps):,} steps"
+    ),
+    "pfc/mufm": lambda config: (
+        f"free features, K = {mufm.K}, d = {mufm.D}, n = {mufm.N}, {config.seeds} draws of data "
+        f"and starts, {config.steps:,} steps"
+    ),
+    "xufm/extended": lambda config: (
+        f"free features, {_write_sizes(extended.SIZES[k] for k in config.classes)}, "
+        f"{config.starts} starts, {config.steps:,} steps"
+    ),
+    "xufm/ufm": lambda config: (
+        f"free features, {_write_sizes(ufm.SIZES[k][:3] for k, _ in config.descents)}, one start "
+        f"in each figure, {config.starts} for arrival, {config.first_steps:,} steps"
+    ),
+}
+"""Functions that say from the settings what an experiment without networks on data runs."""
+
+
+def describe_run(name: str, scale: str) -> str:
+    """Return in one line what an experiment runs at a scale: networks, data, seeds and cost.
+
+    Networks are listed by data set. Networks with other seeds stand apart, and so do controls
+    without weight decay if their seeds differ.
+    """
+    experiment = find_experiment(name)
+    config = experiment.scales[scale]
+    record = _read_record(name, scale)
+    if name in MODELS:
+        what = MODELS[name](config)
+    else:
+        what = _list_networks([dict(_flatten(run)) for run in config.runs.values()])
+    return ", ".join(filter(None, [what, experiment.cost[scale], record.get("hardware", "")]))
+
+
+def _list_networks(runs: Sequence[Mapping[str, tuple[Any, Any]]]) -> str:
+    seeds: dict[tuple[str, str], dict[str, set[int]]] = {}
+    for run in runs:
+        data, network, decay, seed = (
+            run[key][0] for key in ("data", "network", "weight_decay", "seed")
+        )
+        by_decay = seeds.setdefault((data, network), {})
+        by_decay.setdefault("" if decay else " without decay", set()).add(seed)
+    alike: dict[tuple[int, ...], list[tuple[str, str, str]]] = {}
+    for (data, network), by_decay in seeds.items():
+        if len(set(map(frozenset, by_decay.values()))) == 1:
+            by_decay = {"": next(iter(by_decay.values()))}
+        for words, each in by_decay.items():
+            alike.setdefault(tuple(sorted(each)), []).append((network, data, words))
+    told = []
+    for each, places in alike.items():
+        by_data: dict[tuple[str, str], list[str]] = {}
+        for network, data, words in places:
+            by_data.setdefault((data, words), []).append(network)
+        by_networks: dict[tuple[str, str], list[str]] = {}
+        for (data, words), networks in by_data.items():
+            by_networks.setdefault((_join(networks), words), []).append(data)
+        listed = [f"{nets} on {_join(sets)}{words}" for (nets, words), sets in by_networks.items()]
+        is_range = len(each) > 2 and each == tuple(range(each[0], each[-1] + 1))
+        numbers = f"{each[0]} to {each[-1]}" if is_range else _write(each)
+        told.append(f"{', '.join(listed)}: seeds {numbers}")
+    return "; ".join(told)
+
+
+def _join(words: Sequence[str]) -> str:
+    """Join words as in a sentence: a, b and c."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+
+def _write_sizes(sizes: Iterable[tuple[int, int, int]]) -> str:
+    written = dict.fromkeys(f"K = {k}, d = {d}, n = {n}" for k, d, n in sizes)
+    return " and ".join(written)
 
 
 def describe_settings(settings: BaseModel) -> dict[str, tuple[str, bool]]:

@@ -306,7 +306,43 @@ def test_a_claim_of_equality_says_which_mean_would_have_shown_if_one_could() -> 
         assert abs(wide.detectable or 1) < 0.5
         narrow = judge_mean("a", source="ours", values=own, region=within(0.01))
         assert (narrow.verdict, narrow.detectable) == ("not held", None)
-        assert "no mean would have shown" in narrow.evidence
+        assert "no mean would have shown with 3 seeds" in narrow.evidence
+
+
+def test_no_mean_beyond_the_bounds_would_have_shown() -> None:
+    values = [0.5, 0.6, 0.7]
+    effect = smallest_effect(values, 0.95, 1, "plain")
+    assert effect > 1
+    free = judge_mean("a", source="ours", values=values, region=above(0.95))
+    share = judge_mean("a", source="ours", values=values, region=above(0.95), bounds=SHARE)
+    assert (free.verdict, free.detectable) == ("not held", effect)
+    assert (share.verdict, share.detectable) == ("not held", None)
+    assert share.write_power() == "no mean would have shown with 3 seeds"
+    assert share.evidence.endswith("; no mean would have shown with 3 seeds")
+
+
+def test_groups_have_a_power_each() -> None:
+    def judge_values(*values: float) -> Finding:
+        return judge_mean("a", source="ours", values=values, region=above(0.0), of="pairs")
+
+    findings = {
+        "a": judge_values(1.0, 1.1, 1.2),
+        "b": judge_values(-1.0, -1.1, -1.2),
+        "c": judge_values(1.0, 2.0, -0.5),
+        "d": judge_values(0.001, 2.0, -2.0),
+    }
+    grouped = judge_groups("a", source="ours", findings=findings)
+    detectable = findings["b"].detectable
+    assert {name: each.write_power() for name, each in grouped.groups.items()} == {
+        "a": "",
+        "b": f"a mean of {detectable:.3g} would have shown",
+        "c": "about 20 pairs would decide",
+        "d": "about a thousand or more pairs would decide",
+    }
+    record = grouped.record()["groups"]["b"]
+    assert (record["verdict"], record["of"]) == ("not held", "pairs")
+    assert record["detectable"] == detectable
+    assert record["estimate"] == pytest.approx(-1.1)
 
 
 def test_undecided_shares_and_groups_say_how_many_would_decide() -> None:

@@ -213,9 +213,10 @@ def _judge_one(claim: Claim, runs: Runs, experiment: Runs) -> Finding:
     for name, other in claim.uncounted.items():
         beside = _judge_one(other, runs, experiment)
         words = f"not counted: on {name} {beside.verdict}, {beside.evidence}"
-        finding = replace(finding, evidence=f"{finding.evidence}; {words}")
+        uncounted = {**finding.uncounted, name: beside}
+        finding = replace(_append(finding, words), uncounted=uncounted)
     if claim.note is not None:
-        finding = replace(finding, evidence=f"{finding.evidence}; {claim.note(experiment)}")
+        finding = _append(finding, claim.note(experiment))
     return finding
 
 
@@ -361,15 +362,16 @@ def judge_mean(
         evidence = "; ".join(filter(None, words))
         return Finding(text=text, source=source, verdict="undecided", evidence=evidence)
     verdict = region.verdict(interval.low, interval.high)
-    detectable, needed, is_possible = None, None, True
+    detectable, needed = None, None
     if verdict == "not held":
         nearest, far = (region.low, 1), (region.high, -1)
         if interval.low > region.high:
             nearest, far = far, nearest
         effect, limit = (smallest_effect(values, *each, scale, step) for each in (nearest, far))
         # No mean can show that it is in a region that is narrower than its intervals.
-        is_possible = not isfinite(far[0]) or nearest[1] * (limit - effect) >= 0
-        detectable = effect if isfinite(effect) and is_possible else None
+        fits = not isfinite(far[0]) or nearest[1] * (limit - effect) >= 0
+        is_possible = isfinite(effect) and bounds[0] <= effect <= bounds[1]
+        detectable = effect if fits and is_possible else None
     elif verdict == "undecided":
         border = min(
             filter(isfinite, (region.low, region.high)),
@@ -380,22 +382,22 @@ def judge_mean(
         f"{_MEANS[interval.scale]} {interval.estimate:.3g}, 95 % interval {interval.low:.3g} to "
         f"{interval.high:.3g} ({interval.method}, {interval.count} {of})"
     )
-    words = [f"{told}: {words[0]}", more]
-    if detectable is not None:
-        words.append(f"a mean of {detectable:.3g} would have shown (80 % power)")
-    elif not is_possible:
-        words.append("no mean would have shown: intervals are wider than the region")
-    if verdict == "undecided":
-        words.append(f"about {needed or 'a thousand or more'} {of} would decide")
-    return Finding(
+    finding = Finding(
         text=text,
         source=source,
         verdict=verdict,
-        evidence="; ".join(filter(None, words)),
+        evidence=f"{told}: {words[0]}",
         interval=interval,
         detectable=detectable,
         seeds_to_decide=needed,
+        of=of,
     )
+    power = finding.write_power() + " (80 % power)" * (detectable is not None)
+    return _append(finding, more, power)
+
+
+def _append(finding: Finding, *words: str) -> Finding:
+    return replace(finding, evidence="; ".join(filter(None, [finding.evidence, *words])))
 
 
 def judge_share(
@@ -421,23 +423,21 @@ def judge_share(
     if not hits:
         return decide(text, source=source, held=None, evidence=f"no {of} measured")
     share = share_interval(hits)
-    words = [
+    told = (
         f"{sum(hits)} of {len(hits)} {of}, 95 % interval of the share {share.low:.2f} to "
-        f"{share.high:.2f} (binomial)",
-        more,
-    ]
-    verdict, needed = above(MOST).verdict(share.low, share.high), None
-    if verdict == "undecided":
-        needed = trials_to_decide(hits, MOST)
-        words.append(f"about {needed or 'a thousand or more'} {of} would decide")
-    return Finding(
+        f"{share.high:.2f} (binomial)"
+    )
+    verdict = above(MOST).verdict(share.low, share.high)
+    finding = Finding(
         text=text,
         source=source,
         verdict=verdict,
-        evidence="; ".join(filter(None, words)),
+        evidence=told,
         interval=share,
-        seeds_to_decide=needed,
+        seeds_to_decide=trials_to_decide(hits, MOST) if verdict == "undecided" else None,
+        of=of,
     )
+    return _append(finding, more, finding.write_power())
 
 
 def judge_groups(
@@ -475,7 +475,7 @@ def judge_groups(
         source=source,
         verdict=verdict,
         evidence=evidence,
-        groups={name: each.interval for name, each in findings.items() if each.interval},
+        groups={name: each for name, each in findings.items() if each.interval},
         seeds_to_decide=None if verdict != "undecided" else _most_seeds(findings.values()),
     )
 

@@ -21,12 +21,15 @@ class Finding:
         evidence: Numbers on which the verdict rests, in words.
         interval: Interval on which the verdict rests; None for a deterministic claim, and for one
             that is judged group by group.
-        groups: Interval of each group that has one, by name.
+        groups: Finding on each group that has an interval, by name.
         detectable: For a claim about a mean that is not held: mean nearest to the claim's border
-            that the runs would have shown, in 80 % of repetitions; else None.
+            that the runs would have shown, in 80 % of repetitions; None if no possible mean would
+            have, and for any other claim.
         seeds_to_decide: For an undecided claim about a mean or a share: number of values that would
             decide, if these stay; of several groups the most; None if that is unknown, or above a
             thousand.
+        of: Plural noun for the values of the interval.
+        uncounted: Findings that stand beside the verdict and are not counted, by what they are of.
     """
 
     text: str
@@ -34,9 +37,11 @@ class Finding:
     verdict: Verdict
     evidence: str
     interval: Interval | None = None
-    groups: Mapping[str, Interval] = field(default_factory=dict)
+    groups: Mapping[str, "Finding"] = field(default_factory=dict)
     detectable: float | None = None
     seeds_to_decide: int | None = None
+    of: str = "seeds"
+    uncounted: Mapping[str, "Finding"] = field(default_factory=dict)
 
     @property
     def held(self) -> bool:
@@ -45,16 +50,38 @@ class Finding:
 
     def record(self) -> dict[str, Any]:
         """Return the finding in types of JSON: an entry of ``claims.json``."""
+        parts = {
+            key: {
+                name: {**each.interval.record(), "verdict": each.verdict, **each._record_power()}
+                for name, each in findings.items()
+                if each.interval is not None
+            }
+            for key, findings in (("groups", self.groups), ("uncounted", self.uncounted))
+        }
         return {
             "claim": self.text,
             "source": self.source,
             "verdict": self.verdict,
             "evidence": self.evidence,
             "interval": None if self.interval is None else self.interval.record(),
-            "groups": {name: interval.record() for name, interval in self.groups.items()},
-            "detectable": self.detectable,
-            "seeds_to_decide": self.seeds_to_decide,
+            **parts,
+            **self._record_power(),
         }
+
+    def _record_power(self) -> dict[str, Any]:
+        keys = ("detectable", "seeds_to_decide", "of")
+        return {key: getattr(self, key) for key in keys}
+
+    def write_power(self) -> str:
+        """Return what would have shown or would decide; nothing if the claim is held or certain."""
+        if self.interval is None or self.verdict == "held":
+            return ""
+        if self.verdict == "undecided":
+            return f"about {self.seeds_to_decide or 'a thousand or more'} {self.of} would decide"
+        if self.detectable is not None:
+            return f"a mean of {self.detectable:.3g} would have shown"
+        is_mean = self.interval.method != "binomial"
+        return f"no mean would have shown with {self.interval.count} {self.of}" * is_mean
 
 
 @dataclass(frozen=True)

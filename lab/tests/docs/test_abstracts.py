@@ -55,9 +55,26 @@ def captions(name: str) -> dict[str, str]:
 def test_sentences_show_the_figures_that_have_been_drawn():
     page = abstracts.write_abstracts(SENTENCES, THEORY, RUNS)
     drawn = [one.figure for one in SENTENCES if one.figure and captions(one.figure.split(" | ")[0])]
-    shown = [f"{name} | {figure}" for name, figure in re.findall(r"!\[(\S+): (\S+)\]", page)]
-    assert shown == drawn
+    places = [f"#{one.replace('/', '-').replace(' | ', '-')}" for one in drawn]
+    pattern = r"^\[(?:!\[.+\]\(\S+\){ .run (\S+) |\*Figure above: .*\((\S+)\)$)"
+    shown = [first or again for first, again in re.findall(pattern, page, re.M)]
+    assert shown == places
+    assert page.count("{ .run ") == len(set(drawn)) < len(drawn)
     assert len(drawn) >= 8
+
+
+def test_a_number_stands_with_the_power_of_its_claim():
+    page = abstracts.write_abstracts(SENTENCES, THEORY, RUNS)
+    lines = re.findall(r"^\* (.*?\. \*Claim, .*)$", page, re.M)
+    for one in SENTENCES:
+        for place in one.numbers:
+            finding, name = results.find_number(place, RUNS), place.split(" | ")[0]
+            if finding.interval is None or name in results.list_outdated("small"):
+                continue
+            number = results.write_measured(place, RUNS)
+            (line,) = {each for each in lines if f"{number}, {one.numbers[place]}" in each}
+            assert (finding.verdict == "held") == (finding.write_power() == "")
+            assert f"{one.numbers[place]} ({finding.write_power()})" in line or finding.held
 
 
 def test_every_sentence_has_its_verdict_on_the_page():
@@ -66,20 +83,20 @@ def test_every_sentence_has_its_verdict_on_the_page():
     assert len(verdicts) == len(SENTENCES)
     for one in SENTENCES:
         for unit in one.numbers.values():
-            assert f", {unit}" in page
-    for column, verdict in enumerate(abstracts.VERDICTS, 1):
+            assert ("{" in unit) or f", {unit}" in page
+    assert not re.search(r"^\* .*[{}]", page, re.M)
+    for column, verdict in enumerate(abstracts.BADGES, 1):
         counts = [
             row.split("|")[column + 1] for row in re.findall(r"^\| \[\w+\]\(#.*$", page, re.M)
         ]
-        assert sum(int(count.strip() or 0) for count in counts) == verdicts.count(
-            verdict.replace(" ", "-")
-        )
+        kind = re.sub(r"\W+", "-", verdict)
+        assert sum(int(count.strip() or 0) for count in counts) == verdicts.count(kind)
 
 
 def test_the_readme_counts_the_verdicts():
     page = abstracts.write_abstracts(SENTENCES, THEORY, RUNS)
     found = re.findall(r'<span class="verdict ([\w-]+)">', page)
-    verdicts = Counter(found)
+    verdicts = Counter(re.sub("not-shown-.*", "not-shown", each) for each in found)
     untrained = sum(
         verdict == "shown" and set(one.claims) <= WITHOUT_NETWORKS
         for one, verdict in zip(SENTENCES, found, strict=True)
@@ -116,6 +133,29 @@ def test_the_readme_counts_the_verdicts():
 def test_the_verdict_follows(verdicts: tuple[str, ...], fields: dict, expected: str):
     one = sentence(claims={"vci/training": "all"}, **fields)
     assert abstracts.judge_sentence(one, claims(*verdicts), GIVEN) == expected
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "statements", "badge"),
+    [
+        (("held", "undecided"), [], "shown in part"),
+        (("undecided", "undecided"), [], "not shown: undecided"),
+        (("undecided", "not held"), [], "not shown: contradicted here"),
+        (("undecided",), ["ours/false"], "not shown: contradicted here"),
+    ],
+)
+def test_what_is_not_shown_is_undecided_or_contradicted(
+    verdicts: tuple[str, ...], statements: list[str], badge: str
+):
+    one, found = sentence(claims={"vci/training": "all"}, statements=statements), claims(*verdicts)
+    verdict = abstracts.judge_sentence(one, found, GIVEN)
+    assert abstracts.choose_badge(one, verdict, found, GIVEN) == badge
+
+
+def test_a_warning_is_a_sentence_that_is_true():
+    for one in SENTENCES:  # "That it is so." says the opposite of what is meant
+        first = one.mind.split(". ")[0]
+        assert not first.startswith("That ") or re.search(r" is (?:not|no) ", first), one.mind
 
 
 @pytest.mark.parametrize(
