@@ -33,7 +33,7 @@ def test_an_order_of_pfc1_in_all_seeds():
     part = "digits: at the end PFC1 falls from layer to layer before"
     values = seeds(told("pfc/training", part), "order")
     assert values == [-1.0] * 8
-    estimate = results.find_claim("pfc/training", part, RUNS).groups["order"].estimate
+    estimate = results.find_claim("pfc/training", part, RUNS).groups["order"].interval.estimate
     said = f"is -1 in {len(values)} of {len(values)} seeds, and -1 counts as {estimate:.2f}"
     assert said in sentence("We conjecture that the degree of collapse increases")
     assert f"of -1 is printed as {estimate:.2f}" in PAGE
@@ -81,7 +81,7 @@ def test_the_premises_on_patterns_hang_on_one_seed():
     assert len(below) == 1
     assert "class means: in 7 of 8 runs" in claim
     groups = results.find_claim("pfc/training", "patterns: the premises", RUNS).groups
-    assert groups["collapse"].high < 0.1
+    assert groups["collapse"].interval.high < 0.1
 
 
 def test_training_error_comes_back():
