@@ -2,6 +2,7 @@
 
 import math
 import re
+from typing import Any
 
 from ncscope.data.digits import read_digit_pixels
 from ncscope.data.generated import make_warped_digits
@@ -19,7 +20,7 @@ PAGE = " ".join((ROOT / "docs/experiments/mse.md").read_text().split())
 SENTENCES = [one for one in abstracts.read_sentences() if one.paper == "MSE"]
 
 
-def find_sentence(part: str) -> str:
+def find_sentence(part: str) -> Any:
     (sentence,) = (one for one in SENTENCES if part in one.text)
     return sentence
 
