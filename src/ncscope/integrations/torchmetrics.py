@@ -256,7 +256,8 @@ class NeuralCollapse(Metric):
             counts = self._class_moments().counts
         else:
             # After a synchronisation between processes the list is one tensor.
-            labels = dim_zero_cat(self.labels) if len(self.labels) else torch.zeros(0)
+            none = torch.zeros(0, device=self.device)
+            labels = dim_zero_cat(self.labels) if len(self.labels) else none
             _, counts = labels.unique(return_counts=True)
         if int(counts.count_nonzero()) < 2:
             values = dict.fromkeys(self._keys(), math.nan)

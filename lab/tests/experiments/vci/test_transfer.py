@@ -127,7 +127,8 @@ def test_the_figure_shows_the_coefficient_that_is_judged() -> None:
     findings = {each.text: each for each in EXPERIMENT.judge(PAPER, from_tables(nudged))}
     (found,) = (each for text, each in findings.items() if "correlation with MLOG" in text)
     for name, group in runs.group(name_group).items():
-        interval = found.groups[name]
+        interval = found.groups[name].interval
+        assert interval is not None
         written = correlate_within(group, last("vci"), MLOG)
         assert written == f"{interval.estimate:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
 
