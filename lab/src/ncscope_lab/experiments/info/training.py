@@ -265,7 +265,7 @@ EXPERIMENT = Experiment(
     ),
     source="INFO section 5.1, figures 1-2",
     scales={"paper": PAPER, "small": SMALL},
-    cost={"paper": "75 GPU-hours (estimated)", "small": "140 minutes on one core"},
+    cost={"paper": "75 GPU-hours (estimated)", "small": "200 minutes on one core"},
     parts=train_with_classes,
     claims=CLAIMS,
     figures=draw_figures,
