@@ -1,6 +1,5 @@
 """Experiments that train and no more: INFO figures 1, 2 and 5, table 2, on made-up rows."""
 
-
 import pytest
 from lab.tests.experiments.info import stories
 
