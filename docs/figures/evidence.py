@@ -2,8 +2,8 @@
 
 All statements are checked with seed 0, as by ``ncscope theory --seed 0 --json``. Verdict, grade and
 kind of each and the number of its instances go to docs/figures/theory-verdicts.json, which the
-evidence page shows; deviations do not,
-since their last digits depend on the machine. Cost: about a minute on one core.
+evidence page shows; deviations do not, since their last digits depend on the machine. Cost: about a
+minute on one core.
 """
 
 import json

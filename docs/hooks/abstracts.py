@@ -215,7 +215,7 @@ def _write_sentence(
 ) -> str:
     flat = [claim for each in claims.values() for claim in each]
     scales = dict.fromkeys(_largest(name, runs)[0] for name in claims)
-    counts = [_count(flat)] if flat else []
+    counts = [tally(flat).in_words()] if flat else []
     counts += [f"{' and '.join(scales)} scale"] if scales and badge != "refuted" else []
     kind = re.sub(r"\W+", "-", badge)
     detail = f" ({'; '.join(counts)})" if counts else ""
@@ -246,12 +246,6 @@ def _write_sentence(
         "</div>",
     ]
     return "\n".join(lines)
-
-
-def _count(claims: Sequence[Finding]) -> str:
-    counts = tally(claims)
-    parts = [(counts.held, "held"), (counts.not_held, "not held"), (counts.undecided, "undecided")]
-    return ", ".join(f"{count} {verdict}" for count, verdict in parts if count)
 
 
 def _write_numbers(numbers: Mapping[str, str], runs: Runs) -> list[str]:

@@ -171,18 +171,16 @@ def _tallies(item: Item, experiment: str, runs: Runs) -> str:
     """Return the counts of claims on an item at each scale; nothing if no claim names it."""
     if experiment not in REPRODUCTIONS:
         return ILLUSTRATES
-    told, is_judged = [], False
-    for scale, experiments in runs.items():
-        if experiment not in experiments:
-            continue
-        claims = experiments[experiment]
+    ran = {scale: found[experiment] for scale, found in runs.items() if experiment in found}
+    if not ran:
+        return NEVER
+    told = []
+    for scale, claims in ran.items():
         if claims is None:
             told.append(f"{scale} scale: its run did not end")
-            continue
-        is_judged = True
-        own = [claim for claim in claims if item in items_of(claim.source)]
-        told += [f"{scale} scale: {tally(own)}"] * bool(own)
-    return "; ".join(told) or "" if is_judged else NEVER
+        elif own := [claim for claim in claims if item in items_of(claim.source)]:
+            told.append(f"{scale} scale: {tally(own)}")
+    return "; ".join(told)
 
 
 @cache

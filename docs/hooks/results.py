@@ -412,9 +412,7 @@ def count_verdicts(claims: Sequence[Finding]) -> str:
         '1 claim: 1 held'
     """
     counts = tally(claims)
-    parts = [(counts.held, "held"), (counts.not_held, "not held"), (counts.undecided, "undecided")]
-    told = ", ".join(f"{count} {verdict}" for count, verdict in parts if count)
-    return f"{counts.total} claim{'s' * (counts.total != 1)}: {told}"
+    return f"{counts.total} claim{'s' * (counts.total != 1)}: {counts.in_words()}"
 
 
 def _measured(claim: Finding, is_old: bool) -> str:

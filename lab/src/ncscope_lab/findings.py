@@ -102,6 +102,16 @@ class Tally:
         undecided = f", {self.undecided} undecided" if self.undecided else ""
         return f"{self.held}/{self.total}{undecided}"
 
+    def in_words(self) -> str:
+        """Write the number of claims of each verdict that there is.
+
+        Example:
+            >>> Tally(5, 1, 0).in_words()
+            '5 held, 1 not held'
+        """
+        parts = [(self.held, "held"), (self.not_held, "not held"), (self.undecided, "undecided")]
+        return ", ".join(f"{count} {verdict}" for count, verdict in parts if count)
+
 
 def tally(findings: Iterable[Finding]) -> Tally:
     """Count the claims of each verdict.

@@ -74,6 +74,8 @@ def test_claims_are_counted_with_the_item_that_they_name():
     found = line_of(alone, "VCI", "figure 6").split("|")[4]
     assert "vci/training" not in found
     assert "`vci/imagenet`: not run since" in found
+    broken = evidence.written(SOURCE, THEORY, {"small": {"vci/training": None}})
+    assert "`vci/training`: small scale: its run did not end" in line_of(broken, "VCI", "figure 3")
     (counts,) = re.findall(r"^\| \[VCI\]\(#vci\).*$", page, re.M)
     assert counts.endswith("| 1/2, 1 undecided | 0/0 |")
     assert re.findall(r"^\| ours \|.*$", page, re.M) == ["| ours |  |  | 1/1 | 0/0 |"]

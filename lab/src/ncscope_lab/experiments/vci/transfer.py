@@ -274,9 +274,7 @@ def coefficient(first: Quantity, second: Quantity) -> Quantity:
 # a group and seed one value, so one run stands for all. Of five settings, noise exceeds .7 in
 # a tenth of the seeds, so the mean over eight counts, not one seed.
 STRONG = 0.7  # least correlation that counts as strong; the paper states no number
-EQUAL = (
-    0.03  # largest difference of pretraining accuracies that count as equal; the paper's is .025
-)
+EQUAL = 0.03  # least difference of accuracies in pretraining that counts; the paper's is .025
 
 # Signs are those of the paper's tables 1 and 2: more variability goes with better transfer over the
 # temperatures, which the caption of figure 7 calls a negative relation with collapse.
