@@ -1,6 +1,7 @@
 """Sweeps of the cut and of noise: exact values, explosion, and what the table shows."""
 
 import math
+from collections.abc import Iterable
 
 import pytest
 import torch
@@ -15,11 +16,13 @@ from ncscope_lab.experiments.vci.training import (
     RANGES,
     SIZES,
     SMALL,
+    claim_stability,
     departure,
     sweep_cuts,
     sweep_noise,
     tabulate_stability,
 )
+from ncscope_lab.observations import Observation, Results
 from ncscope_lab.quantities import Runs
 from ncscope_lab.runs.resources import Resources
 from ncscope_lab.training.supervised import measure_images, prepare_bench
@@ -79,6 +82,26 @@ def test_only_the_stated_range_counts() -> None:
     assert math.isnan(departure(runs.find("b"), "cut", "vci"))
 
 
+@pytest.mark.parametrize("sweep", RANGES)
+@pytest.mark.parametrize(("index", "key", "departs"), [(0, "vci", 0.5), (1, "fuzziness", 4.5)])
+def test_a_claim_on_stability_fails_by_the_cut_alone_and_by_noise_alone(
+    sweep: str, index: int, key: str, departs: float
+) -> None:
+    claim = claim_stability()[index]
+
+    def judge(rows: Iterable[Observation]) -> str:
+        value = claim.quantity(Runs.of({}, Results(rows))[0])
+        return claim.region.verdict(value, value)
+
+    rows = [row for row in with_sweeps(made(["a"]), ["a"]) if row.split in RANGES]
+    own = [row for row in rows if row["size"] <= RANGES[row.split]]
+    assert judge(own) == "held"
+    assert (
+        judge(row.with_values({key: departs}) if row.split == sweep else row for row in own)
+        == "not held"
+    )
+
+
 def test_the_table_has_the_largest_changes_of_each_setting() -> None:
     runs = ["a, seed 0", "a, seed 1", "b, seed 0"]
     results = with_sweeps(made(runs), runs[:1], fuzziness=12.0, vci=0.42)
@@ -90,7 +113,7 @@ def test_the_table_has_the_largest_changes_of_each_setting() -> None:
 
 @pytest.mark.slow
 def test_untrained_features_explode_too() -> None:
-    """So the explosion says nothing about training, and no claim rests on it."""
+    """The claims on it are on the metrics, and say nothing about training."""
     bench = prepare_bench(SMALL.runs["step decay, seed 10"], Resources())
     # More than 384 images, or Sigma_T has zero eigenvalues too.
     images = bench.data.train.draw_balanced(1000)
