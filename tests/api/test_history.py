@@ -154,18 +154,6 @@ def test_a_saved_history_is_read_again_to_the_last_bit(history: History, tmp_pat
     json.loads(path.read_text(), parse_constant=lambda name: pytest.fail(name))
 
 
-def test_a_file_from_before_straightness_was_measured_is_read(tmp_path: Path) -> None:
-    whole = History(unit="epoch")
-    whole.append(extreme())
-    path = whole.save(tmp_path / "run.json")
-    old = path.read_text().replace(', "straightness": "nan"', "")
-    assert "straightness" not in old
-    path.write_text(old)
-    (again,) = History.load(path).measurements
-    assert again.model_record.straightness is None
-    assert again.model_record.geodesic is not None
-
-
 def test_provenance_keeps_base_names_only(history: History, tmp_path: Path) -> None:
     content = history.save(tmp_path / "run.json").read_text()
     assert "/home/me" not in content
@@ -205,13 +193,15 @@ def damage(text: str) -> list[tuple[str, str]]:
         ("[1, 2]", "no JSON object where one should be"),
         (json.dumps(later), "schema version 2, where this ncscope reads 1"),
         (json.dumps({**whole, "measurements": [[]]}), "no JSON object where one should be"),
-        (json.dumps({**whole, "provenance": {}}), "nothing named 'seed'"),
+        (json.dumps({**whole, "provenance": {}}), "nothing named 'model'"),
         (json.dumps(change_first(whole, "step", 10**400)), "a whole number of 401 digits"),
         (text.replace('"step": 0', '"step": 1e999', 1), "a finite step"),
         (json.dumps(change_first(whole, "split", 3)), "3 where a text should be"),
         (json.dumps({**whole, "provenance": {**origin, "versions": [1]}}), "no JSON object"),
         (json.dumps({**whole, "provenance": {**origin, "seed": "x"}}), "'x' where a whole number"),
         (json.dumps({**whole, "provenance": {**origin, "date": 5}}), "5 where a text should be"),
+        (json.dumps({**whole, "provenance": {**origin, "x": 5}}), "x in the Provenance, which"),
+        (json.dumps(change_first(whole, "x", 5)), "x in the Measurement, which"),
         (json.dumps(worded), "'0.1; import os' where a number should be"),
         ("[" * 100_000, "recursion"),
     ]

@@ -3,8 +3,6 @@
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +14,6 @@ from ncscope import History
 from ncscope.errors import InputError
 from ncscope_lab import execution
 from ncscope_lab.execution import load_run
-from ncscope_lab.experiment import Experiment
-from ncscope_lab.observations import Results
 
 FILES = ("config.yaml", "metrics.jsonl", "history.json", "finished.json", "claims.json",
          "report.html")  # fmt: skip
@@ -48,10 +44,6 @@ def folder(whole: Path, tmp_path: Path) -> Path:
 def assert_same_files(folder: Path, whole: Path) -> None:
     for name in FILES:
         assert (folder / name).read_bytes() == (whole / name).read_bytes(), name
-
-
-def refuse(config: Any) -> Any:
-    raise AssertionError
 
 
 def test_the_history_is_that_of_the_run_and_its_page_shows_it(whole: Path) -> None:
@@ -180,64 +172,3 @@ def test_a_run_made_anew_leaves_no_measurement_of_before(folder: Path) -> None:
         execution.run("measuring", out=folder, resume=True, on_row=stop)
     found = load_run(folder)
     assert (found.ended, len(found.history), list(found.rows)) == (False, 0, [])
-
-
-def as_before(folder: Path) -> None:
-    """Make a folder as versions without measurements wrote it: other order, other marks."""
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    lines = [json.dumps(dict(sorted(row.items()))) for row in rows]
-    (folder / "metrics.jsonl").write_text("".join(f"{line}\n" for line in lines))
-    finished = json.loads((folder / "finished.json").read_text())
-    for name, mark in finished["parts"].items():
-        own = [f"{line}\n" for line, row in zip(lines, rows, strict=True) if row["part"] == name]
-        mark["sha256"] = sha256("".join(own).encode()).hexdigest()
-        assert mark["rows"] == len(own)
-        del mark["history"]
-    (folder / "finished.json").write_text(json.dumps(finished))
-    (folder / "history.json").unlink()
-
-
-def content_of(results: Results) -> list[str]:
-    """Every observation as text, in which the order of its values makes no difference."""
-    return [repr(sorted(each.as_line().items())) for each in results]
-
-
-def refusing(experiment: Experiment[Any]) -> Experiment[Any]:
-    """The experiment, with parts that must not be run."""
-
-    def parts(config: Any) -> list[Any]:
-        return [replace(part, run=refuse) for part in experiment.parts(config)]
-
-    return replace(experiment, parts=parts)
-
-
-def test_a_folder_of_before_opens_and_is_gone_on_with(
-    folder: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    as_before(folder)
-    expected = content_of(load_run(whole).rows)
-    found = load_run(folder)
-    assert (found.ended, len(found.history)) == (True, 0)
-    assert content_of(found.rows) == expected
-    list_alone(monkeypatch, refusing(measuring.EXPERIMENT))
-    again = execution.run("measuring", out=folder, resume=True)
-    assert content_of(again.rows) == expected
-    assert not (folder / "history.json").exists()
-    assert content_of(load_run(folder).rows) == expected
-    assert (folder / "config.yaml").read_bytes() == (whole / "config.yaml").read_bytes()
-
-
-def test_a_folder_of_before_that_was_stopped_is_gone_on_with(
-    folder: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    as_before(folder)
-    finished = json.loads((folder / "finished.json").read_text())
-    del finished["parts"]["lower"]
-    (folder / "finished.json").write_text(json.dumps(finished))
-    (folder / "claims.json").unlink()
-    assert not load_run(folder).ended
-    again = execution.run("measuring", out=folder, resume=True)
-    assert [each.run for each in again.history] == ["lower"] * 4
-    assert [each.run for each in History.load(folder)] == ["lower"] * 4
-    assert content_of(load_run(folder).rows) == content_of(load_run(whole).rows)
-    assert load_run(folder).claims == again.claims

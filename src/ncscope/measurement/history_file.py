@@ -3,9 +3,10 @@
 import json
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from functools import cache, partial, singledispatch
+from typing import Any, get_args, get_origin, get_type_hints
 
 from ncscope.files import replace_surrogates
 from ncscope.measurement.provenance import Provenance
@@ -92,7 +93,7 @@ def parse_report(content: bytes) -> tuple[ModelRecord, Provenance, bool]:
             and KeyError mean the former too.
     """
     whole, origin = _open(content)
-    model = _model_record(_map(whole["probe"]))
+    model: ModelRecord = _reader(ModelRecord)(whole["probe"])
     of_model = "layers" in whole
     names = {record.layer for record in model.layers}
     if of_model and set(_map(whole["layers"])) != names:
@@ -142,22 +143,7 @@ def _open(content: bytes) -> tuple[Mapping[str, Any], Provenance]:
     if type(version) is not int or version != SCHEMA_VERSION:
         msg = f"schema version {version!r:.80}, where this ncscope reads {SCHEMA_VERSION}"
         raise ValueError(msg)
-    return whole, _provenance(_map(whole["provenance"]))
-
-
-def _provenance(origin: Mapping[str, Any]) -> Provenance:
-    if unknown := origin.keys() - {field.name for field in fields(Provenance)}:
-        named = ", ".join(sorted(unknown))
-        msg = f"{named:.200} in the provenance, which this ncscope does not know"
-        raise ValueError(msg)
-    seed = origin["seed"]
-    return Provenance(
-        **{name: _word(origin[name]) for name in ("model", "weights", "data", "caller", "date")},
-        class_names=_words(origin["class_names"]),
-        seed=None if seed is None else _whole(seed),
-        split=_word(origin.get("split", "")),  # absent from the files of earlier versions
-        versions={name: _word(text) for name, text in _map(origin["versions"]).items()},
-    )
+    return whole, _reader(Provenance)(whole["provenance"])
 
 
 def _text(value: Any) -> str:
@@ -188,78 +174,81 @@ def parse_measurement(given: Mapping[str, Any]) -> Measurement:
         ValueError: If a value is no measurement's, or contradicts another. TypeError and KeyError
             mean the same.
     """
-    step, values = _number(given["step"]), _number_map(given["values"])
-    if not -_LARGEST <= step <= _LARGEST:
-        msg = "a measurement without a finite step"
-        raise ValueError(msg)
-    if columns := values.keys() & {"run", "split", "step", "layer"}:
-        msg = f"a further number named {min(columns)}, as a column of the table is"
-        raise ValueError(msg)
-    model = _model_record(_map(given["probe"]))
-    return Measurement(model, step, _word(given["split"]), _word(given["run"]), values)
+    fields = dict(given)
+    measurement: Measurement = _reader(Measurement)({"model_record": fields.pop("probe"), **fields})
+    return measurement
 
 
-def _model_record(given: Mapping[str, Any]) -> ModelRecord:
-    geodesic, layers = given["geodesic"], _list(given["layers"])
-    straightness = given.get("straightness")  # absent from the files of earlier versions
-    if not layers:
-        msg = "a measurement without a layer"
-        raise ValueError(msg)
-    model = ModelRecord(
-        tuple(_layer(_map(layer)) for layer in layers),
-        _words(given["comparable"]),
-        _numbers(given["relative_position"]),
-        None if geodesic is None else _geodesic(_map(geodesic)),
-        None if straightness is None else _number(straightness),
-    )
-    _check_chain(model)
-    return model
+@cache
+def _reader(kind: Any) -> Callable[[Any], Any]:
+    """Return the function that reads a value of a type from parsed JSON, and refuses any other.
+
+    Args:
+        kind: A record, or the type of a record's field.
+    """
+    inside = get_args(kind)
+    if is_dataclass(kind):
+        fields = {name: _reader(hint) for name, hint in get_type_hints(kind).items()}
+        return partial(_read_record, kind, fields)
+    if not inside:
+        return {float: _number, int: _whole, str: _word, bool: _flag}[kind]
+    if inside[-1] is type(None):
+        read = _reader(inside[0])
+        return lambda value: None if value is None else read(value)
+    if (origin := get_origin(kind)) is Mapping:
+        read = _reader(inside[1])
+        return lambda value: {name: read(item) for name, item in _map(value).items()}
+    read = _reader(inside[0])
+    return lambda value: origin(map(read, _list(value)))
 
 
-def _check_chain(model: ModelRecord) -> None:
-    """Check that the comparable layers are layers of one dimension, in order, with positions."""
-    names = [record.layer for record in model.layers]
-    _refuse_twice("a layer", names)
-    comparable = set(model.comparable)
-    in_order = [record for record in model.layers if record.layer in comparable]
-    if [record.layer for record in in_order] != list(model.comparable):
-        msg = "comparable layers that are not among the layers, in their order"
+def _read_record(kind: Any, readers: Mapping[str, Callable[[Any], Any]], given: Any) -> Any:
+    """Read a record, whose fields must all be there, and no others."""
+    values = _map(given)
+    if unknown := ", ".join(sorted(values.keys() - readers.keys())):
+        msg = f"{unknown:.200} in the {kind.__name__}, which this ncscope does not know"
         raise ValueError(msg)
-    if len({record.dim for record in in_order}) > 1:
-        msg = "comparable layers of different dimensions"
-        raise ValueError(msg)
-    if len(model.relative_position) not in (0, len(comparable)):
-        msg = f"{len(model.relative_position)} positions of {len(comparable)} comparable layers"
-        raise ValueError(msg)
-
-
-def _layer(given: Mapping[str, Any]) -> LayerRecord:
-    gram = given["gram"]
-    record = LayerRecord(
-        layer=_word(given["layer"]),
-        metrics=_number_map(given["metrics"]),
-        notes=_words(given["notes"]),
-        num_classes=_count(given["num_classes"]),
-        num_present=_count(given.get("num_present", 0)),
-        num_samples=_count(given["num_samples"]),
-        dim=_count(given["dim"]),
-        spectra={name: list(_numbers(curve)) for name, curve in _map(given["spectra"]).items()},
-        gram=None if gram is None else [list(_numbers(row)) for row in _list(gram)],
-        # Absent from the files of versions that did not measure them.
-        warnings=_words(given.get("warnings", [])),
-        baseline=_number_map(given.get("baseline", {})),
-        standard_errors=_number_map(given.get("standard_errors", {})),
-        bias_corrected=_number_map(given.get("bias_corrected", {})),
-        random_sizes=_flag(given.get("random_sizes", False)),
-        per_class=None if (table := given.get("per_class")) is None else _table(_map(table)),
-    )
+    record = kind(**{name: read(values[name]) for name, read in readers.items()})
     for contradiction in _contradictions(record):
         raise ValueError(contradiction)
     return record
 
 
-def _contradictions(record: LayerRecord) -> Iterator[str]:
-    """Yield what the parts of a record say against each other, or against its sizes."""
+@singledispatch
+def _contradictions(record: Any) -> Iterator[str]:
+    """Yield what the fields of a record say against each other."""
+    yield from ()
+
+
+@_contradictions.register
+def _(record: Measurement) -> Iterator[str]:
+    if not math.isfinite(record.step):
+        yield "a measurement without a finite step"
+    if columns := record.values.keys() & {"run", "split", "step", "layer"}:
+        yield f"a further number named {min(columns)}, as a column of the table is"
+
+
+@_contradictions.register
+def _(record: ModelRecord) -> Iterator[str]:
+    if not record.layers:
+        yield "a measurement without a layer"
+    names = [layer.layer for layer in record.layers]
+    _refuse_twice("a layer", names)
+    comparable = set(record.comparable)
+    in_order = [layer for layer in record.layers if layer.layer in comparable]
+    if [layer.layer for layer in in_order] != list(record.comparable):
+        yield "comparable layers that are not among the layers, in their order"
+    if len({layer.dim for layer in in_order}) > 1:
+        yield "comparable layers of different dimensions"
+    if len(record.relative_position) not in (0, len(comparable)):
+        yield f"{len(record.relative_position)} positions of {len(comparable)} comparable layers"
+
+
+@_contradictions.register
+def _(record: LayerRecord) -> Iterator[str]:
+    for count in (record.num_classes, record.num_present, record.num_samples, record.dim):
+        if not 0 <= count <= _LARGEST_COUNT:
+            yield f"{count!r:.80} where a count should be"
     if record.num_present > record.num_classes:
         yield f"{record.num_present} classes present of {record.num_classes}"
     if not record.num_samples or not record.dim:
@@ -291,79 +280,36 @@ def _contradictions(record: LayerRecord) -> Iterator[str]:
             )
 
 
-def _table(given: Mapping[str, Any]) -> ClassTable:
-    """Read a table of classes.
-
-    Raises:
-        ValueError: If columns differ in length, or a label or a number of samples cannot be.
-    """
-    classes = [_count(value) for value in _list(given["classes"])]
-    nearest = [_count(value) for value in _list(given["nearest"])]
-    samples = [_count(value) for value in _list(given["samples"])]
-    present = set(classes)
+@_contradictions.register
+def _(record: ClassTable) -> Iterator[str]:
+    yield from _uneven_columns(record)
+    classes, present = record.classes, set(record.classes)
     ascending = classes == sorted(present) and classes[:1] >= [0]
-    others = len(nearest) == len(classes) and all(
-        other in present and other != own for own, other in zip(classes, nearest, strict=True)
+    others = all(
+        other in present and other != own
+        for own, other in zip(classes, record.nearest, strict=True)
     )
-    if not (ascending and others and len(samples) == len(classes) and min(samples) > 0):
-        msg = "a table of classes whose labels and columns do not belong together"
-        raise ValueError(msg)
-
-    def numbers(name: str) -> list[float]:
-        return _column(given[name], len(classes))
-
-    def if_known(name: str) -> list[float] | None:
-        return None if given[name] is None else numbers(name)
-
-    return ClassTable(
-        classes=classes,
-        samples=samples,
-        within_share=numbers("within_share"),
-        nc1_quotient=numbers("nc1_quotient"),
-        mean_norm=numbers("mean_norm"),
-        head_norm=if_known("head_norm"),
-        head_cosine=if_known("head_cosine"),
-        nearest=nearest,
-        nearest_distance=numbers("nearest_distance"),
-        nearest_cosine=numbers("nearest_cosine"),
-        nearest_cdnv=numbers("nearest_cdnv"),
-        ncc_accuracy=if_known("ncc_accuracy"),
-        accuracy=if_known("accuracy"),
-    )
+    if not (ascending and others and min(record.samples) > 0):
+        yield "a table of classes whose labels and columns do not belong together"
 
 
-def _column(given: Any, length: int) -> list[float]:
-    column = list(_numbers(given))
-    if len(column) != length:
-        msg = f"a column of {len(column)} numbers beside one of {length}"
-        raise ValueError(msg)
-    return column
+@_contradictions.register
+def _(record: GeodesicRecord) -> Iterator[str]:
+    if len(record.t) < 2:
+        yield f"a line of {len(record.t)} positions"
+    yield from _uneven_columns(record)
 
 
-def _geodesic(given: Mapping[str, Any]) -> GeodesicRecord:
-    t = list(_numbers(given["t"]))
-    if len(t) < 2:
-        msg = f"a line of {len(t)} positions"
-        raise ValueError(msg)
-    return GeodesicRecord(
-        t=t,
-        pfc1=_column(given["pfc1"], len(t)),
-        pfc2=_column(given["pfc2"], len(t)),
-        pfc3=_column(given["pfc3"], len(t)),
-        alignment=_number(given["alignment"]),
-        transport_cost=_number(given["transport_cost"]),
-    )
-
-
-def _number_map(given: Any) -> dict[str, float]:
-    return {name: _number(value) for name, value in _map(given).items()}
-
-
-def _numbers(given: Any) -> tuple[float, ...]:
-    return tuple(map(_number, _list(given)))
+def _uneven_columns(record: ClassTable | GeodesicRecord) -> Iterator[str]:
+    first, *others = [column for column in vars(record).values() if isinstance(column, list)]
+    for column in others:
+        if len(column) != len(first):
+            yield f"a column of {len(column)} numbers beside one of {len(first)}"
 
 
 def _number(value: Any) -> float:
+    if type(value) is float and value == value:  # nearly every value of a file
+        return value
     if value in ("nan", "inf", "-inf"):
         number = float(value)
         # NaN is one object, as in a measurement: it makes equal reports compare equal.
@@ -384,13 +330,6 @@ def _whole(value: Any) -> int:
     return value
 
 
-def _count(value: Any) -> int:
-    if not 0 <= _whole(value) <= _LARGEST_COUNT:
-        msg = f"{value!r:.80} where a count should be"
-        raise ValueError(msg)
-    return int(value)
-
-
 def _flag(value: Any) -> bool:
     if not isinstance(value, bool):
         msg = f"{value!r:.80} where true or false should be"
@@ -403,10 +342,6 @@ def _word(value: Any) -> str:
         msg = f"{value!r:.80} where a text should be"
         raise ValueError(msg)
     return value
-
-
-def _words(value: Any) -> tuple[str, ...]:
-    return tuple(map(_word, _list(value)))
 
 
 def _list(value: Any) -> list[Any]:

@@ -50,7 +50,7 @@ class PartMark(BaseModel):
 
     rows: int
     sha256: str
-    history: str = ""
+    history: str
 
 
 class FinishedParts(BaseModel):
