@@ -26,6 +26,25 @@ _KERAS = (
 )
 
 
+def python_text(text: str) -> str:
+    """Return a text as Python writes it in double quotes, for a command in single quotes.
+
+    Args:
+        text: Any text, such as the name of a file.
+    """
+    return json.dumps(text, ensure_ascii=False)
+
+
+def python_line(code: str) -> str:
+    """Return the command line that runs a program; no name in it can leave its quotes.
+
+    Example:
+        >>> python_line("print(1)")
+        "python -c 'print(1)'"
+    """
+    return f"python -c {quote(code)}"
+
+
 def describe_foreign(path: Path, *, alone: bool = True) -> tuple[str, str] | None:
     """Return what a sound file or folder of another kind is called, and what to do with it.
 
@@ -94,8 +113,8 @@ def _describe_file(path: Path, file: BufferedIOBase, start: bytes) -> tuple[str,
     if fields and path.name == "saved_model.pb":
         return "a SavedModel of TensorFlow", _from_tensorflow(str(path.parent))
     if start.startswith(b"\x80") and not _is_torch_pickle(file):
-        load = f"torch.save(pickle.load(open({name!r}, 'rb')), 'weights.pt')"
-        line = _run(f"import pickle, torch; {load}")
+        load = f'torch.save(pickle.load(open({python_text(name)}, "rb")), "weights.pt")'
+        line = python_line(f"import pickle, torch; {load}")
         return "a pickle that torch.save has not written", _LOAD_TRUSTED + line
     return None
 
@@ -122,16 +141,16 @@ def describe_pickle(file: BufferedIOBase, name: str, kind: str) -> tuple[str, st
     # The older format has the word "module" before the class of each module.
     if before and before[-1] == "module" and file.read(1) == b"\x80":
         before.pop()
-    load = f"torch.load({name!r}, weights_only=False, map_location='cpu')"
+    load = f'torch.load({python_text(name)}, weights_only=False, map_location="cpu")'
     if {"_parameters", "_modules"} <= set(strings):
         under = f" under {before[-1]!r}" if before else ""
-        entry = f"[{before[-1]!r}]" if before else ""
-        line = _run(f"import torch; torch.save({load}{entry}.state_dict(), 'weights.pt')")
+        entry = f"[{python_text(before[-1])}]" if before else ""
+        line = python_line(f'import torch; torch.save({load}{entry}.state_dict(), "weights.pt")')
         return f"a whole model of the class {kind}{under}", _LOAD_TRUSTED + line
     entry = next((each for each in _ENTRIES if each in strings), "")
     if not entry:
         return None
-    line = _run(f"import torch; torch.save({load}[{entry!r}], 'weights.pt')")
+    line = python_line(f'import torch; torch.save({load}[{python_text(entry)}], "weights.pt")')
     return f"a checkpoint with an object of the class {kind}", _LOAD_TRUSTED + line
 
 
@@ -140,10 +159,6 @@ _LONGEST_HEADER = 2**24
 _MOST_FIELDS = 10**5
 _ONNX = frozenset({1, 2, 3, 4, 5, 6, 7, 8, 14, 20, 25, 26})
 """Numbers of the fields of an ONNX model; 7 is the graph."""
-
-
-def _run(code: str) -> str:
-    return f'python -c "{code}"'
 
 
 def _from_tensorflow(name: str) -> str:
@@ -202,14 +217,14 @@ def _describe_archive(path: Path) -> tuple[str, str] | None:
         return None
     inner = {name.partition("/")[2] for name in names}
     if "constants.pkl" in inner and any(name.startswith("code/") for name in inner):
-        line = f"import torch; torch.save(torch.jit.load({str(path)!r}).state_dict(), 'weights.pt')"
-        return "a TorchScript archive", f"save its weights: {_run(line)}"
+        code = f'torch.save(torch.jit.load({python_text(str(path))}).state_dict(), "weights.pt")'
+        return "a TorchScript archive", f"save its weights: {python_line('import torch; ' + code)}"
     # The format of torch 2.6 and before has its files at the top, later ones in a folder.
     exported = {"serialized_exported_program.json", "models/model.json"}
     if exported & (inner | set(names)) or "archive_format" in inner:
-        load = f"torch.export.load({str(path)!r}).state_dict"
-        line = f"import torch; torch.save(dict({load}), 'weights.pt')"
-        return "a program of torch.export", f"save its weights: {_run(line)}"
+        load = f"torch.export.load({python_text(str(path))}).state_dict"
+        code = f'import torch; torch.save(dict({load}), "weights.pt")'
+        return "a program of torch.export", f"save its weights: {python_line(code)}"
     if "model.weights.h5" in names:
         return "a model of Keras", _KERAS.format(name=str(path))
     if not any(name.endswith((".npy", "data.pkl")) for name in names):
@@ -234,12 +249,12 @@ def _describe_adapter(path: Path) -> tuple[str, str] | None:
     size = f", num_labels={classes}, ignore_mismatched_sizes=True" if classes else ""
     code = (
         "from transformers import AutoModelForImageClassification as A; from peft import PeftModel "
-        f"as P; P.from_pretrained(A.from_pretrained({base!r}{size}), {str(path.parent)!r})"
-        ".merge_and_unload().save_pretrained('merged')"
+        f"as P; P.from_pretrained(A.from_pretrained({python_text(base)}{size}), "
+        f'{python_text(str(path.parent))}).merge_and_unload().save_pretrained("merged")'
     )
     return (
         "an adapter of peft, without the model that it changes",
-        f"merge them: {_run(code)} and measure hf:merged",
+        f"merge them: {python_line(code)} and measure hf:merged",
     )
 
 

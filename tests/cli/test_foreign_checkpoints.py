@@ -10,6 +10,7 @@ import pickle
 import re
 import runpy
 import shlex
+import subprocess
 import sys
 import tarfile
 import zipfile
@@ -261,6 +262,23 @@ def test_the_advice_gives_the_weights(write: Callable[[], str], tmp_path, monkey
     assert_plain(follow(err))
 
 
+@pytest.mark.filterwarnings("ignore::")
+@pytest.mark.parametrize("write", [torchscript, whole, whole_inside, settings_beside, pickled])
+def test_a_name_in_a_command_is_a_name_in_a_shell(
+    write: Callable[[], str], tmp_path, monkeypatch
+) -> None:
+    """A shell of the reader's, in which python prints its program and does not run it."""
+    monkeypatch.chdir(tmp_path)
+    name = """a$(touch made)`touch made`"; touch made; 'b\\ c.pt"""
+    Path(write()).rename(name)
+    sentence = refusal(name)
+    script = 'python() { printf %s "$2"; }; ' + sentence[sentence.index("python -c") :]
+    shown = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    exec(shown.stdout, {})
+    assert {path.name for path in tmp_path.iterdir()} == {name, "weights.pt"}
+    assert_plain("weights.pt")
+
+
 def refusal(path: str) -> str:
     with pytest.raises(InputError) as refused:
         load_weights(path)
@@ -432,14 +450,14 @@ def damaged_adapter() -> str:
 NAMED = {
     gzip_file: ("a gzip archive", "gunzip net.pt.gz"),
     tar_file: ("a tar archive", "tar -xf net.tar"),
-    exported_archive: ("a program of torch.export", "torch.export.load('net.pt2').state_dict"),
-    scripted_archive: ("a TorchScript archive", "torch.jit.load('net.pth').state_dict()"),
+    exported_archive: ("a program of torch.export", 'torch.export.load("net.pt2").state_dict'),
+    scripted_archive: ("a TorchScript archive", 'torch.jit.load("net.pth").state_dict()'),
     index_alone: ("an index of weights in shards", "--weights net"),
     saved_model_file: ("a SavedModel of TensorFlow", "computes from tf:"),
     parts_of_deepspeed: ("the parts of a checkpoint of DeepSpeed", "the folder above it"),
     training_steps: ("a folder of checkpoints", "--weights out/checkpoint-10"),
-    adapter_of_a_classifier: ("an adapter of peft", "'a/vit', num_labels=5"),
-    damaged_adapter: ("an adapter of peft", "from_pretrained('BASE')"),
+    adapter_of_a_classifier: ("an adapter of peft", '"a/vit", num_labels=5'),
+    damaged_adapter: ("an adapter of peft", 'from_pretrained("BASE")'),
     onnx: ("an ONNX model", "ncscope measure features.npz"),
     saved_model: ("a SavedModel of TensorFlow", "numpy.savez"),
     tensorflow: ("a checkpoint of TensorFlow", "numpy.savez"),

@@ -18,12 +18,11 @@ from ncscope.api.other_files import (
     find_packing,
     path_beside,
     path_of,
-    python_line,
-    quote,
     unpack,
 )
 from ncscope.api.sample_file import SampleFile, rows_of_batch
 from ncscope.errors import InputError
+from ncscope.file_kinds import python_line, python_text
 from ncscope.tensor_files import TensorFile
 
 _DELIMITERS = "\t;|, "
@@ -120,8 +119,8 @@ def _read_head(file: TensorFile) -> tuple[list[str] | None, str]:
 
 def _encoding_error(file: TensorFile) -> InputError:
     code = (
-        f'import pandas; pandas.read_csv({quote(path_of(file))}, sep=None, engine="python", '
-        f'encoding="latin-1").to_csv({quote(path_beside(file, ".csv"))}, index=False)'
+        f'import pandas; pandas.read_csv({python_text(path_of(file))}, sep=None, engine="python", '
+        f'encoding="latin-1").to_csv({python_text(path_beside(file, ".csv"))}, index=False)'
     )
     return InputError(
         expected=f"text in UTF-8 in {file.name}",
@@ -238,7 +237,9 @@ class _Table:
         return ""
 
     def _comma_error(self, name: str, cell: str, row: int) -> InputError:
-        code = f"{self._pandas(', decimal=' + quote(','))}.to_csv({self._target()}, index=False)"
+        code = (
+            f"{self._pandas(', decimal=' + python_text(','))}.to_csv({self._target()}, index=False)"
+        )
         return InputError(
             expected=f"numbers with decimal points in {self.file.name}",
             found=f"the decimal comma of {cell[:40]!r} in the column {name!r} at row {row}",
@@ -247,14 +248,14 @@ class _Table:
 
     def _pandas(self, more: str = "") -> str:
         """Return the call of pandas that reads this table."""
-        path = quote(path_of(self.file))
+        path = python_text(path_of(self.file))
         written = {" ": "\\s+"}.get(self.delimiter, self.delimiter)
-        separator = "" if written == "," else f", sep={quote(written)}"
+        separator = "" if written == "," else f", sep={python_text(written)}"
         header = "" if self.has_header else ", header=None"
         return f"pandas.read_csv({path}{separator}{header}{more})"
 
     def _target(self) -> str:
-        return quote(path_beside(self.file, ".csv"))
+        return python_text(path_beside(self.file, ".csv"))
 
     def read(self, features: Sequence[str], label: str | None) -> Iterator[tuple[Any, Any]]:
         """Yield features and labels by batches of rows.
@@ -374,10 +375,10 @@ class _Table:
             ""
             if len(columns) > 8
             else "subset=["
-            + ", ".join(quote(c) if isinstance(c, str) else str(c) for c in columns)
+            + ", ".join(python_text(c) if isinstance(c, str) else str(c) for c in columns)
             + "]"
         )
-        marks = f", na_values={quote('?')}"
+        marks = f", na_values={python_text('?')}"
         code = f"{self._pandas(marks)}.dropna({among}).to_csv({self._target()}, index=False)"
         return InputError(
             expected=f"a value in every cell of features and labels of {self.file.name}",

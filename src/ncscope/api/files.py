@@ -24,11 +24,9 @@ from ncscope.api.other_files import (
     describe_pair,
     path_beside,
     path_of,
-    python_line,
-    quote,
 )
 from ncscope.errors import InputError
-from ncscope.file_kinds import describe_foreign
+from ncscope.file_kinds import describe_foreign, python_line, python_text
 from ncscope.files import is_folder
 from ncscope.memory import check_memory
 from ncscope.models.weights import FileWeights, find_weights
@@ -357,13 +355,13 @@ def _describe_damage(error: Exception, kind: Kind | None, file: TensorFile) -> t
 
 def _rewrite_objects(file: TensorFile) -> str:
     """Return the remedy for arrays of Python objects: the command that writes plain arrays."""
-    path, suffix = quote(path_of(file)), Path(file.name).suffix
+    path, suffix = python_text(path_of(file)), Path(file.name).suffix
     if suffix == ".npz":
-        new = quote(path_beside(file, "-plain.npz"))
+        new = python_text(path_beside(file, "-plain.npz"))
         code = f"d = numpy.load({path}, allow_pickle=True); numpy.savez({new}, "
         code += "**{k: numpy.array(v.tolist()) for k, v in d.items()})"
     else:
-        new = quote(path_beside(file, "-plain.npy"))
+        new = python_text(path_beside(file, "-plain.npy"))
         code = f"numpy.save({new}, numpy.array(numpy.load({path}, allow_pickle=True).tolist()))"
     return f"{_FIX_PICKLED}; if you trust the file: {python_line(f'import numpy; {code}')}"
 

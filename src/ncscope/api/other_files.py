@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
+from ncscope.file_kinds import python_line, python_text
 from ncscope.tensor_files import TensorFile
 
 UNPACKERS: Mapping[bytes, tuple[str, Callable[[Any], Any]]] = {
@@ -55,25 +56,6 @@ def find_packing(file: TensorFile) -> str:
     """Return the name of the module that unpacks a file; empty if it is not packed."""
     start = file.read_start(6)
     return next((name for magic, (name, _) in UNPACKERS.items() if start.startswith(magic)), "")
-
-
-def quote(text: str) -> str:
-    """Return a text as Python writes it in double quotes, for a command in single quotes.
-
-    Args:
-        text: Any text, such as the name of a file.
-    """
-    return json.dumps(text, ensure_ascii=False)
-
-
-def python_line(code: str) -> str:
-    """Return the command line that runs a program; no name in it can leave its quotes.
-
-    Example:
-        >>> python_line("print(1)")
-        "python -c 'print(1)'"
-    """
-    return f"python -c {shlex.quote(code)}"
 
 
 def path_of(file: TensorFile) -> str:
@@ -140,7 +122,7 @@ def _convert(name: str, code: str, target: str) -> Callable[[TensorFile], OtherK
 
     def describe(file: TensorFile) -> OtherKind:
         new = path_beside(file, target)
-        paths = {"IN": quote(path_of(file)), "OUT": quote(new)}
+        paths = {"IN": python_text(path_of(file)), "OUT": python_text(new)}
         line = re.sub(r"\b(IN|OUT)\b", lambda match: paths[match[0]], code)
         return OtherKind(name, f"convert it to {PurePath(new).name}: {python_line(line)}")
 
@@ -149,7 +131,9 @@ def _convert(name: str, code: str, target: str) -> Callable[[TensorFile], OtherK
 
 def _explain(name: str, remedy: str) -> Callable[[TensorFile], OtherKind]:
     """Return a function that describes files of a kind, with ``IN`` in place of the path."""
-    return lambda file: OtherKind(name, re.sub(r"\bIN\b", lambda _: quote(path_of(file)), remedy))
+    return lambda file: OtherKind(
+        name, re.sub(r"\bIN\b", lambda _: python_text(path_of(file)), remedy)
+    )
 
 
 # A mapping of arrays, or a pair of features and labels, as entries of an .npz file. Lists of
@@ -262,9 +246,9 @@ def describe_pair(file: TensorFile, content: Any) -> str:
     """
     if not isinstance(content, list | tuple) or len(content) != 2:
         return ""
-    new = quote(path_beside(file, "-entries.pt"))
+    new = python_text(path_beside(file, "-entries.pt"))
     return python_line(
-        f"import torch; x, y = torch.load({quote(path_of(file))}); "
+        f"import torch; x, y = torch.load({python_text(path_of(file))}); "
         f'torch.save({{"features": x, "labels": y}}, {new})'
     )
 
@@ -319,8 +303,8 @@ def _describe_packed(file: TensorFile, module: str) -> OtherKind:
         return _describe_pickle(file)
     path = PurePath(path_of(file))
     new = str(path.with_suffix("") if path.suffix in (".gz", ".bz2", ".xz") else f"{path}-unpacked")
-    code = f"import {module}, shutil; shutil.copyfileobj({module}.open({quote(str(path))}), "
-    line = python_line(f'{code}open({quote(new)}, "wb"))')
+    code = f"import {module}, shutil; shutil.copyfileobj({module}.open({python_text(str(path))}), "
+    line = python_line(f'{code}open({python_text(new)}, "wb"))')
     return OtherKind(f"a file packed by {module}", f"unpack it: {line}")
 
 

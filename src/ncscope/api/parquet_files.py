@@ -10,9 +10,10 @@ import numpy as np
 
 from ncscope.api.columns import Cells, choose_columns, refuse_repeats
 from ncscope.api.files import explain_read_errors
-from ncscope.api.other_files import path_beside, path_of, python_line, quote
+from ncscope.api.other_files import path_beside, path_of
 from ncscope.api.sample_file import MOST_ROWS, Categories, SampleFile, rows_of_batch
 from ncscope.errors import InputError, library_error
+from ncscope.file_kinds import python_line, python_text
 from ncscope.memory import check_memory
 from ncscope.tensor_files import TensorFile
 
@@ -262,8 +263,8 @@ def _refuse_missing(
     if rows:  # of the flat values of lists
         first //= max(1, len(values) // rows)
     code = (
-        f"import pandas; pandas.read_parquet({quote(path_of(file))}).dropna("
-        f"subset=[{quote(column)}]).to_parquet({quote(path_beside(file, '.parquet'))}, "
+        f"import pandas; pandas.read_parquet({python_text(path_of(file))}).dropna("
+        f"subset=[{python_text(column)}]).to_parquet({python_text(path_beside(file, '.parquet'))}, "
         "index=False)"
     )
     raise InputError(

@@ -25,13 +25,12 @@ from ncscope.api.other_files import (
     is_torchscript,
     path_beside,
     path_of,
-    python_line,
-    quote,
     torchscript,
 )
 from ncscope.api.parquet_files import open_parquet
 from ncscope.api.sample_file import SampleFile, flatten_labels, join_labels
 from ncscope.errors import InputError
+from ncscope.file_kinds import python_line, python_text
 from ncscope.memory import check_memory
 from ncscope.tensor_files import TensorFile, check_exists, check_stored, detect_kind
 
@@ -147,8 +146,8 @@ def _is_list_of_labels(value: Any) -> bool:
 
 def _tensor_error(file: TensorFile, name: str, value: Any) -> InputError:
     code = (
-        f"import numpy, torch; d = torch.load({quote(path_of(file))}, weights_only=False); "
-        f"numpy.savez({quote(path_beside(file, '.npz'))}, "
+        f"import numpy, torch; d = torch.load({python_text(path_of(file))}, weights_only=False); "
+        f"numpy.savez({python_text(path_beside(file, '.npz'))}, "
         "**{k: numpy.asarray(v) for k, v in d.items()})"
     )
     return InputError(
