@@ -226,13 +226,22 @@ class Quantity:
         Args:
             fields: Fields of the partner's settings, or of their ``optimisation``.
         """
+        words = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in fields.items())
+        return self.of(lambda run: run.partner(**fields), f"{self.name} with {words}")
+
+    def of(self, find: Callable[[Run], Run | None], name: str) -> "Quantity":
+        """Return the quantity of another run, NaN without one.
+
+        Args:
+            find: Function that finds the other run.
+            name: Name of the new quantity.
+        """
 
         def compute(run: Run) -> float:
-            partner = run.partner(**fields)
-            return math.nan if partner is None else self(partner)
+            other = find(run)
+            return math.nan if other is None else self(other)
 
-        words = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in fields.items())
-        return Quantity(f"{self.name} with {words}", compute)
+        return Quantity(name, compute)
 
 
 def quantity(

@@ -1,7 +1,5 @@
 """The command `ncscope zoo`."""
 
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -10,6 +8,7 @@ import typer
 from ncscope.cli.app import app
 from ncscope.cli.terminal import Terminal, row_bar
 from ncscope.errors import InputError
+from ncscope.models.own_code import is_own_code, open_own
 
 if TYPE_CHECKING:
     from ncscope_lab.transfer_zoo import ScoreFunction
@@ -90,22 +89,9 @@ def zoo(
 
 def _load_function(given: str) -> "tuple[str, ScoreFunction]":
     """Return the name of a score and its function, from FILE.py:NAME."""
-    file, _, name = given.rpartition(":")
-    path = Path(file)
-    spec = spec_from_file_location(path.stem, path) if path.is_file() else None
-    if spec is None or spec.loader is None:
-        fix = "for example --score mine.py:spread"
-        raise InputError(expected="--score FILE.py:NAME with a file", found=given, fix=fix)
-    module = module_from_spec(spec)
-    sys.modules[path.stem] = module  # dataclasses look for their module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        found = f"{type(error).__name__}: {error}"
-        fix = "run the file alone with python"
-        raise InputError(expected=f"{file} to run", found=found, fix=fix) from error
-    function = getattr(module, name, None)
+    function = open_own(given) if is_own_code(given) else None
     if not callable(function):
-        fix = f"define def {name}(sample) in it"
-        raise InputError(expected=f"the function {name} in {file}", found="none", fix=fix)
-    return name, function
+        found = given if function is None else f"{given}, of the type {type(function).__name__}"
+        fix = "for example --score mine.py:spread, with def spread(sample) in the file"
+        raise InputError(expected="--score FILE.py:NAME with a function", found=found, fix=fix)
+    return given.rpartition(":")[2], function

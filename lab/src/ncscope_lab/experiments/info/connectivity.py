@@ -218,7 +218,7 @@ def extent(key: str, statistics: str) -> Quantity:
 def extent_beyond_next_higher(key: str, statistics: str) -> Quantity:
     """Return a metric's range between the runs, minus that at the next higher rate."""
     own = extent(key, statistics)
-    higher = Quantity("that at the next higher", lambda run: own(at_rate(run, next_rate(run))))
+    higher = own.of(lambda run: at_rate(run, next_rate(run)), "that at the next higher")
     return if_trained(own - higher, as_at=next_rate)
 
 

@@ -148,9 +148,7 @@ NORMS_AGREE = Claim(
 
 def of_linear(number: Quantity) -> Quantity:
     """Return the quantity of the linear descent beside the ReLU's."""
-    return Quantity(
-        f"{number.name} without ReLU", lambda run: number(run.experiment.find("linear"))
-    )
+    return number.of(lambda run: run.experiment.find("linear"), f"{number.name} without ReLU")
 
 
 @quantity("decades between NC1 of H1 and of the last level, median")

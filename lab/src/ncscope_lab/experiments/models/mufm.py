@@ -101,9 +101,7 @@ def list_claims(settings: MUFMConfig) -> list[Claim]:
         descent(
             text="Gradient descent arrives at the minimum, to 1 %",
             quantity=objective
-            / Quantity(
-                "least objective", lambda run: least_objective(run.experiment.find("fast solver"))
-            ),
+            / least_objective.of(lambda run: run.experiment.find("fast solver"), "least objective"),
             region=below(ARRIVED),
         ),
     ]

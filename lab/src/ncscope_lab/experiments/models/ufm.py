@@ -26,7 +26,7 @@ from ncscope_lab.experiments.models.descents import (
     list_descent_parts,
     state,
 )
-from ncscope_lab.quantities import Quantity, Runs, last
+from ncscope_lab.quantities import Runs, last
 from ncscope_lab.report.drawing import Drawing
 from ncscope_lab.surrogates.ufm import UFM
 
@@ -68,9 +68,8 @@ def list_claims(settings: UFMConfig) -> list[Claim]:
                     source="ours",
                     where="descent",
                     quantity=share
-                    - Quantity(
-                        "that in closed form",
-                        lambda run: share(run.experiment.find("closed form")),
+                    - share.of(
+                        lambda run: run.experiment.find("closed form"), "that in closed form"
                     ),
                     region=within(VANISHED),
                     rule="all",

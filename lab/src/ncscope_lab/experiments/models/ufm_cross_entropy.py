@@ -20,7 +20,7 @@ from ncscope_lab.experiments.models.descents import (
     list_descent_parts,
     state,
 )
-from ncscope_lab.quantities import Quantity, Runs, last
+from ncscope_lab.quantities import Runs, last
 from ncscope_lab.report.drawing import Drawing
 from ncscope_lab.surrogates.problem import Minimiser
 from ncscope_lab.surrogates.ufm_cross_entropy import CrossEntropyUFM
@@ -52,9 +52,8 @@ def list_claims(settings: CrossEntropyConfig) -> list[Claim]:
                 source="ours",
                 where="descent",
                 quantity=objective
-                - Quantity(
-                    "that of the fast solver",
-                    lambda run: objective(run.experiment.find("fast solver")),
+                - objective.of(
+                    lambda run: run.experiment.find("fast solver"), "that of the fast solver"
                 ),
                 region=within(ARRIVED),
                 rule="all",

@@ -211,12 +211,7 @@ def select_pairs(runs: Runs) -> Runs:
 
 def of_rival(quantity: Quantity) -> Quantity:
     """Return the quantity of the run's rival, of those that `select_pairs` selects."""
-
-    def compute(run: Run) -> float:
-        rival = find_rival(run)
-        return math.nan if rival is None else quantity(rival)
-
-    return Quantity(f"{quantity.name} under cross-entropy", compute)
+    return quantity.of(find_rival, f"{quantity.name} under cross-entropy")
 
 
 def list_rates(count: int) -> list[float]:

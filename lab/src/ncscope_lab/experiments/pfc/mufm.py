@@ -347,7 +347,7 @@ def find_part(model: str, run: Run) -> Run:
 
 def of_part(model: str, number: Quantity) -> Quantity:
     """Return a quantity of the part of another model in the same draw and scaling."""
-    return Quantity(f"{number.name} of {model}", lambda run: number(find_part(model, run)))
+    return number.of(partial(find_part, model), f"{number.name} of {model}")
 
 
 def of_model(model: str, key: str) -> Quantity:

@@ -96,9 +96,9 @@ def of_settings(*names: str) -> Callable[[Runs], Runs]:
 
 def in_setting(name: str, quantity: Quantity) -> Quantity:
     """Return the quantity of the run with the same seed in another setting."""
-    return Quantity(
+    return quantity.of(
+        lambda run: run.experiment.find(f"{name}, seed {run.settings.seed}"),
         f"{quantity.name} in the setting {name}",
-        lambda run: quantity(run.experiment.find(f"{name}, seed {run.settings.seed}")),
     )
 
 
