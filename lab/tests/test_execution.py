@@ -17,7 +17,6 @@ from ncscope_lab.experiment import Part
 from ncscope_lab.observations import Heartbeat
 from ncscope_lab.runs.settings import change_settings
 from ncscope_lab.training.settings import Training
-from tests.pace import others_slow
 
 
 def written(folders, page):
@@ -67,31 +66,6 @@ def test_the_run_folder_is_complete_and_the_same_every_time(tmp_path):
     page = (tmp_path / "a" / "report.html").read_text()
     assert "It reaches zero." in page
     assert "data:image/svg+xml;base64," in page
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """A run that nobody stopped."""
-    with pytest.MonkeyPatch.context() as patch:
-        list_alone(patch, halving.EXPERIMENT)
-        return execution.run("halving", out=tmp_path_factory.mktemp("whole"))
-
-
-@pytest.mark.parametrize("row", others_slow(range(9), 0, 2, 4, 8))
-def test_a_run_stopped_at_any_row_resumes_to_the_same_files(row, whole, tmp_path):
-    def stop(part, done, total):
-        if done > row:
-            raise KeyboardInterrupt
-
-    broken = tmp_path / "broken"
-    if row < len(whole.rows):
-        with pytest.raises(KeyboardInterrupt):
-            execution.run("halving", out=broken, on_row=stop)
-    else:
-        execution.run("halving", out=broken)
-    execution.run("halving", out=broken, resume=True)
-    for name in FILES:
-        assert (broken / name).read_bytes() == (whole.page.parent / name).read_bytes()
 
 
 @pytest.mark.slow

@@ -209,7 +209,9 @@ def test_unselected_samples_are_not_read(loss):
 
 @on_heads
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_narrow_dtypes(loss, dtype, batch: Batch):
+@pytest.mark.parametrize("name", ["fewer dimensions than samples", "duplicated rows"])
+def test_narrow_dtypes(loss, dtype, name):
+    batch = BATCHES[name]
     narrow = leaves(batch, dtype)
     exact = tuple(leaf.detach().double().requires_grad_() for leaf in narrow)
     value, true_value = (loss(f, batch.labels, w) for f, w in (narrow, exact))

@@ -92,7 +92,9 @@ def test_decay_does_not_depend_on_the_batch_size():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_narrow_dtypes(dtype, batch: Batch):
+@pytest.mark.parametrize("name", ["fewer dimensions than samples", "duplicated rows"])
+def test_narrow_dtypes(dtype, name):
+    batch = BATCHES[name]
     features = batch.features.to(dtype).requires_grad_()
     weight = batch.weight.to(dtype).requires_grad_()
     with torch.autocast("cpu", dtype=torch.bfloat16):
