@@ -301,7 +301,7 @@ EXPERIMENT = Experiment(
     ),
     source="MSE appendix A, figures 3-8, table 1",
     scales={"paper": PAPER, "small": SMALL},
-    cost={"paper": "75 GPU-hours (estimated)", "small": "3.5 hours on one core"},
+    cost={"paper": "75 GPU-hours (estimated)", "small": "160 minutes on one core"},
     parts=train_sweep,
     select=select_best_rates,
     claims=list_claims,

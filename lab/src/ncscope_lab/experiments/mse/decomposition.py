@@ -383,7 +383,7 @@ EXPERIMENT = Experiment(
     scales={"paper": PAPER, "small": SMALL},
     cost={
         "paper": "75 GPU-hours (estimated)",
-        "small": "3.5 hours on one core; the run serves mse/collapse too",
+        "small": "160 minutes on one core; the run serves mse/collapse too",
     },
     parts=partial(train_sweep, extra=measure_training_mode),
     select=select_best_rates,  # with one rate a network, as at both scales, all runs
