@@ -465,7 +465,7 @@ class ModelReport(Report):
         statistics: Mapping[str, ClassStatistics],
         origin: Provenance | None = None,
     ) -> None:
-        last = model_record.layers[-1]
+        last = model_record.last
         self._model_record = model_record
         # The constructor of Report sets the provenance, and the setter passes it on to the layers.
         self.layers = {

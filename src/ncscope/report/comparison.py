@@ -106,7 +106,7 @@ class ComparisonColumn:
     @property
     def last(self) -> LayerRecord:
         """Features that the head reads."""
-        return self.model.layers[-1]
+        return self.model.last
 
     @property
     def title(self) -> str:
@@ -277,7 +277,7 @@ def build_columns(
     for source, run, split, of_split in lines:
         end = common.get(source.unit, math.inf)
         measurement = [each for each in of_split if each.step <= end][-1]
-        model, features = measurement.model_record, measurement.model_record.layers[-1]
+        model, features = measurement.model_record, measurement.model_record.last
         splits = {each.split for each in source.measurements if each.run == run}
         whole = ", ".join(filter(None, (source.name, run)))
         name = f"{whole}, {split}" if source.unit and len(splits) > 1 else whole

@@ -30,7 +30,6 @@ from ncscope.report.overview import (
     describe_model,
     describe_origin,
     format_collapse_value,
-    merge_values,
 )
 from ncscope.report.page import render_template
 from ncscope.report.wording import (
@@ -132,7 +131,7 @@ def render_history_fragment(
             for each in (first, last):
                 at = name_step(each, unit) if each is last else name_start(each.step, unit)
                 name = ", ".join(filter(None, (run, split, at)))
-                ends[name] = replace(each.model_record.layers[-1], metrics=merge_values(each))
+                ends[name] = replace(each.model_record.last, metrics=each.last_values)
             lasts[name] = each.model_record
     shown, folds = ends, []
     if len(ends) > _MOST_LINES:
@@ -159,7 +158,7 @@ def render_comparison_fragment(
         warnings: Warnings on the comparison; those of the measurements follow.
     """
     models = {printable(name): make_printable(model) for name, model in models.items()}
-    records = {name: model.layers[-1] for name, model in models.items()}
+    records = {name: model.last for name, model in models.items()}
     sizes = [f"{name}: {', '.join(describe_model(model))}" for name, model in models.items()]
     notes = [
         f"{name}: {note}"
