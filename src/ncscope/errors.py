@@ -3,6 +3,8 @@
 import functools
 import unicodedata
 from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
 
 LABORATORY = "./lab"
 """Folder of the laboratory in a checkout of ncscope."""
@@ -131,6 +133,21 @@ def library_error(name: str, target: str | None = None) -> InputError:
     """
     found, fix = "that it is not installed", how_to_install(target or TARGETS[name])
     return InputError(expected=f"the library {distribution(name)}", found=found, fix=fix)
+
+
+def import_library(name: str) -> Any:
+    """Import an optional library where it is needed, because importing may take seconds.
+
+    Args:
+        name: Name of the library, a key of `TARGETS`, or of a module in it.
+
+    Raises:
+        InputError: If the library is not installed.
+    """
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise library_error(name.partition(".")[0]) from error
 
 
 def how_to_install(target: str = ".") -> str:
