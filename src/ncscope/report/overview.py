@@ -331,13 +331,28 @@ def build_details(
     return Details(caption, layers, groups, cells, collect_sentences(model, "notes"))
 
 
-def build_cell(record: LayerRecord, metric: Metric, write: Write = typeset) -> Cell:
-    """Write a metric at one layer with its standard error, interval and value at chance level."""
+def build_cell(
+    record: LayerRecord,
+    metric: Metric,
+    write: Write = typeset,
+    *,
+    digits: int = 4,
+    error: bool = True,
+) -> Cell:
+    """Write a metric at one layer with its standard error, interval and value at chance level.
+
+    Args:
+        record: Record of the layer.
+        metric: Metric to write.
+        write: Function that writes a number with so many digits.
+        digits: Number of digits of the value.
+        error: Write the standard error beside the value if True.
+    """
     key = find_key(record.metrics, metric.key)
     if key is None:
         return Cell("")
-    value, ends = write(record.metrics[key], 4), find_interval(record, key)
-    if ends is not None:
+    value, ends = write(record.metrics[key], digits), find_interval(record, key)
+    if ends is not None and error:
         value = f"{value} ± {write(record.standard_errors[key], 2)}"
     interval = "" if ends is None else " to ".join(write(end, 3) for end in ends)
     chance = record.baseline.get(key)
