@@ -113,6 +113,14 @@ class InputError(ValueError):
         super().__init__(printable(shorten_words(sentence)))
         self.expected, self.found, self.fix = expected, found, fix
 
+    def but(
+        self, *, expected: str | None = None, found: str | None = None, fix: str | None = None
+    ) -> "InputError":
+        """Return a copy in which the parts that are passed replace those of this error."""
+        return InputError(
+            expected=expected or self.expected, found=found or self.found, fix=fix or self.fix
+        )
+
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the parts; a pool of processes waits for ever for an error that it cannot read."""
         # Exceptions are made again from `args`, the sentence alone; the parts are keywords.
