@@ -46,3 +46,11 @@ def test_a_long_path_does_not_make_a_long_message() -> None:
     assert len(str(error)) < 500
     assert re.search(r"nothing at /data/x+…x+\.npz; check the path", str(error))
     assert path in error.found
+
+
+def test_a_copy_has_the_parts_that_are_passed_and_else_those_of_the_error() -> None:
+    error = InputError(expected="labels", found="none", fix="pass labels")
+    assert str(error.but(found="two")) == "expected labels, found two; pass labels"
+    assert (
+        str(error.but(expected="names", fix="name all")) == "expected names, found none; name all"
+    )

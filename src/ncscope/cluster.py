@@ -3,7 +3,7 @@
 import os
 import socket
 
-from ncscope.errors import InputError, library_error
+from ncscope.errors import InputError, import_library
 
 _SECONDS_TO_ANSWER = 10.0
 
@@ -41,10 +41,7 @@ def join_cluster(address: str, object_store: int | None = None) -> None:
     Raises:
         InputError: If Ray is not installed, cannot start, or the cluster cannot be joined.
     """
-    try:
-        import ray
-    except ModuleNotFoundError as error:
-        raise library_error(name="ray") from error
+    ray = import_library("ray")
     local = {
         # The cores that this process may use: Ray would take all that the machine has.
         "num_cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,

@@ -3,6 +3,8 @@
 import functools
 import unicodedata
 from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
 
 LABORATORY = "./lab"
 """Folder of the laboratory in a checkout of ncscope."""
@@ -111,6 +113,14 @@ class InputError(ValueError):
         super().__init__(printable(shorten_words(sentence)))
         self.expected, self.found, self.fix = expected, found, fix
 
+    def but(
+        self, *, expected: str | None = None, found: str | None = None, fix: str | None = None
+    ) -> "InputError":
+        """Return a copy in which the parts that are passed replace those of this error."""
+        return InputError(
+            expected=expected or self.expected, found=found or self.found, fix=fix or self.fix
+        )
+
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the parts; a pool of processes waits for ever for an error that it cannot read."""
         # Exceptions are made again from `args`, the sentence alone; the parts are keywords.
@@ -131,6 +141,21 @@ def library_error(name: str, target: str | None = None) -> InputError:
     """
     found, fix = "that it is not installed", how_to_install(target or TARGETS[name])
     return InputError(expected=f"the library {distribution(name)}", found=found, fix=fix)
+
+
+def import_library(name: str) -> Any:
+    """Import an optional library where it is needed, because importing may take seconds.
+
+    Args:
+        name: Name of the library, a key of `TARGETS`, or of a module in it.
+
+    Raises:
+        InputError: If the library is not installed.
+    """
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise library_error(name.partition(".")[0]) from error
 
 
 def how_to_install(target: str = ".") -> str:

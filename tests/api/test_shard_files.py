@@ -238,7 +238,7 @@ def test_what_is_not_there_is_named(tmp_path, monkeypatch) -> None:
         with pytest.raises(InputError, match=r"files that match .*\*\.parquet, found none"):
             expand_patterns([pattern])
     file = save_parquet(tmp_path / "a.parquet", *cut((20,)).parts[0])
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(InputError, match=r"the library pyarrow, .*\[shards\]"):
         ncscope.measure_shards([file])
     monkeypatch.setitem(sys.modules, "fsspec", None)

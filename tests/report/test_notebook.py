@@ -119,12 +119,12 @@ def test_a_headline_shows_interval_and_chance_and_takes_what_most_rows_have() ->
     ]
     ((name, cells, strong),) = alone.rows
     assert (name, strong, [cell.value for cell in cells]) == ("last", True, ["0.25", "0.75"])
-    assert list(cells[0].hints) == ["0.229 to 0.273"]
-    assert list(cells[1].hints) == ["chance 0.25"]
+    assert (cells[0].interval, cells[0].chance) == ("0.229 to 0.273", "")
+    assert (cells[1].interval, cells[1].chance) == ("", "0.25")
     assert alone.collapsed == ["0 ↓", "1 ↑"]
     layers = build_headline({"first": make(nc1_quotient=2.0), "last": last}, strong=["last"])
     assert [metric.key for _, metric in layers.columns] == ["nc1_quotient", "accuracy"]
-    assert [[cell.value for cell in row[1]] for row in layers.rows] == [["2", "–"], ["0.5", "0.75"]]
+    assert [[cell.value for cell in row[1]] for row in layers.rows] == [["2", ""], ["0.5", "0.75"]]
     assert [row[2] for row in layers.rows] == [False, True]
     unusual = build_headline({"h": make(novel=3.0)})
     assert [metric.key for _, metric in unusual.columns] == ["novel"]

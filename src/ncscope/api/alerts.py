@@ -157,8 +157,8 @@ class Alerts:
         """
         messages = []
         for condition, action in self._actions:
-            last = None if old is None else old.model_record.layers[-1]
-            reason = condition.explain(new.model_record.layers[-1], last)
+            last = None if old is None else old.model_record.last
+            reason = condition.explain(new.model_record.last, last)
             if not reason or (condition.text, new.key) in self._done:
                 continue
             self._done.add((condition.text, new.key))

@@ -66,7 +66,7 @@ class Comparison(Table):
         rows = []
         for source in self._sources():
             for each in source.measurements:
-                last = each.model_record.layers[-1]
+                last = each.model_record.last
                 place = (each.run, each.split, each.step) if source.unit else ("", "", None)
                 row: dict[str, object] = dict(zip(_COLUMNS, (source.name, *place), strict=True))
                 row |= {"samples": last.num_samples, "classes": last.k, "dimension": last.dim}
@@ -177,7 +177,7 @@ class Comparison(Table):
             fix = "save an .html page"
             raise InputError(expected="measurements for a table", found="none", fix=fix)
         everything = [each for source in sources for each in source.measurements]
-        known = {key for each in everything for key in each.model_record.layers[-1].metrics}
+        known = {key for each in everything for key in each.model_record.last.metrics}
         chosen = choose_columns(path, metrics, known)
         if path.suffix == ".csv":
             ends = [f"{key}{end}" for key in chosen or () for end in ("", "_low", "_high")]

@@ -11,7 +11,7 @@ from ncscope.api.columns import choose_entries
 from ncscope.api.files import explain_read_errors
 from ncscope.api.other_files import mat_hdf5, pandas_hdf5
 from ncscope.api.sample_file import Categories, SampleFile, rows_of_batch
-from ncscope.errors import InputError, library_error
+from ncscope.errors import InputError, import_library
 from ncscope.memory import check_memory
 from ncscope.tensor_files import TensorFile
 
@@ -83,10 +83,7 @@ def open_hdf5(
 
 @contextmanager
 def _open(file: TensorFile) -> Iterator[Any]:
-    try:
-        import h5py
-    except ModuleNotFoundError as error:
-        raise library_error(name="h5py") from error
+    h5py = import_library("h5py")
     with explain_read_errors(file), file.open() as stream, h5py.File(stream, "r") as content:
         yield content
 

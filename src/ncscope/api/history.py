@@ -176,12 +176,12 @@ class History(Table):
         if key not in self.keys():
             message = f"no measurement has {key!r}, but {', '.join(self.keys()) or 'nothing'}"
             raise KeyError(message)
-        values = [_last_layer_values(each).get(key, math.nan) for each in self]
+        values = [each.last_values.get(key, math.nan) for each in self]
         return np.array(values, dtype=np.float64)
 
     def keys(self) -> list[str]:
         """Return the names of the last layer's metrics and of the further numbers."""
-        return list(dict.fromkeys(key for each in self for key in _last_layer_values(each)))
+        return list(dict.fromkeys(key for each in self for key in each.last_values))
 
     @property
     def steps(self) -> NDArray[np.float64]:
@@ -267,7 +267,7 @@ class History(Table):
             table
             for each in self
             if step in (None, each.step)
-            if (table := each.model_record.layers[-1].per_class) is not None
+            if (table := each.model_record.last.per_class) is not None
         ]
         return PerClass(tables[-1], self.provenance.class_names) if tables else None
 
@@ -500,8 +500,3 @@ class History(Table):
 
 _COLUMNS = ("run", "split", "step", "layer")
 """Columns of the table before the numbers."""
-
-
-def _last_layer_values(measurement: Measurement) -> dict[str, float]:
-    """Return the further numbers of a measurement and the last layer's metrics."""
-    return {**measurement.values, **measurement.model_record.layers[-1].metrics}

@@ -89,7 +89,7 @@ def check_samples(
         if error.expected != "one label a sample" or not 1 < parts == count_labels(labels):
             raise
         fix = "if each matrix is one sample, pass its mean: [part.mean(0) for part in features]"
-        raise InputError(expected=error.expected, found=error.found, fix=fix) from error
+        raise error.but(fix=fix) from error
     rows, classes, notes = read.select(rows), read.labels.to(rows.device), read.notes
     head = None if weight is None else as_tensor(weight, "weight")
     largest = max(int(classes.max()) + 1, 1)

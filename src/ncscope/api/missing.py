@@ -18,8 +18,8 @@ _NEEDS = {
 """What a metric needs beside features and labels, by its entry of `Metric.needs`."""
 
 
-def explain_missing_key(key: object, present: Iterable[str], *, labelled: bool) -> KeyError:
-    """Make the error for a metric that a report lacks: the reason, or the nearest key.
+def explain_missing_key(key: object, present: Iterable[str], *, labelled: bool) -> object:
+    """Say why a report lacks a metric, or which key is nearest; without either return the key.
 
     Args:
         key: Key that was asked for.
@@ -33,9 +33,9 @@ def explain_missing_key(key: object, present: Iterable[str], *, labelled: bool) 
         where = f"is in the group {row.group!r}"
         if row.on_request:
             where = "must be asked for by its key"
-        return KeyError(f"{key!r} was not measured; it {where}{and_needs}")
+        return f"{key!r} was not measured; it {where}{and_needs}"
     nearest = get_close_matches(str(key).lower(), list(present), n=1)
-    return KeyError(f"{key!r}; did you mean {nearest[0]!r}?" if nearest else key)
+    return f"{key!r}; did you mean {nearest[0]!r}?" if nearest else key
 
 
 def note_omissions(

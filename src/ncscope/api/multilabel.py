@@ -12,7 +12,6 @@ from ncscope.array_checks import as_tensor, check_features, refuse_nonfinite
 from ncscope.errors import InputError
 from ncscope.labels import check_batch_sizes, read_label_sets
 from ncscope.measurement.records import LayerRecord
-from ncscope.metrics.metric import Metric
 from ncscope.metrics.multilabel import MultilabelValues, multilabel_collapse
 
 
@@ -94,25 +93,18 @@ class MultilabelReport(PlainReport):
             self.dim,
             warnings=tuple(self.warnings),
         )
-        at_collapse = {key: _at_collapse(row) for key, row in self._rows.items()}
         facts = self._describe().split("; ")
-        page = render_multilabel_page(title or path.stem, record, self._rows, at_collapse, facts)
+        page = render_multilabel_page(title or path.stem, record, self._rows, facts)
         return save_text(path, page)
 
     def rows(self) -> list[dict[str, object]]:
         """Return a row for each metric, with its meaning and its value at collapse."""
-        return [
-            row
-            | {"collapsed_at": _at_collapse(self._rows[key]), "meaning": self._rows[key].meaning}
-            for key, row in zip(self, super().rows(), strict=True)
-        ]
-
-
-def _at_collapse(row: Metric) -> float | None:
-    if row.at_collapse is not None:
-        value = row.at_collapse(0)
-        return value if math.isfinite(value) else None
-    return 0.0 if row.better == "low" else 1.0
+        rows = []
+        for row, metric in zip(super().rows(), self._rows.values(), strict=True):
+            target = metric.target(self.num_classes)
+            collapsed_at = None if math.isnan(target) else target
+            rows.append({**row, "collapsed_at": collapsed_at, "meaning": metric.meaning})
+        return rows
 
 
 @check_arguments

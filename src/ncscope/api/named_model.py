@@ -132,11 +132,10 @@ def measure_named_model(
     ):
         report = measure_model(opened.model.to(device), loader, options, ood=outside)
     class_names = report.class_names
-    *before, last = report.model_record.layers
-    alone = options.layers is None and not before
+    record = report.model_record
+    alone = options.layers is None and len(record.layers) == 1
     no_blocks = "layers: no repeated blocks found; --layers 'NAME.*' measures other layers too"
-    last = replace(last, notes=(*notes, *last.notes, *((no_blocks,) if alone else ())))
-    record = replace(report.model_record, layers=(*before, last))
+    record = record.with_last(notes=(*notes, *record.last.notes, *((no_blocks,) if alone else ())))
     report = ModelReport(record, {n: r.require_statistics() for n, r in report.layers.items()})
     report.class_names = class_names
     report.provenance = record_provenance(

@@ -12,7 +12,7 @@ from ncscope.api.columns import Cells, choose_columns, refuse_repeats
 from ncscope.api.files import explain_read_errors
 from ncscope.api.other_files import path_beside, path_of
 from ncscope.api.sample_file import MOST_ROWS, Categories, SampleFile, rows_of_batch
-from ncscope.errors import InputError, library_error
+from ncscope.errors import InputError, import_library
 from ncscope.file_kinds import python_line, python_text
 from ncscope.memory import check_memory
 from ncscope.tensor_files import TensorFile
@@ -92,10 +92,7 @@ def open_parquet(
 
 @contextmanager
 def _open(file: TensorFile) -> Iterator[Any]:
-    try:
-        from pyarrow import parquet
-    except ModuleNotFoundError as error:
-        raise library_error(name="pyarrow") from error
+    parquet = import_library("pyarrow.parquet")
     # Pages without a checksum, as most writers leave them by default, are read as they are.
     with (
         explain_read_errors(file),

@@ -1,10 +1,10 @@
 """Table of the classes of a report: a mapping of columns that can print, plot and save itself."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ncscope.api.tables import Table, csv_text
+from ncscope.api.tables import MappingTable, csv_text
 from ncscope.api.writable import check_file, save_text, write_figure
 from ncscope.arguments import check_arguments
 from ncscope.measurement.records import ClassTable
@@ -20,7 +20,7 @@ _NAME_COLUMNS = {"class": "class_name", "nearest": "nearest_name"}
 
 
 @check_arguments
-class PerClass(Table, Mapping[str, list[float]]):
+class PerClass(MappingTable[list[float]]):
     r"""Values of each class that has samples: a mapping of a column's name to its values.
 
     The columns are in the order of the labels. ``rows()``, the table that is printed, the figure
@@ -57,30 +57,17 @@ class PerClass(Table, Mapping[str, list[float]]):
     def __init__(self, table: ClassTable, class_names: Sequence[str] = ()) -> None:
         self.table, self.class_names = table, tuple(class_names)
         columns = {name: values for name, values in vars(table).items() if values is not None}
-        self._columns: dict[str, list[float]] = {"class": columns.pop("classes"), **columns}
+        self._content = {"class": columns.pop("classes"), **columns}
 
-    def __getitem__(self, key: str) -> list[float]:
-        try:
-            return self._columns[key]
-        except KeyError:
-            msg = f"{key!r}; the columns are {', '.join(self._columns)}"
-            raise KeyError(msg) from None
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._columns
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._columns)
-
-    def __len__(self) -> int:
-        return len(self._columns)
+    def _explain_absence(self, key: str) -> str:
+        return f"{key!r}; the columns are {', '.join(self)}"
 
     def rows(self) -> list[dict[str, object]]:
         """Return a row for each class, the least separated first, with the names if known."""
         rows = []
         for index in self.table.worst_first():
             row: dict[str, object] = {}
-            for column, values in self._columns.items():
+            for column, values in self.items():
                 row[column] = values[index]
                 if self.class_names and column in _NAME_COLUMNS:
                     label = int(values[index])

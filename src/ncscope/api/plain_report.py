@@ -2,17 +2,17 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ncscope.api.tables import Table, csv_text
+from ncscope.api.tables import MappingTable, csv_text
 from ncscope.api.writable import check_file, save_text
 from ncscope.arguments import check_arguments
 
 
 @check_arguments
-class PlainReport(Table, Mapping[str, float]):
+class PlainReport(MappingTable[float]):
     """Values by key, with notes; base of the reports that have no layers.
 
     Attributes:
@@ -25,22 +25,7 @@ class PlainReport(Table, Mapping[str, float]):
     def __init__(
         self, metrics: Mapping[str, Any], notes: Iterable[str], warnings: Iterable[str] = ()
     ) -> None:
-        self._metrics, self.notes, self.warnings = dict(metrics), list(notes), list(warnings)
-
-    def __getitem__(self, key: str) -> float:
-        try:
-            return self._metrics[key]
-        except KeyError:
-            raise KeyError(self._explain_absence(key)) from None
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._metrics
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._metrics)
-
-    def __len__(self) -> int:
-        return len(self._metrics)
+        self._content, self.notes, self.warnings = dict(metrics), list(notes), list(warnings)
 
     def __repr__(self) -> str:
         lines = [f"  {key:<26} {value:.6g}" for key, value in self.items()]
@@ -53,7 +38,6 @@ class PlainReport(Table, Mapping[str, float]):
         return f"{len(self)} values"
 
     def _explain_absence(self, key: str) -> str:
-        """Say why a key is not there."""
         return f"{key!r}; the keys are {', '.join(self)}"
 
     def as_dict(self) -> dict[str, object]:

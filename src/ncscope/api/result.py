@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -12,7 +12,7 @@ import numpy as np
 
 from ncscope.api.missing import explain_missing_key
 from ncscope.api.per_class import PerClass
-from ncscope.api.tables import Table, csv_text, parse_content
+from ncscope.api.tables import MappingTable, csv_text, parse_content
 from ncscope.api.writable import REPORTS, check_file, refuse_choice, save_text, write_figure
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @check_arguments
-class Report(Table, Mapping[str, float]):
+class Report(MappingTable[float]):
     """Metrics of one set of features, by key.
 
     Attributes:
@@ -67,6 +67,7 @@ class Report(Table, Mapping[str, float]):
         origin: Provenance | None = None,
     ) -> None:
         self.record, self.statistics = record, statistics
+        self._content = record.metrics
         self.provenance = record_provenance() if origin is None else origin
         self.notes, self.warnings = list(record.notes), list(record.warnings)
         self.baseline = dict(record.baseline)
@@ -77,20 +78,8 @@ class Report(Table, Mapping[str, float]):
         self.dim = record.dim
         self.columns: tuple[Any, ...] = ()
 
-    def __getitem__(self, key: str) -> float:
-        try:
-            return self.record.metrics[key]
-        except KeyError:
-            raise explain_missing_key(key, self, labelled=self.num_classes > 0) from None
-
-    def __contains__(self, key: object) -> bool:
-        return key in self.record.metrics
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.record.metrics)
-
-    def __len__(self) -> int:
-        return len(self.record.metrics)
+    def _explain_absence(self, key: str) -> object:
+        return explain_missing_key(key, self, labelled=self.num_classes > 0)
 
     def __repr__(self) -> str:
         lines = []
@@ -159,7 +148,7 @@ class Report(Table, Mapping[str, float]):
         from ncscope.report.wording import find_interval
 
         if key not in self:
-            raise explain_missing_key(key, self, labelled=self.num_classes > 0)
+            raise KeyError(self._explain_absence(key))
         return find_interval(self.record, key)
 
     def require_statistics(self) -> ClassStatistics:
@@ -476,7 +465,7 @@ class ModelReport(Report):
         statistics: Mapping[str, ClassStatistics],
         origin: Provenance | None = None,
     ) -> None:
-        last = model_record.layers[-1]
+        last = model_record.last
         self._model_record = model_record
         # The constructor of Report sets the provenance, and the setter passes it on to the layers.
         self.layers = {

@@ -25,7 +25,7 @@ from ncscope.api.sample_file import (
 )
 from ncscope.api.samples import open_samples
 from ncscope.arguments import describe
-from ncscope.errors import InputError, library_error
+from ncscope.errors import InputError, import_library
 from ncscope.files import find_matches, refuse_pattern
 from ncscope.tensor_files import TensorFile, check_exists, detect_kind
 
@@ -283,10 +283,7 @@ def _find_matches(pattern: str) -> list[str]:
 
 def _open_file_system(address: str) -> tuple[Any, str]:
     """Return the file system of an address, and the path in it."""
-    try:
-        import fsspec
-    except ModuleNotFoundError as error:
-        raise library_error(name="fsspec") from error
+    fsspec = import_library("fsspec")
     protocol = address.partition("://")[0]
     try:
         return fsspec.core.url_to_fs(address)

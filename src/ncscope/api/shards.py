@@ -116,8 +116,7 @@ class ShardPass:
             name = shard_name(shard)
             if not name or name in error.expected + error.found:
                 raise
-            found = f"{error.found} ({name})"
-            raise InputError(expected=error.expected, found=found, fix=error.fix) from error
+            raise error.but(found=f"{error.found} ({name})") from error
 
 
 @check_arguments
@@ -249,7 +248,7 @@ def measure_shards(
             raise
         expected = f"{error.expected}, as the weight has columns"
         fix = "pass the classifier that reads these features (shape is (num_classes, dim))"
-        raise InputError(expected=expected, found=error.found, fix=fix) from error
+        raise error.but(expected=expected, fix=fix) from error
     k, d = moments.num_classes, moments.dim
     classifier = check_classifier(head, bias, k, d, "cpu")
     stats = finish(moments)

@@ -3,7 +3,7 @@
 import csv
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from ncscope.errors import InputError, printable
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pandas
 
 Content = TypeVar("Content")
+Value = TypeVar("Value")
 
 
 class Table(ABC):
@@ -28,6 +29,39 @@ class Table(ABC):
             InputError: If pandas is not installed.
         """
         return data_frame(self.rows())
+
+
+class MappingTable(Table, Mapping[str, Value]):
+    """Table that is also a mapping from key to value.
+
+    A subclass sets ``_content`` in its constructor.
+    """
+
+    _content: Mapping[str, Value]
+
+    def __getitem__(self, key: str) -> Value:
+        try:
+            return self._content[key]
+        except KeyError:
+            raise KeyError(self._explain_absence(key)) from None
+
+    # Mapping's own would look the key up by __getitem__, which explains an absence at length.
+    def __contains__(self, key: object) -> bool:
+        return key in self._content
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._content)
+
+    def __len__(self) -> int:
+        return len(self._content)
+
+    @abstractmethod
+    def _explain_absence(self, key: str) -> object:
+        """Return the argument of the KeyError for a key that is not there: a sentence, or the key.
+
+        Args:
+            key: Key that was asked for.
+        """
 
 
 def csv_text(rows: Sequence[Mapping[str, object]], columns: Sequence[str] | None = None) -> str:

@@ -24,7 +24,7 @@ from ncscope.array_checks import is_missing
 from ncscope.data.folders import Split
 from ncscope.data.images import Pictures, open_picture
 from ncscope.data.names import IMAGE_FILES
-from ncscope.errors import InputError, library_error
+from ncscope.errors import InputError, import_library
 from ncscope.files import describe_fault, is_file, is_folder, refuse_pattern
 from ncscope.labels import (
     IgnoreIndex,
@@ -250,10 +250,7 @@ Contents = tuple[Callable[[int], Image], list[Any], tuple[str, ...]]
 
 
 def _read_tables(files: Sequence[Path], image_key: str, label_key: str) -> Contents:
-    try:
-        import pyarrow as pa
-    except ModuleNotFoundError as error:
-        raise library_error(name="pyarrow") from error
+    pa = import_library("pyarrow")
     try:
         tables = [_Table(file) for file in files]
         schema = tables[0].schema

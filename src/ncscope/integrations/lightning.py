@@ -327,10 +327,8 @@ class NeuralCollapseCallback(Callback):
         watch.reference = self._recorder.reference_for(split_name)
         result = watch.measure()
         if split_name == "train":
-            *before, last = result.record.layers
-            last = replace(last, warnings=(*last.warnings, _IN_STEPS))
-            record = replace(result.record, layers=(*before, last))
-            result = replace(result, record=record)
+            warnings = (*result.record.last.warnings, _IN_STEPS)
+            result = replace(result, record=result.record.with_last(warnings=warnings))
         self._recorder.add(result, trainer.global_step, split_name)
 
     def _measure_train(self, trainer: Trainer, pl_module: LightningModule) -> None:

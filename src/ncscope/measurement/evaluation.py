@@ -215,7 +215,7 @@ def add_note_on_ties(result: ModelResult, count: int) -> ModelResult:
     """
     if not count:
         return result
-    total = result.record.layers[-1].num_samples
+    total = result.record.last.num_samples
     return add_notes(
         result,
         [
@@ -235,10 +235,11 @@ def add_notes(
         notes: Sentences on what was measured.
         warnings: Sentences on values that may mislead.
     """
-    *before, last = result.record.layers
-    last = replace(last, notes=(*notes, *last.notes), warnings=(*warnings, *last.warnings))
-    layers = (*before, last)
-    return replace(result, record=replace(result.record, layers=layers))
+    last = result.record.last
+    record = result.record.with_last(
+        notes=(*notes, *last.notes), warnings=(*warnings, *last.warnings)
+    )
+    return replace(result, record=record)
 
 
 def _information(

@@ -83,7 +83,7 @@ class HeadClasses:
                 kinds = sorted({type(label).__name__ for label in labels})
                 found = f"{type(labels).__name__} of {', '.join(kinds)}"
             fix = "let the data set number its classes, with the same number in every batch"
-            raise InputError(expected=error.expected, found=found, fix=fix) from error
+            raise error.but(found=found, fix=fix) from error
 
     def names(self, rows: int) -> tuple[str, ...]:
         """Return the names of the classes of a head; empty if they are not known.

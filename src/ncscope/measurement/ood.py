@@ -258,8 +258,5 @@ def name_ood_in_errors(batch: int = 0) -> Iterator[None]:
     except InputError as error:
         where = f" in batch {batch}" if batch else ""
         known = "OOD" in error.expected
-        raise InputError(
-            expected=error.expected if known else error.expected.replace("features", _NAMED, 1),
-            found=f"{error.found}{where}",
-            fix=error.fix,
-        ) from error
+        expected = None if known else error.expected.replace("features", _NAMED, 1)
+        raise error.but(expected=expected, found=f"{error.found}{where}") from error

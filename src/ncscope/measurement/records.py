@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,15 @@ class ModelRecord:
     geodesic: GeodesicRecord | None = None
     straightness: float | None = None
 
+    @property
+    def last(self) -> LayerRecord:
+        """Record of the features that the head reads."""
+        return self.layers[-1]
+
+    def with_last(self, **changes: Any) -> "ModelRecord":
+        """Return a copy with other attributes of the last layer's record."""
+        return replace(self, layers=(*self.layers[:-1], replace(self.last, **changes)))
+
 
 @dataclass(frozen=True)
 class Measurement:
@@ -178,6 +188,11 @@ class Measurement:
     def key(self) -> tuple[str, str, float]:
         """Run, split and step, which identify the measurement in a history."""
         return self.run, self.split, self.step
+
+    @property
+    def last_values(self) -> dict[str, float]:
+        """Further numbers, and the last layer's metrics."""
+        return {**self.values, **self.model_record.last.metrics}
 
     def with_values(self, values: Mapping[str, float]) -> "Measurement":
         """Return a copy with further numbers."""

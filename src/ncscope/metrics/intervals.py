@@ -202,10 +202,8 @@ def _estimate(
 def _from_collapse(row: Metric, value: float, classes: int) -> float:
     """Return how far a value is from its bound, which it attains at collapse; below 0 beyond it."""
     if row.better == "high":
-        return (1.0 if row.at_collapse is None else row.at_collapse(classes)) - value
-    if row.at_collapse is None or row.two_sided:
-        return value
-    return value - row.at_collapse(classes)
+        return row.target(classes) - value
+    return value if row.two_sided else value - row.target(classes)
 
 
 def interval(key: str, value: float, estimate: Estimate) -> tuple[float, float]:

@@ -117,6 +117,16 @@ class Metric:
         directions = {"low": "lower is more collapsed", "high": "higher is more collapsed"}
         return directions.get(self.better, "")
 
+    def target(self, num_classes: int) -> float:
+        """Return the value at collapse to a simplex; NaN if it is undefined there.
+
+        Args:
+            num_classes: Number of classes.
+        """
+        if self.at_collapse is not None:
+            return float(self.at_collapse(num_classes))
+        return 1.0 if self.better == "high" else 0.0
+
     def compute(self, sources: Any) -> Any:
         """Return the value, a tensor without dimensions or a number.
 

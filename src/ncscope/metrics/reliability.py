@@ -240,9 +240,7 @@ def no_better_than_chance(
         row = METRICS[key]
         fixed = num_classes == 2 and row.for_two_classes is not None
         if key in values and key in chance and not fixed:
-            ideal = float(row.better == "high")
-            if row.at_collapse is not None:
-                ideal = row.at_collapse(num_classes)
+            ideal = row.target(num_classes)
             gained = abs(chance[key] - ideal) - abs(values[key] - ideal)
             if gained <= NO_GAIN * abs(chance[key] - ideal):
                 keys.append(key)

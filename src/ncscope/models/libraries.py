@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from ncscope.errors import InputError, library_error
+from ncscope.errors import InputError, import_library
 from ncscope.file_kinds import describe_foreign
 from ncscope.files import is_file
 from ncscope.memory import check_memory
@@ -154,7 +154,7 @@ def _open_catalogue(request: ModelRequest) -> ImageClassifier:
 
 
 def _open_torchvision(request: ModelRequest) -> ImageClassifier:
-    models = _library("torchvision.models")
+    models = import_library("torchvision.models")
     names = models.list_models(module=models)
     if request.name not in names:
         expected, fix = "a classifier of torchvision", _nearest(request.name, names)
@@ -177,7 +177,7 @@ def _open_torchvision(request: ModelRequest) -> ImageClassifier:
 
 
 def _open_timm(request: ModelRequest) -> ImageClassifier:
-    timm = _library("timm")
+    timm = import_library("timm")
     if not (timm.is_model(request.name.partition(".")[0]) or ":" in request.name):
         expected, fix = "a model of timm", _nearest(request.name, timm.list_models())
         raise InputError(expected=expected, found=repr(request.name), fix=fix)
@@ -202,7 +202,7 @@ def _open_timm(request: ModelRequest) -> ImageClassifier:
 
 
 def _open_hugging_face(request: ModelRequest) -> ImageClassifier:
-    transformers = _library("transformers")
+    transformers = import_library("transformers")
     if request.weights is not None:
         fix = "leave --weights out, and put the weights into the model's folder"
         raise InputError(expected="weights in the folder of hf:", found="a file beside it", fix=fix)
@@ -267,13 +267,6 @@ def _explain_download(
         said = obstacle or " ".join(str(error).split())[:200]
         purpose = f"the weights of {request.name}"
         raise refuse_connection(address, purpose, said, fix) from error
-
-
-def _library(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        raise library_error(name.partition(".")[0]) from error
 
 
 def _nearest(name: str, known: Sequence[str]) -> str:

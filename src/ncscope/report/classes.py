@@ -277,7 +277,7 @@ def build_class_views(
         if not layers:
             continue
         last = layers[-1]
-        parts = [caption, "" if last is model.layers[-1] else last.layer]
+        parts = [caption, "" if last is model.last else last.layer]
         assert last.per_class is not None
         views.append(build_class_view(last.per_class, class_names, ", ".join(filter(None, parts))))
     return views

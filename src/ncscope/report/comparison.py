@@ -25,10 +25,10 @@ from ncscope.report.labels import (
     value_at_collapse,
 )
 from ncscope.report.overview import (
-    Cell,
     Headline,
     MetricRow,
     Write,
+    build_cell,
     build_details,
     choose_headlines,
     collect_warnings,
@@ -106,7 +106,7 @@ class ComparisonColumn:
     @property
     def last(self) -> LayerRecord:
         """Features that the head reads."""
-        return self.model.layers[-1]
+        return self.model.last
 
     @property
     def title(self) -> str:
@@ -277,7 +277,7 @@ def build_columns(
     for source, run, split, of_split in lines:
         end = common.get(source.unit, math.inf)
         measurement = [each for each in of_split if each.step <= end][-1]
-        model, features = measurement.model_record, measurement.model_record.layers[-1]
+        model, features = measurement.model_record, measurement.model_record.last
         splits = {each.split for each in source.measurements if each.run == run}
         whole = ", ".join(filter(None, (source.name, run)))
         name = f"{whole}, {split}" if source.unit and len(splits) > 1 else whole
@@ -311,20 +311,13 @@ def _build_row(
         else:
             distances.append(abs(value - target))
     finite = [distance for distance in distances if distance < math.inf]
-    texts = ["" if value is None else write(value, digits) for value in values]
     # Of four digits wherever the row is shown, so that terminal and page agree.
     differ = len({"" if value is None else typeset(value) for value in values}) > 1
     ranked = differ and len(finite) > 1 and _is_comparable(metric, columns)
     cells = []
-    for column, text, distance in zip(columns, texts, distances, strict=True):
-        interval = chance = ""
-        key = find_key(column.last.metrics, metric.key)
-        if key is not None:
-            ends, level = find_interval(column.last, key), column.last.baseline.get(key)
-            interval = "" if ends is None else " to ".join(write(end, 3) for end in ends)
-            chance = "" if level is None else write(level, 3)
-        is_best = ranked and distance == min(finite)
-        cells.append(Cell(text, interval, chance, is_best=is_best))
+    for column, distance in zip(columns, distances, strict=True):
+        cell = build_cell(column.last, metric, write, digits=digits, error=False)
+        cells.append(replace(cell, is_best=ranked and distance == min(finite)))
     difference = ""
     if len(values) == 2 and differ and None not in values:
         gap = float(values[1] or 0.0) - float(values[0] or 0.0)

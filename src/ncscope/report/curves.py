@@ -121,7 +121,7 @@ def _describe_order(model: ModelRecord, key: str) -> str:
     name, wrong = key.upper(), "rises" if falling else "falls"
     every = order_breaks(values, falling)
     # Two samples decided otherwise, or a hundredth of a value, are within the resolution.
-    count = model.layers[-1].num_samples
+    count = model.last.num_samples
     breaks = [
         (later, by)
         for later, by in every

@@ -109,7 +109,7 @@ def plot_run(measurements: Sequence[Measurement], unit: str = "epoch") -> Figure
         msg = "a figure of a run needs at least one measurement, found none"
         raise ValueError(msg)
     of_split = next(iter(group_by_split(measurements).values()))
-    last = of_split[-1].model_record.layers[-1]
+    last = of_split[-1].model_record.last
     gram = last.gram
     with mpl.rc_context(panels.STYLE):
         if not last.num_classes:
@@ -234,7 +234,7 @@ def _draw_last_layer(
     axes: Axes, measurements: Sequence[Measurement], unit: str, keys: Sequence[str]
 ) -> None:
     """Draw those metrics that the last layer has at every step, and of which one is positive."""
-    last_layers = [measurement.model_record.layers[-1].metrics for measurement in measurements]
+    last_layers = [measurement.model_record.last.metrics for measurement in measurements]
     curves = {}
     for key in keys:
         values = [find_value(metrics, key) for metrics in last_layers]

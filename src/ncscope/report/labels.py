@@ -144,9 +144,7 @@ def value_at_collapse(key: str, num_classes: int, dim: int) -> float | None:
     # HDR is a ratio of entropies, which are 0 for two classes.
     if is_fixed(key, num_classes) or (num_classes == 2 and "hdr" in label.key):
         return None
-    if label.at_collapse is None:
-        return 1.0 if label.better == "high" else 0.0
-    value = float(label.at_collapse(num_classes))
+    value = label.target(num_classes)
     return None if math.isnan(value) else value
 
 

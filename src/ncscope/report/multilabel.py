@@ -1,5 +1,6 @@
 """Page of a measurement of multi-label collapse."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -15,7 +16,6 @@ def render_multilabel_page(
     title: str,
     record: LayerRecord,
     rows: Mapping[str, Metric],
-    at_collapse: Mapping[str, float | None],
     facts: Sequence[str],
 ) -> str:
     """Build one self-contained HTML page: the values by number of labels, notes and definitions.
@@ -24,16 +24,16 @@ def render_multilabel_page(
         title: Heading of the page.
         record: Values, notes and warnings.
         rows: Declaration of each key; keys of a multiplicity m above 1 end in ``_m2``, ``_m3``.
-        at_collapse: Value of each key at collapse; None where it is unknown.
         facts: Short phrases on the samples.
     """
     groups: dict[str, list[MetricRow]] = {}
     for key, row in rows.items():
-        label, value = replace(row, key=key, title=capitalise(row.title)), at_collapse[key]
+        label = replace(row, key=key, title=capitalise(row.title))
         _, ending, multiplicity = key.rpartition("_m")
         several = bool(ending) and multiplicity.isdecimal()
         group = f"Samples with {multiplicity} labels" if several else "Classes and classifier"
-        collapsed = "" if value is None else f"{typeset(value, 4)} {label.arrow}".rstrip()
+        value = row.target(record.num_classes)
+        collapsed = "" if math.isnan(value) else f"{typeset(value, 4)} {label.arrow}".rstrip()
         groups.setdefault(group, []).append(
             MetricRow(label, collapsed, [build_cell(record, label)])
         )

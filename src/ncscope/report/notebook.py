@@ -22,6 +22,7 @@ from ncscope.report.labels import (
     sort_labels,
 )
 from ncscope.report.overview import (
+    Cell,
     MetricRow,
     build_cell,
     collect_sentences,
@@ -30,18 +31,15 @@ from ncscope.report.overview import (
     describe_model,
     describe_origin,
     format_collapse_value,
-    merge_values,
 )
 from ncscope.report.page import render_template
 from ncscope.report.wording import (
-    find_interval,
     format_interval_title,
     make_all_printable,
     make_printable,
     name_start,
     name_step,
     quote_number,
-    typeset,
 )
 
 _ACCURACIES = {"Accuracy": ("accuracy",), "Nearest mean": ("ncc_accuracy",)}
@@ -49,19 +47,6 @@ _ACCURACIES = {"Accuracy": ("accuracy",), "Nearest mean": ("ncc_accuracy",)}
 
 _MOST_LINES = 12
 """Most rows of the headline of a history; further runs are folded."""
-
-
-@dataclass(frozen=True)
-class HeadCell:
-    """A headline number.
-
-    Attributes:
-        value: The number; a dash if it was not measured.
-        hints: Standard error, interval and chance level, those that are known.
-    """
-
-    value: str
-    hints: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -75,7 +60,7 @@ class NotebookHeadline:
     """
 
     columns: Sequence[tuple[str, Metric]]
-    rows: Sequence[tuple[str, Sequence[HeadCell], bool]]
+    rows: Sequence[tuple[str, Sequence[Cell], bool]]
     collapsed: Sequence[str]
 
 
@@ -132,7 +117,7 @@ def render_history_fragment(
             for each in (first, last):
                 at = name_step(each, unit) if each is last else name_start(each.step, unit)
                 name = ", ".join(filter(None, (run, split, at)))
-                ends[name] = replace(each.model_record.layers[-1], metrics=merge_values(each))
+                ends[name] = replace(each.model_record.last, metrics=each.last_values)
             lasts[name] = each.model_record
     shown, folds = ends, []
     if len(ends) > _MOST_LINES:
@@ -159,7 +144,7 @@ def render_comparison_fragment(
         warnings: Warnings on the comparison; those of the measurements follow.
     """
     models = {printable(name): make_printable(model) for name, model in models.items()}
-    records = {name: model.layers[-1] for name, model in models.items()}
+    records = {name: model.last for name, model in models.items()}
     sizes = [f"{name}: {', '.join(describe_model(model))}" for name, model in models.items()]
     notes = [
         f"{name}: {note}"
@@ -243,21 +228,10 @@ def build_headline(
         labels = [find_label(key) for key in known] or sort_labels(keys)[:6]
         chosen = {label.title: label for label in labels}
 
-    def build_head_cell(record: LayerRecord, metric: Metric) -> HeadCell:
-        key = find_key(record.metrics, metric.key)
-        if key is None:
-            return HeadCell("–")
-        hints = []
-        if (ends := find_interval(record, key)) is not None:
-            hints.append(f"{typeset(ends[0], 3)} to {typeset(ends[1], 3)}")
-        if key in record.baseline:
-            hints.append(f"chance {typeset(record.baseline[key], 3)}")
-        return HeadCell(typeset(record.metrics[key], 4), hints)
-
     rows = [
         (
             name,
-            [build_head_cell(record, metric) for metric in chosen.values()],
+            [build_cell(record, metric, error=False) for metric in chosen.values()],
             name in strong or len(records) == 1,
         )
         for name, record in records.items()

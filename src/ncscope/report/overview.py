@@ -183,11 +183,6 @@ def choose_headlines(
     ]
 
 
-def merge_values(measurement: Measurement) -> dict[str, float]:
-    """Return the further numbers of a measurement and the last layer's metrics."""
-    return {**measurement.values, **measurement.model_record.layers[-1].metrics}
-
-
 def build_headlines(measurements: Sequence[Measurement], unit: str) -> list[Headline]:
     """Compare the last layer's headline metrics at the first and last step of every run and split.
 
@@ -205,8 +200,8 @@ def build_headlines(measurements: Sequence[Measurement], unit: str) -> list[Head
         # Without the steps, a run that was trained longer would seem to be ahead.
         together = len({at[0].step for at in lines.values()}) == 1
         lines = {f"{name}, {_name_span(at, unit, together)}": at for name, at in lines.items()}
-    last = measurements[-1].model_record.layers[-1]
-    keys = {key for each in measurements for key in each.model_record.layers[-1].metrics}
+    last = measurements[-1].model_record.last
+    keys = {key for each in measurements for key in each.model_record.last.metrics}
     values = list(dict.fromkeys(key for each in measurements for key in each.values))
     headlines = []
     for headline in choose_headlines(keys, last, values):
@@ -245,7 +240,7 @@ def _describe_change(
 
     Nothing is judged without 95 % intervals: a change alone does not tell how much of it is noise.
     """
-    values = [find_value(merge_values(each), metric.key) for each in measurements]
+    values = [find_value(each.last_values, metric.key) for each in measurements]
     start, end = values[0], values[-1]
     if start is None or end is None:
         return None
@@ -279,7 +274,7 @@ def _describe_change(
 def _are_apart(metric: Metric, one: Measurement, other: Measurement) -> bool | None:
     """Return whether a metric's 95 % intervals at two measurements leave a gap; None without."""
     ranges = []
-    for record in (each.model_record.layers[-1] for each in (one, other)):
+    for record in (each.model_record.last for each in (one, other)):
         key = find_key(record.metrics, metric.key)
         ends = None if key is None else find_interval(record, key)
         if key is None or ends is None:
@@ -322,7 +317,7 @@ def build_details(
         title: [
             MetricRow(
                 metric,
-                format_collapse_value(metric, model.layers[-1], write),
+                format_collapse_value(metric, model.last, write),
                 [build_cell(record, metric, write) for record in layers],
             )
             for metric in group
@@ -336,13 +331,28 @@ def build_details(
     return Details(caption, layers, groups, cells, collect_sentences(model, "notes"))
 
 
-def build_cell(record: LayerRecord, metric: Metric, write: Write = typeset) -> Cell:
-    """Write a metric at one layer with its standard error, interval and value at chance level."""
+def build_cell(
+    record: LayerRecord,
+    metric: Metric,
+    write: Write = typeset,
+    *,
+    digits: int = 4,
+    error: bool = True,
+) -> Cell:
+    """Write a metric at one layer with its standard error, interval and value at chance level.
+
+    Args:
+        record: Record of the layer.
+        metric: Metric to write.
+        write: Function that writes a number with so many digits.
+        digits: Number of digits of the value.
+        error: Write the standard error beside the value if True.
+    """
     key = find_key(record.metrics, metric.key)
     if key is None:
         return Cell("")
-    value, ends = write(record.metrics[key], 4), find_interval(record, key)
-    if ends is not None:
+    value, ends = write(record.metrics[key], digits), find_interval(record, key)
+    if ends is not None and error:
         value = f"{value} ± {write(record.standard_errors[key], 2)}"
     interval = "" if ends is None else " to ".join(write(end, 3) for end in ends)
     chance = record.baseline.get(key)
@@ -490,15 +500,15 @@ def describe_history(measurements: Sequence[Measurement], unit: str) -> list[str
     """Describe the measurements in short phrases; layers and samples are those of the last run."""
     runs = group_by_run(measurements)
     last_run = next(reversed(runs.values()))
-    last = last_run[-1].model_record
+    model = last_run[-1].model_record
     facts = [
-        *name_layers(last),
-        format_class_count(last.layers[-1].num_classes, last.layers[-1].num_present),
+        *name_layers(model),
+        format_class_count(model.last.num_classes, model.last.num_present),
     ]
     if len(runs) > 1:
         facts.insert(0, f"{len(runs)} runs")
     facts += [
-        f"{at[-1].model_record.layers[-1].num_samples:,} {name} samples"
+        f"{at[-1].model_record.last.num_samples:,} {name} samples"
         for name, at in group_by_split(last_run).items()
     ]
     steps = sorted({measurement.step for measurement in measurements})
@@ -533,7 +543,7 @@ def describe_origin(origin: Provenance) -> list[str]:
 
 def describe_model(model: ModelRecord) -> list[str]:
     """Describe the measurement in short phrases."""
-    last = model.layers[-1]
+    last = model.last
     return [
         *name_layers(model),
         f"{last.num_samples:,} samples",

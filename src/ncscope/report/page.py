@@ -207,7 +207,7 @@ def render_model_page(title: str, model: ModelRecord, provenance: Provenance = U
         raise ValueError(msg)
     model = make_printable(model)
     payload = build_model_payload(model, provenance.class_names)
-    last = model.layers[-1]
+    last = model.last
     key_numbers = [
         (headline, build_cell(last, headline.metric))
         for headline in choose_headlines(last.metrics, last)

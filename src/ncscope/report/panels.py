@@ -411,7 +411,7 @@ def draw_runs(
     has_fixed = False
     for colour, (run, splits) in enumerate(runs.items()):
         for dash, (split, of_split) in enumerate(splits.items()):
-            last_layers = [each.model_record.layers[-1] for each in of_split]
+            last_layers = [each.model_record.last for each in of_split]
             if all(is_fixed(key, record.k) for record in last_layers):
                 has_fixed = True
                 continue
@@ -563,7 +563,7 @@ def draw_metric(
 
 def _find_metric(measurement: Measurement, layer: str, key: str) -> float:
     """Return a metric of one layer, or a further number beside the last one's; NaN without."""
-    if key in measurement.values and layer == measurement.model_record.layers[-1].layer:
+    if key in measurement.values and layer == measurement.model_record.last.layer:
         return measurement.values[key]
     values = (
         find_value(record.metrics, key)

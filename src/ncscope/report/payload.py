@@ -28,7 +28,7 @@ from ncscope.report.labels import (
     sort_labels,
     value_at_collapse,
 )
-from ncscope.report.overview import format_collapse_value, merge_values
+from ncscope.report.overview import format_collapse_value
 from ncscope.report.wording import name_step, round_for_json, typeset
 
 GRAM_CLASSES = 64
@@ -70,9 +70,9 @@ def build_history_payload(
         for name, of_run in runs.items():
             for each in of_run:
                 record = replace(
-                    each.model_record.layers[-1],
+                    each.model_record.last,
                     layer=name or "(no name)",
-                    metrics=merge_values(each),
+                    metrics=each.last_values,
                     gram=None,
                 )
                 by_step.setdefault((each.split, each.step), []).append(record)
@@ -94,7 +94,7 @@ def _choose_frames(runs: Sequence[Sequence[Measurement]]) -> tuple[int, int]:
     """
     splits = [of_split for of_run in runs for of_split in group_by_split(of_run).values()]
     most = max(map(len, splits), default=2)
-    last = [(of_split, of_split[-1].model_record.layers[-1]) for of_split in splits]
+    last = [(of_split, of_split[-1].model_record.last) for of_split in splits]
     spectra = [sum(min(200, len(one)) for one in record.spectra.values()) for _, record in last]
     classes = [min(GRAM_CLASSES, len(record.gram or ())) for _, record in last]
 
@@ -155,7 +155,7 @@ def _build_run(
     tables = {
         name: [
             {record.layer: record.metrics for record in each.model_record.layers}
-            | {each.model_record.layers[-1].layer: merge_values(each)}
+            | {each.model_record.last.layer: each.last_values}
             for each in of_split
         ]
         for name, of_split in splits.items()
@@ -172,7 +172,7 @@ def _build_run(
             name: [
                 label(each, frame)
                 for each in _space_evenly(of_split, moments)
-                if (frame := build(each.model_record.layers[-1])) is not None
+                if (frame := build(each.model_record.last)) is not None
             ]
             for name, of_split in splits.items()
         }

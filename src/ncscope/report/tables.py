@@ -90,7 +90,7 @@ def build_model_table(model: ModelRecord) -> Group:
     parts: list[Text | Table] = [
         Text(f"warning: {each}", style="yellow") for each in collect_warnings({"": model})
     ]
-    last = model.layers[-1]
+    last = model.last
     if len(model.layers) > 1:
         keys = _choose_columns(model)
         table = _make_layer_table(keys)
@@ -133,7 +133,7 @@ def build_run_table(measurements: Sequence[Measurement]) -> Table:
         if has_test:
             cells.append(_format_cell(test_metrics.get(record.layer, {}), "ncc_accuracy"))
         table.add_row(Text(printable(record.layer)), *cells)
-    _add_yardsticks(table, last.model_record.layers[-1], keys)
+    _add_yardsticks(table, last.model_record.last, keys)
     return table
 
 

@@ -82,8 +82,5 @@ def name_batch(layer: str, batch: int) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(
-            expected=f"{error.expected} in layer {layer!r}",
-            found=f"{error.found} in batch {batch}",
-            fix=error.fix,
-        ) from error
+        expected = f"{error.expected} in layer {layer!r}"
+        raise error.but(expected=expected, found=f"{error.found} in batch {batch}") from error

@@ -178,8 +178,7 @@ def name_checkpoint_in_errors(name: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        expected = f"{error.expected} of {name}"
-        raise InputError(expected=expected, found=error.found, fix=error.fix) from error
+        raise error.but(expected=f"{error.expected} of {name}") from error
 
 
 def score_checkpoint(

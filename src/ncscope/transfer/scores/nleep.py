@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.arguments import Seed, check_arguments
-from ncscope.errors import InputError, library_error
+from ncscope.errors import InputError, import_library
 from ncscope.transfer.samples import DownstreamSamples
 from ncscope.transfer.scores.coordinates import principal_coordinates, unit_power
 from ncscope.transfer.scores.leep import expected_prediction
@@ -54,11 +54,7 @@ def nleep(samples: DownstreamSamples, *, seed: Seed = 0) -> Float[Tensor, ""]:
         found = "the same features for all samples"
         fix = "check the layer that the features come from"
         raise InputError(expected="features that vary, for NLEEP", found=found, fix=fix)
-    try:
-        from sklearn.mixture import GaussianMixture
-    except ImportError as error:
-        raise library_error(name="sklearn") from error
-    mixture = GaussianMixture(components, random_state=seed)
+    mixture = import_library("sklearn.mixture").GaussianMixture(components, random_state=seed)
     values = rows.cpu().numpy()
     with warnings.catch_warnings():
         # The score is defined by the fit after at most 100 rounds, converged or not; and k-means,

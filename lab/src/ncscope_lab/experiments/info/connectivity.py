@@ -467,7 +467,7 @@ def measure_between(benches: Sequence[Bench], intervals: int) -> Iterator[Observ
         plain = interpolate(first.learner.evaluated, second.learner.evaluated, omega)
         networks = {AS_THEY_ARE: plain, REESTIMATED: reestimate_statistics(plain, images)}
         for statistics, network in networks.items():
-            last = measure_images(first, network, first.data.test).record.layers[-1]
+            last = measure_images(first, network, first.data.test).record.last
             where: dict[str, Value] = {"omega": omega, "statistics": statistics}
             yield Observation(
                 first.learner.step,

@@ -314,9 +314,7 @@ def compare_networks(
         "stage": stage,
     }
     settings = bench.settings.model_copy(update={"groups": ("nc4", "information")})
-    last = measure_images(
-        replace(bench, settings=settings), network, bench.data.test
-    ).record.layers[-1]
+    last = measure_images(replace(bench, settings=settings), network, bench.data.test).record.last
     values |= drop_metrics_of_means(last.metrics)
     values |= compare_features(collect_features(bench, network), dense)
     return Observation(bench.learner.step, bench.learner.epoch, "pruned", last.layer, values=values)

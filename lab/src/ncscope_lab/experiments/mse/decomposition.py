@@ -349,7 +349,7 @@ def measure_training_mode(bench: Bench, end: EpochEnd) -> list[Observation]:
     # `evaluated` is the network itself here: no weights are averaged.
     copy = copy_with_batch_statistics(bench.learner.evaluated)
     loader = make_training_loader(bench.data.train, order, bench.workers)
-    layer = measure_layers(copy, loader, options).record.layers[-1]
+    layer = measure_layers(copy, loader, options).record.last
     metrics = dict(layer.metrics)
     return [Observation(end.step, end.epoch, TRAINING_MODE, layer.layer, values=metrics)]
 

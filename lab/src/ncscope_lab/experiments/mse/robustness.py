@@ -18,14 +18,13 @@ import math
 import warnings
 from copy import deepcopy
 from functools import partial
-from typing import Any
 
 import torch
 from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 
-from ncscope.errors import library_error
+from ncscope.errors import import_library
 from ncscope_lab.claims import Claim, above
 from ncscope_lab.experiment import Experiment
 from ncscope_lab.experiments.mse.networks import (
@@ -171,20 +170,16 @@ def deepfool_robustness(model: nn.Module, images: Float[Tensor, "n c h w"]) -> t
     Raises:
         InputError: If Foolbox is not installed.
     """
-    try:
-        with warnings.catch_warnings():
-            # Foolbox 3.3 imports a filter from a deprecated SciPy module.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            import foolbox
-    except ModuleNotFoundError as error:
-        raise library_error(name="foolbox") from error
-    library: Any = foolbox  # for mypy: Foolbox does not export its names explicitly
+    with warnings.catch_warnings():
+        # Foolbox 3.3 imports a filter from a deprecated SciPy module.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        foolbox = import_library("foolbox")
     copy = deepcopy(model).eval().requires_grad_(False)  # only gradients in the input are needed
     with torch.no_grad():
         decisions = copy(images).argmax(1)
     anywhere = (-math.inf, math.inf)
-    network = library.PyTorchModel(copy, bounds=anywhere, device=images.device)
-    attack = library.attacks.L2DeepFoolAttack()
+    network = foolbox.PyTorchModel(copy, bounds=anywhere, device=images.device)
+    attack = foolbox.attacks.L2DeepFoolAttack()
     moved, _, changed = attack(network, images, decisions, epsilons=None)
     shares = (moved - images).flatten(1).norm(dim=1) / images.flatten(1).norm(dim=1)
     return float(shares.double().mean()), float(changed.double().mean())

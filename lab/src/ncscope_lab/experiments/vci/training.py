@@ -304,7 +304,7 @@ def measure_stability(bench: Bench, end: EpochEnd) -> list[Observation]:
     if bench.settings.measured is not None:
         images = images.draw_balanced(bench.settings.measured)
     result = measure_images(bench, bench.learner.evaluated, images)
-    stats = result.statistics[result.record.layers[-1].layer]
+    stats = result.statistics[result.record.last.layer]
     return [
         Observation(end.step, end.epoch, split, layer=HEAD_INPUT, values=metrics)
         for split, rows in (("cut", sweep_cuts(stats)), ("noise", sweep_noise(stats)))

@@ -210,7 +210,7 @@ def read_spectra(run: Run, *, untrained: bool = False) -> tuple[list[float], lis
         for each in run.measurements
         if each.split == "train" and (each.step == 0 or not untrained)
     ]
-    spectra = measured[-1].model_record.layers[-1].spectra if measured else {}
+    spectra = measured[-1].model_record.last.spectra if measured else {}
     return list(spectra.get("between", [])), list(spectra.get("total", []))
 
 

@@ -96,7 +96,7 @@ def _measure(run: FewLabelsBench, end: EpochEnd) -> list[Recorded]:
     if end.epoch not in settings.due:
         return []
     record = measure_images(bench, bench.learner.evaluated, bench.data.test).record
-    accuracy = record.layers[-1].metrics.get("accuracy")
+    accuracy = record.last.metrics.get("accuracy")
     values = {} if accuracy is None else {"error": 1 - accuracy}
     events: list[Recorded] = [measurement_at(end, record, "test", values)]
     if run.method is not None:
