@@ -78,6 +78,7 @@ from ncscope.models.wrappers import check_callable, check_measurable, fsdp1_unit
 from ncscope.stats.classes import BatchClasses
 from ncscope.stats.decisions import count_by_class
 from ncscope.stats.moments import ClassMoments
+from ncscope.stats.options import ALL_STATISTICS
 from ncscope.stats.processes import Processes, compare_descriptions
 from ncscope.stats.statistics import ClassStatistics
 
@@ -309,7 +310,7 @@ class LayerwiseMeasurement:
             self._warnings = traced.head.warnings
             plans = plan_layers(taps.features, head, options.groups, options.layer_groups)
             dims = [taps.features[plan.tapped].shape[1] for plan in plans]
-            counts = self._counts_logits and head.gives_logits and plans[-1].needs.hits
+            counts = self._counts_logits and head.gives_logits and "hits" in plans[-1].needs
             self._begin(head.name, plans, dims, counts)
         self._check_sizes(taps)
         features, classes, predicted, left_out = self.rows(taps, labels, head)
@@ -586,7 +587,7 @@ def _build_gatherer(
         plan.name: ClassMoments(
             len(head),
             dim,
-            statistics=plan.needs.statistics,
+            statistics=ALL_STATISTICS.intersection(plan.needs),
             prior=options.prior,
             class_counts=options.class_counts,
             precision=options.precision,
@@ -594,14 +595,13 @@ def _build_gatherer(
         )
         for plan, dim in zip(plans, dims, strict=True)
     }
-    scores = has_ood and plans[-1].needs.scores
+    scores = has_ood and "scores" in plans[-1].needs
     looks = (
         options.resamples
         or scores
         or any(
-            plan.needs.decisions
-            or (plan.needs.hits and not counts_logits)
-            or plan.needs.information
+            plan.needs & {"decisions", "information"}
+            or ("hits" in plan.needs and not counts_logits)
             for plan in plans
         )
     )
@@ -620,9 +620,8 @@ def _match_reference(
     if not reference:
         return {}
     by_name = dict(reference) | {plans[-1].name: list(reference.values())[-1]}
-    last = plans[-1].needs
-    deciding = [plan.name for plan in plans[:-1] if plan.needs.decisions]
-    if last.decisions or last.ood or last.scores:
+    deciding = [plan.name for plan in plans[:-1] if "decisions" in plan.needs]
+    if plans[-1].needs & {"decisions", "ood", "scores"}:
         deciding.append(plans[-1].name)
     return {name: _select_reference(by_name, name, gatherer.moments[name].dim) for name in deciding}
 

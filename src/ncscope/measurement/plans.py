@@ -13,14 +13,17 @@ from ncscope.array_checks import type_name
 from ncscope.devices import are_equal
 from ncscope.labels import list_marks
 from ncscope.measurement.options import Options
-from ncscope.metrics.evaluate import Needs, find_needs
+from ncscope.metrics.evaluate import find_needs
 from ncscope.models.heads import Head
 from ncscope.models.taps import HEAD_INPUT
-from ncscope.stats.options import Redraw
+from ncscope.stats.options import ALL_STATISTICS, Redraw
 from ncscope.stats.processes import Processes
 
 Groups = Collection[str] | None
 """Groups and keys of metrics; None for all."""
+
+_COMPARED = frozenset({*ALL_STATISTICS, "decisions", "hits", "information", "scores"})
+"""What processes that measure together must all gather, of the words of `Metric.needs`."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,8 @@ class LayerPlan:
     one_logit: bool = False
 
     @property
-    def needs(self) -> Needs:
-        """Statistics that the metrics need."""
+    def needs(self) -> frozenset[str]:
+        """Needs of the metrics, by the words of `Metric.needs`."""
         return find_needs(self.groups, self.weight is not None)
 
 
@@ -159,7 +162,7 @@ def describe_layout(
         one_logit=plans[-1].one_logit,
         layers=[plan.name for plan in plans],
         dims=list(dims),
-        needs=[_list_needs(plan.needs) for plan in plans],
+        needs=[sorted(plan.needs & _COMPARED) for plan in plans],
         prior=options.prior,
         precision=options.precision,
         second_pass=str(options.second_pass),
@@ -195,13 +198,3 @@ def share_head(plan: LayerPlan, rank: int, receives: bool, processes: Processes)
 def select_head_weights(head: Head) -> dict[str, Any]:
     """Return the head's weight and bias in the head's type: float64 would take twice the memory."""
     return {"weight": head.weight, "bias": head.bias, "one_logit": head.one_logit}
-
-
-def _list_needs(needs: Needs) -> list[str]:
-    looks = {
-        "decisions": needs.decisions,
-        "hits": needs.hits,
-        "information": needs.information,
-        "scores": needs.scores,
-    }
-    return [*sorted(needs.statistics), *(name for name, wanted in looks.items() if wanted)]
