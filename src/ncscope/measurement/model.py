@@ -7,7 +7,7 @@ user (see `ncscope.measurement.watching`), runs.
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -40,7 +40,6 @@ from ncscope.measurement.ood import OodSource, check_groups
 from ncscope.measurement.options import Options
 from ncscope.measurement.plans import (
     LayerPlan,
-    Layout,
     describe_layout,
     plan_from_layout,
     plan_layers,
@@ -540,23 +539,20 @@ class LayerwiseMeasurement:
         empty = not self._plans
         with processes.fail_together():
             if empty:
-                self._begin_empty(Layout(**shared))
+                head, options = shared["head"], self._options
+                device = find_module_device(find_layer(self._model, head))
+                plans = plan_from_layout(shared, device, options.groups, options.layer_groups)
+                self._begin(head, plans, shared["dims"], shared["counts_logits"])
         processes.agree_on(self._describe_layout())
         first = next(rank for rank, layout in enumerate(layouts) if layout is not None)
         share_head(self._plans[-1], first, receives=empty, processes=processes)
-
-    def _begin_empty(self, layout: Layout) -> None:
-        device = find_module_device(find_layer(self._model, layout.head))
-        groups, layer_groups = self._options.groups, self._options.layer_groups
-        plans = plan_from_layout(layout, device, groups, layer_groups)
-        self._begin(layout.head, plans, layout.dims, layout.counts_logits)
 
     def _describe_layout(self) -> dict[str, Any] | None:
         """Describe the measurement of this process; None without samples."""
         if not self._plans:
             return None
         dims = [self._gatherer.moments[plan.name].dim for plan in self._plans]
-        form = describe_layout(
+        return describe_layout(
             self._plans,
             dims,
             self._head,
@@ -565,7 +561,6 @@ class LayerwiseMeasurement:
             reference=bool(self._known),
             ood=self._has_ood,
         )
-        return asdict(form)
 
 
 def _buffers_note(names: Sequence[str], what: str) -> str:
