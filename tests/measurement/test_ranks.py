@@ -359,7 +359,7 @@ STEPS = (
     "layer_gatherer.finish",
     "model.LayerwiseMeasurement._join",
     "model.unwrap",
-    "model.LayerwiseMeasurement._begin_empty",
+    "model.plan_from_layout",
 )
 AGAIN = ("_check_size", "estimate_errors", "leave_one_out", "no_better_than_chance")
 """Steps of measuring the same samples again."""
@@ -369,7 +369,7 @@ def broken_steps(rank: int) -> list[str]:
     """What a measurement says where a step after the pass over the loader fails on rank 1."""
     options = replace(LIGHT, groups=("nc4", "information"), information_batch=6, baseline=True)
     light = replace(LIGHT, layers=[], groups=("nc1",), baseline=True, uncertainty=True)
-    shares = {"model.LayerwiseMeasurement._begin_empty": 0} if rank == 1 else {}
+    shares = {"model.plan_from_layout": 0} if rank == 1 else {}
     steps = [(step, options, shares.get(step, 20)) for step in STEPS]
     steps += [(f"resampling.{step}", light, 60) for step in AGAIN]
     said = []

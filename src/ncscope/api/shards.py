@@ -47,7 +47,7 @@ from ncscope.metrics.evaluate import LEFT_OUT, find_needs
 from ncscope.metrics.sources import ONE_LOGIT, Sources
 from ncscope.stats.decisions import DecisionCounts
 from ncscope.stats.moments import ClassMoments
-from ncscope.stats.options import Precision, Prior, Statistic
+from ncscope.stats.options import ALL_STATISTICS, Precision, Prior, Statistic
 from ncscope.stats.statistics import finish
 
 Result = TypeVar("Result", ClassMoments, DecisionCounts)
@@ -221,12 +221,12 @@ def measure_shards(
     )
 
     def gather_all(first: ShardPass) -> ClassMoments:
-        if prior == "uniform" and "scatter" in needs.statistics:
+        if prior == "uniform" and "scatter" in needs:
             # A sample weighs 1 / n_c in the pooled scatter, so n_c must be known beforehand.
             labels_only = replace(first, name="class counts")
             counts = merge_moments(_apply_map(map, labels_only, shards, ClassMoments))
             first = replace(first, num_classes=counts.num_classes, class_counts=counts.counts)
-        first = replace(first, statistics=tuple(sorted(needs.statistics)))
+        first = replace(first, statistics=tuple(sorted(ALL_STATISTICS.intersection(needs))))
         return merge_moments(_apply_map(map, first, shards, ClassMoments))
 
     try:
@@ -256,7 +256,7 @@ def measure_shards(
     notes = note_left_out(left_out, stats.num_samples + left_out, ignore_index)
     del moments
     decisions = None
-    if needs.decisions or needs.hits:
+    if needs & {"decisions", "hits"}:
         means_and_head = DecisionPass.from_statistics(stats, *classifier[:2], ignore_index, names)
         second = ShardPass("second pass", second=means_and_head, columns=columns)
         part, *others = _apply_map(map, second, shards, DecisionCounts)
@@ -280,7 +280,7 @@ def measure_shards(
     notes += note_alike(names)
     notes += note_order(names) if head is not None and class_names is None else ()
     notes += (ONE_LOGIT,) if classifier.one_logit else ()
-    if needs.information:
+    if "information" in needs:
         notes += tuple(note for note in record.notes if note != LEFT_OUT)
         notes += (_NEEDS_ALL,)
     else:

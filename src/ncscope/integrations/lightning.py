@@ -1,7 +1,7 @@
 """Measurement of neural collapse during a run of Lightning's trainer."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -22,7 +22,7 @@ from ncscope.measurement.naming import LogChoice
 from ncscope.measurement.options import OptionFields, Options
 from ncscope.measurement.records import ModelRecord
 from ncscope.measurement.watching import Watch
-from ncscope.models.evaluation_mode import disable_compilation
+from ncscope.models.evaluation_mode import disable_compilation, restore_generators
 from ncscope.models.layers import find_layer
 from ncscope.models.wrappers import unwrap
 
@@ -339,9 +339,9 @@ class NeuralCollapseCallback(Callback):
                 return
             batches = self._training_batches(trainer, pl_module)
             network, options = self._network(pl_module), self._recorder.options
+            data = trainer.train_dataloader
             # A loader with a generator of its own draws the next epoch's order from its state.
-            with keep_generators(trainer.train_dataloader), disable_compilation(pl_module):
-                data = trainer.train_dataloader
+            with restore_generators(*_loaders_in(data)), disable_compilation(pl_module):
                 result = measure_layers(network, batches, options, data=data)
             self._recorder.add(result, trainer.global_step, "train")
 
@@ -443,22 +443,6 @@ def _loaders_in(loader: Any) -> list[Any]:
     if isinstance(loader, list | tuple):
         return [inner for each in loader for inner in _loaders_in(each)]
     return [loader]
-
-
-@contextmanager
-def keep_generators(loader: Any) -> Iterator[None]:
-    """Restore the states of the generators of a loader, or of several, and of their samplers."""
-    owners: list[Any] = []
-    for each in _loaders_in(loader):
-        batches = getattr(each, "batch_sampler", None)
-        owners += [each, getattr(each, "sampler", None), getattr(batches, "sampler", None)]
-    generators = [getattr(owner, "generator", None) for owner in owners]
-    states = [(each, each.get_state()) for each in generators if isinstance(each, torch.Generator)]
-    try:
-        yield
-    finally:
-        for generator, state in states:
-            generator.set_state(state)
 
 
 _SOURCE = "ncscope"

@@ -30,7 +30,7 @@ from ncscope.metrics.names import KEY
 from ncscope.metrics.sources import Sources
 from ncscope.models.replicas import digest_tensors
 from ncscope.stats.moments import ClassMoments
-from ncscope.stats.options import Precision, Prior
+from ncscope.stats.options import ALL_STATISTICS, Precision, Prior
 from ncscope.stats.processes import Processes
 from ncscope.stats.statistics import finish
 
@@ -159,8 +159,8 @@ class NeuralCollapse(Metric):
             self.add_state("labels", [], dist_reduce_fx="cat")
         else:
             needs = find_needs(groups, has_head=True)
-            second_pass = groups is not None and (needs.decisions or needs.information)
-            if second_pass or (prior == "uniform" and "scatter" in needs.statistics):
+            second_pass = groups is not None and needs & {"decisions", "information"}
+            if second_pass or (prior == "uniform" and "scatter" in needs):
                 names = "all groups" if groups is None else f"groups {list(groups)}"
                 raise InputError(
                     expected="groups and a prior for which class moments are enough",
@@ -173,7 +173,7 @@ class NeuralCollapse(Metric):
                 ClassMoments,
                 num_classes,
                 dim,
-                statistics=needs.statistics,
+                statistics=ALL_STATISTICS.intersection(needs),
                 prior=prior,
                 precision=precision,
             )

@@ -110,7 +110,7 @@ def evaluate_layers(
                 stats[plan.name],
                 plan.weight,
                 plan.bias,
-                decisions if plan.needs.decisions else None,
+                decisions if "decisions" in plan.needs else None,
                 information.get(plan.name),
                 options.weight_decay,
                 hits=hits,
@@ -118,7 +118,7 @@ def evaluate_layers(
                 ood=ood if plan is last else None,
             )
             record = layer_record(plan.name, sources, plan.groups, by_class=bool(options.by_class))
-            if plan.name in known and plan.needs.decisions:
+            if plan.name in known and "decisions" in plan.needs:
                 missing = warn_of_missing_classes(stats[plan.name], known[plan.name])
                 record = replace(record, warnings=(*missing, *record.warnings))
             records.append(record)
@@ -133,7 +133,7 @@ def evaluate_layers(
             shares = {name: share for name, share in shares.items() if name not in left_out}
             records[index] = add_sampling_errors(record, shares, second.samples)
     batch_size = options.information_batch
-    if batch_size is not None and last.weight is not None and last.needs.information:
+    if batch_size is not None and last.weight is not None and "information" in last.needs:
         features = gatherer.batches_of(last.name)
         weight = last.weight.to(torch.float64)
         with processes.fail_together():
@@ -194,7 +194,7 @@ def _run_second_pass(
         return None
     deciders, device = {}, gatherer.device
     for plan in plans:
-        if plan.needs.decisions or (plan.needs.hits and counts_hits):
+        if "decisions" in plan.needs or ("hits" in plan.needs and counts_hits):
             stats, num_classes = means_of[plan.name], len(gatherer.counts[plan.name])
             classes, means = stats.classes.to(device), stats.means.to(device)
             deciders[plan.name] = Decider(
@@ -249,7 +249,7 @@ def _information(
     options: Options,
 ) -> tuple[dict[str, DatasetInformation], tuple[str, ...]]:
     """Compute the entropies of the head's input against the head, or say why they are left out."""
-    if last.weight is None or not last.needs.information:
+    if last.weight is None or "information" not in last.needs:
         return {}, ()
     counts = gatherer.counts[last.name]
     size = int(counts.sum())

@@ -7,7 +7,7 @@ user (see `ncscope.measurement.watching`), runs.
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -40,7 +40,6 @@ from ncscope.measurement.ood import OodSource, check_groups
 from ncscope.measurement.options import Options
 from ncscope.measurement.plans import (
     LayerPlan,
-    Layout,
     describe_layout,
     plan_from_layout,
     plan_layers,
@@ -78,6 +77,7 @@ from ncscope.models.wrappers import check_callable, check_measurable, fsdp1_unit
 from ncscope.stats.classes import BatchClasses
 from ncscope.stats.decisions import count_by_class
 from ncscope.stats.moments import ClassMoments
+from ncscope.stats.options import ALL_STATISTICS
 from ncscope.stats.processes import Processes, compare_descriptions
 from ncscope.stats.statistics import ClassStatistics
 
@@ -309,7 +309,7 @@ class LayerwiseMeasurement:
             self._warnings = traced.head.warnings
             plans = plan_layers(taps.features, head, options.groups, options.layer_groups)
             dims = [taps.features[plan.tapped].shape[1] for plan in plans]
-            counts = self._counts_logits and head.gives_logits and plans[-1].needs.hits
+            counts = self._counts_logits and head.gives_logits and "hits" in plans[-1].needs
             self._begin(head.name, plans, dims, counts)
         self._check_sizes(taps)
         features, classes, predicted, left_out = self.rows(taps, labels, head)
@@ -539,23 +539,20 @@ class LayerwiseMeasurement:
         empty = not self._plans
         with processes.fail_together():
             if empty:
-                self._begin_empty(Layout(**shared))
+                head, options = shared["head"], self._options
+                device = find_module_device(find_layer(self._model, head))
+                plans = plan_from_layout(shared, device, options.groups, options.layer_groups)
+                self._begin(head, plans, shared["dims"], shared["counts_logits"])
         processes.agree_on(self._describe_layout())
         first = next(rank for rank, layout in enumerate(layouts) if layout is not None)
         share_head(self._plans[-1], first, receives=empty, processes=processes)
-
-    def _begin_empty(self, layout: Layout) -> None:
-        device = find_module_device(find_layer(self._model, layout.head))
-        groups, layer_groups = self._options.groups, self._options.layer_groups
-        plans = plan_from_layout(layout, device, groups, layer_groups)
-        self._begin(layout.head, plans, layout.dims, layout.counts_logits)
 
     def _describe_layout(self) -> dict[str, Any] | None:
         """Describe the measurement of this process; None without samples."""
         if not self._plans:
             return None
         dims = [self._gatherer.moments[plan.name].dim for plan in self._plans]
-        form = describe_layout(
+        return describe_layout(
             self._plans,
             dims,
             self._head,
@@ -564,7 +561,6 @@ class LayerwiseMeasurement:
             reference=bool(self._known),
             ood=self._has_ood,
         )
-        return asdict(form)
 
 
 def _buffers_note(names: Sequence[str], what: str) -> str:
@@ -586,7 +582,7 @@ def _build_gatherer(
         plan.name: ClassMoments(
             len(head),
             dim,
-            statistics=plan.needs.statistics,
+            statistics=ALL_STATISTICS.intersection(plan.needs),
             prior=options.prior,
             class_counts=options.class_counts,
             precision=options.precision,
@@ -594,14 +590,13 @@ def _build_gatherer(
         )
         for plan, dim in zip(plans, dims, strict=True)
     }
-    scores = has_ood and plans[-1].needs.scores
+    scores = has_ood and "scores" in plans[-1].needs
     looks = (
         options.resamples
         or scores
         or any(
-            plan.needs.decisions
-            or (plan.needs.hits and not counts_logits)
-            or plan.needs.information
+            plan.needs & {"decisions", "information"}
+            or ("hits" in plan.needs and not counts_logits)
             for plan in plans
         )
     )
@@ -620,9 +615,8 @@ def _match_reference(
     if not reference:
         return {}
     by_name = dict(reference) | {plans[-1].name: list(reference.values())[-1]}
-    last = plans[-1].needs
-    deciding = [plan.name for plan in plans[:-1] if plan.needs.decisions]
-    if last.decisions or last.ood or last.scores:
+    deciding = [plan.name for plan in plans[:-1] if "decisions" in plan.needs]
+    if plans[-1].needs & {"decisions", "ood", "scores"}:
         deciding.append(plans[-1].name)
     return {name: _select_reference(by_name, name, gatherer.moments[name].dim) for name in deciding}
 

@@ -14,7 +14,7 @@ from ncscope.math.detection import compare_scores
 from ncscope.math.powers import COPY_LIMIT, STREAM_LIMIT
 from ncscope.measurement.plans import LayerPlan
 from ncscope.measurement.resampling import LayerSamples, in_unit
-from ncscope.metrics.evaluate import Needs, select
+from ncscope.metrics.evaluate import select
 from ncscope.metrics.ood import OodResult, OodScorer, describe_fit, mean_cosines
 from ncscope.stats.classes import BatchClasses
 from ncscope.stats.faults import BatchFaults, refuse_faults
@@ -30,18 +30,18 @@ OodSource = Callable[[], Iterator[Tensor]]
 """Function that yields the features of OOD samples, batch by batch, in one pass."""
 
 
-def check_groups(needs: Needs, groups: Collection[str] | None, *, given: bool) -> None:
+def check_groups(needs: frozenset[str], groups: Collection[str] | None, *, given: bool) -> None:
     """Refuse OOD samples that no metric uses, and metrics of OOD samples that are not given.
 
     Args:
-        needs: Statistics that the groups need.
+        needs: Needs of the groups, as `find_needs` returns them.
         groups: Groups and keys of metrics; None for all.
         given: True if there are OOD samples.
 
     Raises:
         InputError: If one is asked for without the other.
     """
-    if given and not (needs.ood or needs.scores):
+    if given and not needs & {"ood", "scores"}:
         fix = "add 'ood' to groups, or leave ood out"
         found = f"groups {', '.join(groups or ())}"
         raise InputError(expected="the group 'ood' with OOD samples", found=found, fix=fix)
@@ -76,7 +76,7 @@ def compare_features(
     top = max(unit, samples.exponent)
     fitted = samples.means_of or stats
     cosines = mean_cosines(fitted, moments, unit)
-    if not samples.plan.needs.scores:
+    if "scores" not in samples.plan.needs:
         return OodResult(*cosines, {})
     scorer = OodScorer(fitted, samples.plan.weight, samples.plan.bias, unit=top)
     inside = scorer(in_unit(features, top - samples.exponent))
@@ -155,7 +155,7 @@ class OodPass:
         self._moments = ClassMoments(1, fitted.dim, statistics=(), device=device)
         self.scorer: OodScorer | None = None
         self._notes: tuple[str, ...] = ()
-        if plan.needs.scores:
+        if "scores" in plan.needs:
             self.scorer = OodScorer(fitted, plan.weight, plan.bias)
             self._notes = describe_fit(self.scorer, on_own=on_own)
         self._scores: list[Tensor] = []

@@ -8,19 +8,21 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ncscope.arguments import Size
 from ncscope.array_checks import type_name
 from ncscope.devices import are_equal
 from ncscope.labels import list_marks
 from ncscope.measurement.options import Options
-from ncscope.metrics.evaluate import Needs, find_needs
+from ncscope.metrics.evaluate import find_needs
 from ncscope.models.heads import Head
 from ncscope.models.taps import HEAD_INPUT
-from ncscope.stats.options import Redraw
+from ncscope.stats.options import ALL_STATISTICS
 from ncscope.stats.processes import Processes
 
 Groups = Collection[str] | None
 """Groups and keys of metrics; None for all."""
+
+_COMPARED = frozenset({*ALL_STATISTICS, "decisions", "hits", "information", "scores"})
+"""What processes that measure together must all gather, of the words of `Metric.needs`."""
 
 
 @dataclass(frozen=True)
@@ -38,56 +40,9 @@ class LayerPlan:
     one_logit: bool = False
 
     @property
-    def needs(self) -> Needs:
-        """Statistics that the metrics need."""
+    def needs(self) -> frozenset[str]:
+        """Needs of the metrics, by the words of `Metric.needs`."""
         return find_needs(self.groups, self.weight is not None)
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Form of a measurement, which processes that measure together must share.
-
-    Attributes:
-        head: Name of the head in the model.
-        classes: Number of classes.
-        head_type: Type of the head's weight.
-        bias: True if the head has a bias.
-        one_logit: True if the head has one output for two classes.
-        layers: Names of the layers in forward order; the last feeds the head.
-        dims: Feature dimension of each layer.
-        needs: Statistics that each layer's metrics need.
-        prior: Class prior.
-        precision: Precision of the moments.
-        second_pass: Samples of the second pass, in words.
-        counts_logits: True if the accuracy is counted from the model's logits.
-        information_batch: Batch size of the batch estimate, or None.
-        weight_decay: Weight decay on the head.
-        baseline: True if the chance level is measured, None if for small samples only.
-        uncertainty: Standard errors to estimate, if any.
-        reference: True if the class means of a reference are used.
-        ood: True if there are samples from outside the distribution to compare with.
-        ignore_index: Labels of samples that are left out.
-    """
-
-    head: str
-    classes: int
-    head_type: str
-    bias: bool
-    one_logit: bool
-    layers: list[str]
-    dims: list[int]
-    needs: list[list[str]]
-    prior: str
-    precision: str
-    second_pass: str
-    counts_logits: bool
-    information_batch: Size | None
-    weight_decay: float
-    baseline: bool | None
-    uncertainty: Redraw
-    reference: bool
-    ood: bool
-    ignore_index: list[int]
 
 
 def plan_layers(
@@ -110,22 +65,22 @@ def plan_layers(
 
 
 def plan_from_layout(
-    layout: Layout, device: torch.device, groups: Groups, layer_groups: Groups
+    layout: Mapping[str, Any], device: torch.device, groups: Groups, layer_groups: Groups
 ) -> list[LayerPlan]:
     """Plan the layers that another process measures; the values of the head are not set yet.
 
     Args:
-        layout: Form of the measurement.
+        layout: Form of the measurement, as `describe_layout` returns it.
         device: Device of the head in this process.
         groups: Groups of metrics of the head's input.
         layer_groups: Groups of metrics of the other layers.
     """
-    *before, last = layout.layers
-    dtype = getattr(torch, layout.head_type)
-    weight = torch.empty(layout.classes, layout.dims[-1], dtype=dtype, device=device)
-    bias = torch.empty(layout.classes, dtype=dtype, device=device) if layout.bias else None
+    *before, last = layout["layers"]
+    k, dtype = layout["classes"], getattr(torch, layout["head_type"])
+    weight = torch.empty(k, layout["dims"][-1], dtype=dtype, device=device)
+    bias = torch.empty(k, dtype=dtype, device=device) if layout["bias"] else None
     plans = [LayerPlan(name, name, layer_groups) for name in before]
-    return [*plans, LayerPlan(last, HEAD_INPUT, groups, weight, bias, layout.one_logit)]
+    return [*plans, LayerPlan(last, HEAD_INPUT, groups, weight, bias, layout["one_logit"])]
 
 
 def describe_layout(
@@ -137,8 +92,8 @@ def describe_layout(
     counts_logits: bool,
     reference: bool,
     ood: bool,
-) -> Layout:
-    """Describe a measurement.
+) -> dict[str, Any]:
+    """Describe the form of a measurement, which processes that measure together must share.
 
     Args:
         plans: Layers to measure.
@@ -148,30 +103,33 @@ def describe_layout(
         counts_logits: True if the accuracy is counted from the model's logits.
         reference: True if the class means of a reference are used.
         ood: True if there are samples from outside the distribution to compare with.
+
+    Returns:
+        Every property of the form, by the name that the error of two forms that differ says.
     """
     weight, bias = plans[-1].weight, plans[-1].bias
     assert weight is not None
-    return Layout(
-        head=head,
-        classes=len(weight),
-        head_type=type_name(weight.dtype),
-        bias=bias is not None,
-        one_logit=plans[-1].one_logit,
-        layers=[plan.name for plan in plans],
-        dims=list(dims),
-        needs=[_list_needs(plan.needs) for plan in plans],
-        prior=options.prior,
-        precision=options.precision,
-        second_pass=str(options.second_pass),
-        counts_logits=counts_logits,
-        information_batch=options.information_batch,
-        weight_decay=float(options.weight_decay),
-        baseline=options.baseline,
-        uncertainty=options.uncertainty,
-        reference=reference,
-        ood=ood,
-        ignore_index=list_marks(options.ignore_index),
-    )
+    return {
+        "head": head,
+        "classes": len(weight),
+        "head_type": type_name(weight.dtype),
+        "bias": bias is not None,
+        "one_logit": plans[-1].one_logit,
+        "layers": [plan.name for plan in plans],
+        "dims": list(dims),
+        "needs": [sorted(plan.needs & _COMPARED) for plan in plans],
+        "prior": options.prior,
+        "precision": options.precision,
+        "second_pass": str(options.second_pass),
+        "counts_logits": counts_logits,
+        "information_batch": options.information_batch,
+        "weight_decay": float(options.weight_decay),
+        "baseline": options.baseline,
+        "uncertainty": options.uncertainty,
+        "reference": reference,
+        "ood": ood,
+        "ignore_index": list_marks(options.ignore_index),
+    }
 
 
 def share_head(plan: LayerPlan, rank: int, receives: bool, processes: Processes) -> None:
@@ -195,13 +153,3 @@ def share_head(plan: LayerPlan, rank: int, receives: bool, processes: Processes)
 def select_head_weights(head: Head) -> dict[str, Any]:
     """Return the head's weight and bias in the head's type: float64 would take twice the memory."""
     return {"weight": head.weight, "bias": head.bias, "one_logit": head.one_logit}
-
-
-def _list_needs(needs: Needs) -> list[str]:
-    looks = {
-        "decisions": needs.decisions,
-        "hits": needs.hits,
-        "information": needs.information,
-        "scores": needs.scores,
-    }
-    return [*sorted(needs.statistics), *(name for name, wanted in looks.items() if wanted)]

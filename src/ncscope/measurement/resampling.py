@@ -25,7 +25,7 @@ from ncscope.stats.directions import Batches
 from ncscope.stats.jackknife import GROUPS, Dealer, Replicate, leave_one_out, take_rows
 from ncscope.stats.merging import merge_in_place
 from ncscope.stats.moments import ClassMoments
-from ncscope.stats.options import Precision, Prior, Redraw
+from ncscope.stats.options import ALL_STATISTICS, Precision, Prior, Redraw
 from ncscope.stats.processes import Processes
 from ncscope.stats.statistics import ClassStatistics, finish, finish_unlabelled
 
@@ -95,7 +95,7 @@ class LayerSamples:
         return ClassMoments(
             len(counts),
             self.dim,
-            statistics=self.plan.needs.statistics,
+            statistics=ALL_STATISTICS.intersection(self.plan.needs),
             prior=self.prior,
             class_counts=counts if self.prior == "uniform" else None,
             precision=self.precision,
@@ -128,7 +128,7 @@ class LayerSamples:
             batches: Features and labels.
             means_of: Statistics whose class means the nearest-mean rule uses.
         """
-        if not (self.decided and (self.plan.needs.decisions or self.plan.needs.hits)):
+        if not (self.decided and self.plan.needs & {"decisions", "hits"}):
             return None
         unit, device = max(self.exponent, means_of.exponent), self.counts.device
         means = times_power(means_of.means.to(device), means_of.exponent - unit)

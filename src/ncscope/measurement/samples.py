@@ -40,7 +40,7 @@ from ncscope.metrics.reliability import (
 from ncscope.metrics.sources import Sources
 from ncscope.stats.classes import BatchClasses
 from ncscope.stats.moments import ClassMoments
-from ncscope.stats.options import Precision, Prior, Redraw
+from ncscope.stats.options import ALL_STATISTICS, Precision, Prior, Redraw
 from ncscope.stats.statistics import ClassStatistics, finish
 
 _READ_AND_COMPARED = 64  # operations on a score beside its product: it is read, and compared
@@ -109,13 +109,13 @@ def measure_samples(
     check_groups(needs, groups, given=ood is not None)
     classes = BatchClasses.from_labels(labels, num_classes, of_classifier=weight is not None)
     dim = features.shape[1]
-    if "scatter" in needs.statistics and features.device.type == "cpu":
+    if "scatter" in needs and features.device.type == "cpu":
         fix = "ask for groups that need none: pfc"
         check_memory(8 * dim**2, f"the covariance of {dim:,} features", fix)
     moments = ClassMoments(
         num_classes,
         dim,
-        statistics=needs.statistics,
+        statistics=ALL_STATISTICS.intersection(needs),
         prior=prior,
         class_counts=torch.bincount(labels, minlength=num_classes) if prior == "uniform" else None,
         precision=precision,
@@ -127,7 +127,7 @@ def measure_samples(
         features = in_unit(features, exponent)
         moments.take_checked(features, classes, COPY_LIMIT)
     stats = replace(finish(moments), exponent=exponent)
-    if (needs.decisions or ood is not None) and reference is not None:
+    if ("decisions" in needs or ood is not None) and reference is not None:
         check_unit(reference.exponent - exponent, "a reference of features")
     asked = groups is not None or weight is None or not takes_long(len(labels), weight)
     scored = len(labels) * stats.k * (dim + _READ_AND_COMPARED)
@@ -142,7 +142,7 @@ def measure_samples(
         means_of=reference,
         exponent=exponent,
         precision=precision,
-        information=needs.information and weight is not None and asked,
+        information="information" in needs and weight is not None and asked,
         decided=decided,
     )
     tally = samples.count_decisions(samples.batches, reference or stats)
@@ -153,7 +153,7 @@ def measure_samples(
     record = layer_record(layer, sources, groups, by_class=by_class)
     if not decided:
         record = replace(record, notes=(*record.notes, _UNDECIDED))
-    if decided and needs.decisions and reference is not None:
+    if decided and "decisions" in needs and reference is not None:
         missing = warn_of_missing_classes(stats, reference)
         record = replace(record, warnings=(*missing, *record.warnings))
     trusted = add_chance_and_errors(

@@ -3,7 +3,6 @@
 import difflib
 import math
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from decimal import Decimal
 
 from jaxtyping import Float
@@ -19,7 +18,6 @@ from ncscope.metrics.names import KEY, PER_CLASS, refuse_unknown
 from ncscope.metrics.registry import BY_NAME, GROUPS, METRICS
 from ncscope.metrics.reliability import error_of_ratio
 from ncscope.metrics.sources import Sources
-from ncscope.stats.options import Statistic
 
 
 def select(groups: Iterable[str] | None) -> list[Metric]:
@@ -77,46 +75,15 @@ LEFT_OUT = (
 """Note where the entropies were not asked for and are not computed."""
 
 
-@dataclass(frozen=True)
-class Needs:
-    """Statistics that some groups of metrics need.
-
-    Attributes:
-        statistics: Optional statistics of the first pass.
-        decisions: The second pass counts decisions if True.
-        hits: The samples that the classifier assigns to their class are counted if True: by the
-            logits of the first pass, or as decisions.
-        information: The second pass accumulates second moments of directions if True.
-        ood: The mean of OOD samples is used if there are any.
-        scores: The second pass scores the samples if there are OOD samples to compare with.
-    """
-
-    statistics: frozenset[Statistic]
-    decisions: bool
-    hits: bool
-    information: bool
-    ood: bool
-    scores: bool
-
-
-def find_needs(groups: Collection[str] | None, has_head: bool) -> Needs:
-    """Return the statistics that the groups need, with or without a classifier."""
+def find_needs(groups: Collection[str] | None, has_head: bool) -> frozenset[str]:
+    """Return what the groups need, by the words of `Metric.needs`, with or without a classifier."""
     rows = [row for row in select(groups) if has_head or "head" not in row.needs]
     needs = frozenset[str]().union(*(row.needs for row in rows))
-    gather: set[Statistic] = set()
-    if "scatter" in needs or wants_spectra(groups):
-        gather.add("scatter")
-    if "directions" in needs:
-        gather.add("directions")
-    by_class = groups is not None and PER_CLASS in groups
-    return Needs(
-        statistics=frozenset(gather),
-        decisions="decisions" in needs or by_class,
-        hits="hits" in needs or (by_class and has_head),
-        information="information" in needs,
-        ood="ood" in needs,
-        scores="scores" in needs,
-    )
+    if wants_spectra(groups):
+        needs |= {"scatter"}
+    if groups is not None and PER_CLASS in groups:
+        needs |= {"decisions", "hits"} if has_head else {"decisions"}
+    return needs
 
 
 def evaluate(

@@ -48,7 +48,7 @@ _ZERO = "the means, or the averages of their labels' means, are zero"
 
 @dataclass(frozen=True)
 class LabelSets:
-    """Samples of one multiplicity, by label set.
+    r"""Samples of one multiplicity, by label set, beside the means of the classes in the sets.
 
     Attributes:
         multiplicity: Number m of labels of each sample.
@@ -57,6 +57,8 @@ class LabelSets:
         means: Mean of each label set.
         stats: Statistics with the label sets as classes, under the uniform prior, for m above 1 of
             those with two samples or more; None if these are fewer than two.
+        class_means: $\mu_k$ of the classes that some samples have alone; other rows are zero.
+        known: True for these classes.
     """
 
     multiplicity: int
@@ -64,50 +66,32 @@ class LabelSets:
     counts: Int[Tensor, " s"]
     means: Float[Tensor, "s d"]
     stats: ClassStatistics | None
-
-
-@dataclass(frozen=True)
-class LabelSetMeans:
-    r"""Label sets of a multiplicity above 1, beside the means of the classes in them.
-
-    Attributes:
-        sets: The label sets.
-        class_means: $\mu_k$ of the classes that some samples have alone; other rows are zero.
-        known: True for these classes.
-    """
-
-    sets: LabelSets
     class_means: Float[Tensor, "k d"]
     known: Bool[Tensor, " k"]
-
-    @property
-    def stats(self) -> ClassStatistics | None:
-        """Statistics with the label sets as classes."""
-        return self.sets.stats
 
     @cached_property
     def sums(self) -> Float[Tensor, "s d"]:
         r"""$\sum_{k\in S}\mu_k$ of every label set."""
-        return self.sets.members.to(self.class_means) @ self.class_means
+        return self.members.to(self.class_means) @ self.class_means
 
     @cached_property
     def has_angle(self) -> Bool[Tensor, " s"]:
         """True for label sets whose classes are all known, and whose mean and sum are not zero."""
-        complete = ~(self.sets.members & ~self.known).any(1)
+        complete = ~(self.members & ~self.known).any(1)
         rounding = _ROUNDING * self.size
-        lengths = (torch.linalg.vector_norm(rows, dim=1) for rows in (self.sums, self.sets.means))
+        lengths = (torch.linalg.vector_norm(rows, dim=1) for rows in (self.sums, self.means))
         return complete & torch.stack([length > rounding for length in lengths]).all(0)
 
     @cached_property
     def size(self) -> Float[Tensor, ""]:
         """Length of the longest mean."""
-        rows = torch.cat([self.class_means, self.sets.means])
+        rows = torch.cat([self.class_means, self.means])
         return torch.linalg.vector_norm(rows, dim=1).max()
 
     @property
     def set_directions(self) -> Float[Tensor, "u d"]:
         """Unit vectors of the means of the label sets that have an angle."""
-        return _unit(self.sets.means[self.has_angle])
+        return _unit(self.means[self.has_angle])
 
     @property
     def sum_directions(self) -> Float[Tensor, "u d"]:
@@ -117,19 +101,19 @@ class LabelSetMeans:
     @cached_property
     def centred_means(self) -> Float[Tensor, "s d"]:
         r"""$\mu_S-\mu_G$, with $\mu_G$ the mean of the $\mu_k$."""
-        return self._zero_rounding(self.sets.means - self.class_means.mean(0))
+        return self._zero_rounding(self.means - self.class_means.mean(0))
 
     @cached_property
     def centre_averages(self) -> Float[Tensor, "s d"]:
         r"""$\frac1m\sum_{k\in S}(\mu_k-\mu_G)$."""
         rows = self.class_means - self.class_means.mean(0)
-        share = self.sets.members.to(rows) / self.sets.multiplicity
+        share = self.members.to(rows) / self.multiplicity
         return self._zero_rounding(share @ rows)
 
     @property
     def num_combinations(self) -> int:
         """Number of sets of m known classes."""
-        return math.comb(int(self.known.sum()), self.sets.multiplicity)
+        return math.comb(int(self.known.sum()), self.multiplicity)
 
     def _zero_rounding(self, rows: Float[Tensor, "s d"]) -> Float[Tensor, "s d"]:
         length = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
@@ -273,7 +257,7 @@ def angle(
         r"{\operatorname{avg}_{|S|=|T|=m}\angle(\mu_S,\sum_{k\in T}\mu_k)}"
     ),
     source=f"{_PAPER}, NCm (there for m = 2)",
-    reads=("set_directions", "sum_directions", "class_means", "known", "sets.multiplicity"),
+    reads=("set_directions", "sum_directions", "class_means", "known", "multiplicity"),
     zero="every label set points along the sum of its labels' means",
     undefined=_ZERO + ", or all directions are equal",
 )
@@ -460,8 +444,10 @@ def multilabel_collapse(
         features, present, multiplicity = features[kept], present[kept], multiplicity[kept]
     exponent = exponent_of(features, COPY_LIMIT)
     scaled = times_power(features.to(torch.float64), -exponent) if exponent else features
+    class_means = scaled.new_zeros(present.shape[1], scaled.shape[1], dtype=torch.float64)
+    known = present.new_zeros(present.shape[1])
     found = {
-        m: _gather(scaled[multiplicity == m], present[multiplicity == m], m)
+        m: _gather(scaled[multiplicity == m], present[multiplicity == m], m, class_means, known)
         for m in multiplicity.unique().tolist()
     }
     counts = {m: (int(sets.counts.sum()), len(sets.counts)) for m, sets in found.items()}
@@ -470,9 +456,8 @@ def multilabel_collapse(
     singles = found.pop(1, None)
     if singles and not found:
         values.notes.append("every sample has one label: measure has more metrics for these")
-    class_means = scaled.new_zeros(present.shape[1], scaled.shape[1], dtype=torch.float64)
-    known = present.new_zeros(present.shape[1])
     if singles:
+        # In place: the label sets of all multiplicities have these tensors, not yet read.
         classes = singles.members.to(torch.uint8).argmax(1)
         class_means[classes], known[classes] = singles.means, True
     single = SingleLabels(
@@ -488,14 +473,13 @@ def multilabel_collapse(
             if unknown and any(path.startswith("stats") for path in row.reads):
                 reasons[row.key] = unknown
             _add(values, row.key, row, math.nan if row.key in reasons else row.compute(single))
-    tagged = {m: LabelSetMeans(sets, class_means, known) for m, sets in found.items()}
-    for m, sets in tagged.items():
+    for m, sets in found.items():
         undefined = _find_undefined(sets, unknown)
         reasons |= {f"{name}{m}": reason for name, reason in undefined.items()}
         for row in _rows_of("multilabel_sets"):
             value = math.nan if row.key in undefined else row.compute(sets)
             _add(values, f"{row.key}{m}", row, value)
-    _note_angles(values, tagged, reasons)
+    _note_angles(values, found, reasons)
     for key, value in values.metrics.items():
         if not math.isfinite(value):
             values.metrics[key] = math.nan
@@ -515,9 +499,13 @@ def _add(values: MultilabelValues, key: str, row: Metric, value: float | Tensor)
 
 
 def _gather(
-    features: Shaped[Tensor, "n d"], present: Bool[Tensor, "n k"], multiplicity: int
+    features: Shaped[Tensor, "n d"],
+    present: Bool[Tensor, "n k"],
+    multiplicity: int,
+    class_means: Float[Tensor, "k d"],
+    known: Bool[Tensor, " k"],
 ) -> LabelSets:
-    """Gather the statistics of the samples of one multiplicity."""
+    """Gather the statistics of the samples of one multiplicity, beside the class means."""
     members, index, counts = torch.unique(
         present.to(torch.uint8), dim=0, return_inverse=True, return_counts=True
     )
@@ -536,7 +524,7 @@ def _gather(
     if stats and multiplicity > 1:
         stats = _select_repeated(stats)
     # Means in the unit of all multiplicities, statistics each in a unit that keeps them in range.
-    return LabelSets(multiplicity, members, counts, moments.means, stats)
+    return LabelSets(multiplicity, members, counts, moments.means, stats, class_means, known)
 
 
 def _select_repeated(stats: ClassStatistics) -> ClassStatistics | None:
@@ -579,35 +567,35 @@ def _describe_unknown(known: Bool[Tensor, " k"]) -> str:
     )
 
 
-def _find_undefined(tagged: LabelSetMeans, unknown: str) -> dict[str, str]:
+def _find_undefined(sets: LabelSets, unknown: str) -> dict[str, str]:
     """Return the reason of every metric of one multiplicity that is not defined.
 
     Args:
-        tagged: Label sets of the multiplicity.
+        sets: Label sets of the multiplicity.
         unknown: Sentence of `_describe_unknown`.
     """
-    if tagged.sets.multiplicity == tagged.sets.members.shape[1]:
+    if sets.multiplicity == sets.members.shape[1]:
         reason = "one label set holds all classes, and their average is zero at collapse"
         return {row.key: reason for row in _rows_of("multilabel_sets")}
     undefined = dict.fromkeys(("ml_tagwise_m", "ml_scale_m"), unknown) if unknown else {}
-    if tagged.stats is None:
+    if sets.stats is None:
         undefined["ml_nc1_quotient_m"] = "fewer than two label sets have two samples"
-    angles = int(tagged.has_angle.sum())
+    angles = int(sets.has_angle.sum())
     if not angles:
         reason = "no label set has labels that samples have alone, and means that are not zero"
         undefined |= dict.fromkeys(("ml_angle_m", "ml_ncm_m"), reason)
-    elif tagged.num_combinations * angles > MOST_ANGLES:
+    elif sets.num_combinations * angles > MOST_ANGLES:
         undefined["ml_ncm_m"] = f"more than {MOST_ANGLES:,} angles to compare"
     return undefined
 
 
 def _note_angles(
-    values: MultilabelValues, tagged: dict[int, LabelSetMeans], reasons: dict[str, str]
+    values: MultilabelValues, found: dict[int, LabelSets], reasons: dict[str, str]
 ) -> None:
     """Note the label sets that the angles leave out."""
-    left_out = {m: int((~sets.has_angle).sum()) for m, sets in tagged.items()}
+    left_out = {m: int((~sets.has_angle).sum()) for m, sets in found.items()}
     said = [
-        f"{few} of {len(tagged[m].sets.counts)} with {m} labels"
+        f"{few} of {len(found[m].counts)} with {m} labels"
         for m, few in left_out.items()
         if few and f"ml_angle_m{m}" not in reasons
     ]

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from ncscope.arguments import check_arguments
 from ncscope.array_checks import as_tensor, check_features, refuse_magnitude, refuse_nonfinite
-from ncscope.devices import chunk_bytes, refuse_without_float64
+from ncscope.devices import chunk_bytes
 from ncscope.errors import InputError
 from ncscope.math.hsic import LEAST_SAMPLES, estimate_hsic, kernel_alignment, rounding_of_hsic
 from ncscope.math.powers import COPY_LIMIT, exponent_beyond, magnitude_of
 from ncscope.memory import check_memory
-from ncscope.stats.locking import ThreadSafe
+from ncscope.stats.locking import Moments
 from ncscope.stats.merging import MergeParts
 
 Pair = tuple[int, int]
@@ -26,7 +26,7 @@ _SMALL_STATE = 64 * 2**20
 
 
 @check_arguments
-class CkaMoments(ThreadSafe):
+class CkaMoments(Moments):
     r"""Sums of several sets of features, batch by batch, that determine CKA exactly.
 
     Let $x_i$ and $y_i$ be rows of two sets about a reference point near their mean,
@@ -42,9 +42,8 @@ class CkaMoments(ThreadSafe):
     identities. So batches of any size give the value of all samples at once, no n x n matrix is
     formed, and a large offset costs few digits.
 
-    Moments are a commutative monoid up to rounding: ``merge`` and ``+`` add the samples of two
-    streams, moments without samples are neutral, and `sum` adds a list. They can be pickled, and
-    `ncscope.stats.merging.merge_across_processes` merges those of several processes.
+    ``merge`` and ``+`` add the samples of two streams, `sum` adds a list, and
+    `ncscope.stats.merging.merge_across_processes` those of several processes. All can be pickled.
 
     Args:
         pairs: Pairs (i, j) of sets to compare, by index; by default all pairs.
@@ -68,9 +67,7 @@ class CkaMoments(ThreadSafe):
     def __init__(
         self, pairs: Iterable[Pair] | None = None, *, device: torch.device | str = "cpu"
     ) -> None:
-        super().__init__()
-        self.device = torch.device(device)
-        refuse_without_float64(self.device, "moments")
+        super().__init__(device)
         self._choice = None if pairs is None else frozenset((min(p), max(p)) for p in pairs)
         self.dims: tuple[int, ...] = ()
         self.pairs: tuple[Pair, ...] = ()
@@ -145,14 +142,6 @@ class CkaMoments(ThreadSafe):
                     total += part.to(self.device)
                 self.counts += theirs
         return self
-
-    def __add__(self, other: "CkaMoments") -> "CkaMoments":
-        """Return new moments of the samples of both."""
-        return copy.copy(self).merge(other) if isinstance(other, CkaMoments) else NotImplemented
-
-    def __radd__(self, other: int) -> "CkaMoments":
-        """Return a copy if the other summand is 0, with which `sum` begins."""
-        return copy.copy(self) if other == 0 else NotImplemented
 
     def split_for_merge(self) -> MergeParts:
         """Return the statistics for a merge with those of other processes, not copied."""
@@ -237,9 +226,6 @@ class CkaMoments(ThreadSafe):
         self._products = {(i, j): self._zeros(dims[i], dims[j]) for i, j in self.pairs}
         self._thirds = self._zeros(len(dims), sum(dims))
         self._fourths = self._zeros(len(dims), len(dims))
-
-    def _zeros(self, *shape: int) -> Tensor:
-        return torch.zeros(*shape, dtype=torch.float64, device=self.device)
 
     def _sums(self) -> list[Tensor]:
         return [*self._products.values(), self._rests, self._thirds, self._fourths]

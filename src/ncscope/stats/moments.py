@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ncscope.arguments import Size, check_arguments
 from ncscope.array_checks import as_tensor, check_features, name_columns, refuse_magnitude
-from ncscope.devices import move_to, refuse_without_float64
+from ncscope.devices import move_to
 from ncscope.errors import InputError
 from ncscope.labels import IgnoreIndex, check_names, list_marks, read_labels
 from ncscope.math.powers import STREAM_LIMIT, goes_beyond
@@ -26,7 +26,7 @@ from ncscope.stats.batch_moments import (
     exponent_out_of_range,
 )
 from ncscope.stats.classes import BatchClasses
-from ncscope.stats.locking import ThreadSafe
+from ncscope.stats.locking import Moments
 from ncscope.stats.merging import MergeParts
 from ncscope.stats.options import (
     ALL_STATISTICS,
@@ -42,16 +42,14 @@ _CLASSLESS = frozenset({"pilot", "zero_vectors", "left_out"})  # without an entr
 
 
 @check_arguments
-class ClassMoments(ThreadSafe):
+class ClassMoments(Moments):
     r"""Counts, class means, class traces and, on request, scatter and directions of a stream.
 
     Each batch is centred by the class means of the batch and merged by the update of Chan, Golub
     and LeVeque (1983), so a large common offset or a nearly collapsed class costs few digits: the
     relative error of a trace is about the offset over the spread, times the rounding unit.
-    Several threads may update and read the same moments.
-
-    Moments are a commutative monoid up to rounding: ``merge`` and ``+`` add the samples of two
-    streams, moments without samples are neutral, and `sum` adds a list. They can be pickled.
+    Several threads may update and read the same moments, which can be pickled. ``merge`` and ``+``
+    add the samples of two streams, and `sum` adds a list.
 
     State (k classes, d dimensions):
 
@@ -113,7 +111,7 @@ class ClassMoments(ThreadSafe):
         ignore_index: IgnoreIndex = None,
         class_names: Sequence[str] | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(device)
         self.class_names, self.ignore_index = check_names(class_names), ignore_index
         if self.class_names and num_classes not in (None, len(self.class_names)):
             raise InputError(
@@ -129,8 +127,6 @@ class ClassMoments(ThreadSafe):
         self.statistics = frozenset(statistics)
         self.prior: Prior = prior
         self.precision: Precision = precision
-        self.device = torch.device(device)
-        refuse_without_float64(self.device, "moments")
         self._check_memory(k, d)
         self.counts = torch.zeros(k, dtype=torch.int64, device=device)
         self.offsets, self.traces, self.pilot = self._zeros(k, d), self._zeros(k), self._zeros(d)
@@ -300,14 +296,6 @@ class ClassMoments(ThreadSafe):
             ignore_index=self.ignore_index,
             class_names=self.class_names,
         )
-
-    def __add__(self, other: "ClassMoments") -> "ClassMoments":
-        """Return new moments of the samples of both."""
-        return copy.copy(self).merge(other) if isinstance(other, ClassMoments) else NotImplemented
-
-    def __radd__(self, other: int) -> "ClassMoments":
-        """Return a copy if the other summand is 0, with which `sum` begins."""
-        return copy.copy(self) if other == 0 else NotImplemented
 
     def merge(self, other: "ClassMoments") -> "ClassMoments":
         """Add the samples of another accumulator, and return these moments.
@@ -500,9 +488,6 @@ class ClassMoments(ThreadSafe):
         if self.unit_traces is not None:
             turn = torch.linalg.vector_norm(shift["unit_means"], dim=1)
             self.unit_traces[rows] += counts * turn.square()
-
-    def _zeros(self, *shape: int) -> Tensor:
-        return torch.zeros(*shape, dtype=torch.float64, device=self.device)
 
     def _shapes(self, k: int, d: int) -> dict[str, tuple[int, ...]]:
         """Return the shape of each statistic of k classes in d dimensions."""

@@ -10,12 +10,11 @@ from torch import Tensor
 
 from ncscope.arguments import check_arguments
 from ncscope.array_checks import as_tensor, check_features, refuse_magnitude, refuse_nonfinite
-from ncscope.devices import refuse_without_float64
 from ncscope.errors import InputError
 from ncscope.labels import split_batches
 from ncscope.math.powers import STREAM_LIMIT, exponent_of
 from ncscope.math.symmetric import add_gram_, mirror_upper
-from ncscope.stats.locking import ThreadSafe
+from ncscope.stats.locking import Moments
 from ncscope.stats.merging import MergeParts
 
 _SUMS = ("scatter", "cross", "target_scatter", "directions", "zero_vectors")
@@ -23,7 +22,7 @@ _STATE = ("means", "target_means", *_SUMS)
 
 
 @check_arguments
-class RegressionMoments(ThreadSafe):
+class RegressionMoments(Moments):
     r"""Means, scatters and second moment of directions of a stream of features and targets.
 
     All that neural regression collapse needs: the share of $\tilde h=h/\lVert h\rVert$ outside of a
@@ -31,9 +30,8 @@ class RegressionMoments(ThreadSafe):
     so no second pass is needed. Values from moments carry an absolute error of about
     $10^{-15}$; `ncscope.measure_regression` on arrays resolves smaller values.
 
-    Moments are a commutative monoid up to rounding: ``merge`` and ``+`` add the samples of two
-    streams, moments without samples are neutral, and `sum` adds a list. They can be pickled, and
-    `ncscope.stats.merging.merge_across_processes` merges those of several processes.
+    ``merge`` and ``+`` add the samples of two streams, `sum` adds a list, and
+    `ncscope.stats.merging.merge_across_processes` those of several processes. All can be pickled.
 
     Args:
         device: Device to accumulate on, in float64; batches are moved to this device.
@@ -57,9 +55,7 @@ class RegressionMoments(ThreadSafe):
     """
 
     def __init__(self, *, device: torch.device | str = "cpu") -> None:
-        super().__init__()
-        self.device = torch.device(device)
-        refuse_without_float64(self.device, "moments")
+        super().__init__(device)
         self.counts = torch.zeros(1, dtype=torch.int64, device=self.device)
         self.zero_vectors = torch.zeros(1, dtype=torch.int64, device=self.device)
         self._allocate(0, 0)
@@ -119,16 +115,6 @@ class RegressionMoments(ThreadSafe):
                 self.counts += theirs
         return self
 
-    def __add__(self, other: "RegressionMoments") -> "RegressionMoments":
-        """Return new moments of the samples of both."""
-        if not isinstance(other, RegressionMoments):
-            return NotImplemented
-        return copy.copy(self).merge(other)
-
-    def __radd__(self, other: int) -> "RegressionMoments":
-        """Return a copy if the other summand is 0, with which `sum` begins."""
-        return copy.copy(self) if other == 0 else NotImplemented
-
     def split_for_merge(self) -> MergeParts:
         """Return the statistics for a merge with those of other processes, not copied."""
         means = {"means": self.means, "target_means": self.target_means}
@@ -150,9 +136,6 @@ class RegressionMoments(ThreadSafe):
         self.scatter, self.directions = self._zeros(dim, dim), self._zeros(dim, dim)
         self.cross = self._zeros(dim, target_dim)
         self.target_scatter = self._zeros(target_dim, target_dim)
-
-    def _zeros(self, *shape: int) -> Tensor:
-        return torch.zeros(*shape, dtype=torch.float64, device=self.device)
 
     def _refer(self, rows: slice, shift: Mapping[str, Tensor]) -> None:
         """Refer the scatters to other means: see `MergeParts.refer`."""
