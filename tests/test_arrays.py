@@ -207,3 +207,6 @@ def test_labels_may_be_named_as_a_column_of_the_frame(kind: str) -> None:
     exact = ncscope.measure([[0.0, 1], [1, 0], [4, 1], [5, 0]], [0, 0, 1, 1])
     assert dict(report) == dict(exact)
     assert report.class_names == ("x", "y")
+    for name, fix in (("specie", "the nearest is 'species'"), ("label", "it has a, species, b")):
+        with pytest.raises(InputError, match=f"found {name!r}, which is no column; {fix}"):
+            ncscope.measure(frame, name)

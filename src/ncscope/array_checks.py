@@ -7,6 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
+from difflib import get_close_matches
 from fractions import Fraction
 from functools import partial
 from numbers import Number
@@ -519,11 +520,23 @@ def split_frame(frame: Any, column: str) -> tuple[Any, Any]:
         column: Name of the column.
 
     Returns:
-        Both parts; the arguments as they are if this is no frame that has the column.
+        Both parts; the arguments as they are if this is no frame.
+
+    Raises:
+        InputError: If the frame has no such column.
     """
     columns = _columns(frame)
-    if columns is None or column not in {name for name, _ in columns}:
+    if columns is None:
         return frame, column
+    names = [name for name, _ in columns]
+    if column not in names:
+        texts = list(map(str, names))
+        nearest = get_close_matches(column, texts, n=1)
+        raise InputError(
+            expected="labels, or the name of their column in the frame",
+            found=f"{column!r}, which is no column",
+            fix=f"the nearest is {nearest[0]!r}" if nearest else f"it has {', '.join(texts[:8])}",
+        )
     if hasattr(frame, "drop_columns"):  # pyarrow
         return frame.drop_columns([column]), frame[column]
     rest = frame.drop(column) if hasattr(frame, "iter_columns") else frame.drop(columns=column)

@@ -337,3 +337,11 @@ def test_values_at_collapse_are_those_of_the_classes_present(classes: int) -> No
     assert f"3 of {classes} classes" in repr(report)
     read = type(report).from_json(report.to_json())
     assert read.rows() == report.rows()
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tex"])
+def test_a_table_without_a_metric_is_refused(suffix: str, tmp_path: Path) -> None:
+    report = ncscope.measure(torch.randn(12, 3), torch.arange(12) % 3, groups=["per_class"])
+    with pytest.raises(InputError, match=r"expected metrics for the table .*per_class\.save"):
+        report.save(tmp_path / f"x{suffix}")
+    assert not list(tmp_path.iterdir())

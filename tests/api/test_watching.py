@@ -40,3 +40,19 @@ def test_the_report_is_that_of_measure_model():
     assert seen.report() is report
     with pytest.raises(ncscope.InputError, match="labels of each batch inside the context"):
         ncscope.watch(model).report()
+
+
+@pytest.mark.parametrize("layer", [torch.nn.Dropout(0.5), torch.nn.BatchNorm1d(8), torch.nn.ReLU()])
+def test_passes_in_training_mode_are_warned_of_where_they_differ(layer: torch.nn.Module) -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 8), layer, torch.nn.Linear(8, 4))
+    warned = {}
+    for training in (True, False):
+        model.train(training)
+        with torch.no_grad(), ncscope.watch(model, groups=["nc1"]) as seen:
+            for inputs, labels in BATCHES:
+                model(inputs)
+                seen.labels(labels)
+        warned[training] = [w for w in seen.report().warnings if "in training mode" in w]
+    assert warned[False] == []
+    assert len(warned[True]) == (not isinstance(layer, torch.nn.ReLU))

@@ -1298,3 +1298,18 @@ def test_a_layer_or_output_of_another_type_is_refused_with_its_type() -> None:
 class Complex(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x.to(torch.cfloat)
+
+
+def test_a_backbone_that_ends_in_a_relu_is_no_classifier() -> None:
+    """Its last linear layer looks like a head whose last step is the ReLU."""
+    torch.manual_seed(0)
+    body = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU())
+    with pytest.raises(
+        InputError,
+        match=r"found one that ends in the ReLU of the 16 outputs of '2', and labels of 4",
+    ):
+        ncscope.measure_model(body, BATCHES, progress=False)
+    assert ncscope.measure_model(body, BATCHES, head="2", progress=False).num_classes == 16
+    classifier = nn.Sequential(*body, nn.Linear(16, K), nn.ReLU())
+    nn.init.constant_(classifier[4].bias, 5.0)  # no row is cut
+    assert ncscope.measure_model(classifier, BATCHES, progress=False).num_classes == K

@@ -162,7 +162,7 @@ def test_every_figure_has_its_picture_and_caption():
     assert "\n*INFO table 2" in page
 
 
-NOT_KEPT = {"info/connectivity", "info/supervised"}
+NOT_KEPT = {"info/supervised"}
 """Experiments whose figures are older than their code, and whose runs are not kept."""
 
 

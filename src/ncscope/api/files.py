@@ -253,7 +253,10 @@ def _describe_table(file: TensorFile) -> tuple[str, str] | None:
 
 
 _DESCRIPTIONS: Mapping[Kind, tuple[str, str]] = {
-    "npy": ("an .npy file", "pass .npy files with --features and --labels"),
+    "npy": (
+        "an .npy file",
+        "pass .npy files with --features and --labels, or both as an .npz file",
+    ),
     "npz": ("an .npz file", "pass an .npz file as FILE; save weights with torch.save"),
     "torch": ("a file of torch.save", "save the array with numpy.save"),
     "safetensors": ("a .safetensors file", "save the array with numpy.save"),

@@ -5,6 +5,8 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
 from torch.utils.data import Dataset
 
 from ncscope.api.result import ModelReport
@@ -124,12 +126,33 @@ def _options_of_report(options: Options | None, fields: OptionFields) -> Options
     return replace(merged, by_class=merged.by_class is not False)
 
 
+_IN_TRAINING_MODE = (
+    "measured in training mode, with dropout or the statistics of each batch: model.eval() before "
+    "the passes gives the values of the trained network"
+)
+
+
+def _draws_or_mixes(model: nn.Module) -> bool:
+    """Return whether a module in training mode drops entries, or normalises by the batch."""
+    kinds = (_DropoutNd, _BatchNorm)
+    return any(
+        module.training and (isinstance(module, kinds) or "Drop" in type(module).__name__)
+        for module in model.modules()
+    )
+
+
 @check_arguments
 class ModelWatch(Watch):
     """Context in which forward passes of a model are measured: see `watch`."""
 
     _latest: ModelReport | None = None
     _reference_report: ModelReport | None = None
+
+    def labels(self, labels: Any) -> None:
+        """Add the samples of the latest forward pass: see `watch`."""
+        super().labels(labels)
+        if self._measurement is not None and _draws_or_mixes(self._model):
+            self._measurement.warn([_IN_TRAINING_MODE])
 
     def report(self) -> ModelReport:
         """Measure the forward passes whose labels were given since the last report.
@@ -163,10 +186,11 @@ def watch(
     the context or after it, measures the samples added since the last report. In evaluation mode
     the result equals that of `measure_model` on the same batches. Two additional forward passes run
     for each report: one of its first batch, to find the head, which may have been replaced or have
-    grown, and one of two samples, to find each layer's batch axis. Passes in training
-    mode are measured as they run: with dropout, with batch statistics, and with weights that change
-    from pass to pass. ``accuracy`` is that of the head with its weights at the time of the report,
-    as are NC3 and NC4, not that of the logits of the passes.
+    grown, and one of two samples, to find each layer's batch axis. Passes in training mode are
+    measured as they run, with dropout, with batch statistics, and with weights that change from
+    pass to pass; a warning says so where the model has dropout or batch norms. ``accuracy`` is that
+    of the head with its weights at the time of the report, as are NC3 and NC4, not that of the
+    logits of the passes.
 
     A loop may also call parts of the model, for example ``model.backbone(x)`` and then
     ``model.head(h)``. No additional pass runs then: the head is the linear layer whose output is

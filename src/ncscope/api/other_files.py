@@ -224,7 +224,9 @@ _BY_START: Mapping[bytes, Callable[[TensorFile], OtherKind]] = {
     b"MM\0*": _image,
     b"%PDF": _explain("a PDF document", _save_arrays),
     b"Obj\x01": _explain("an Avro file", _save_arrays),
-    b"\x93NUMPY": _explain("an .npy file", "pass .npy files with --features and --labels"),
+    b"\x93NUMPY": _explain(
+        "an .npy file", "pass .npy files with --features and --labels, or both as an .npz file"
+    ),
 }
 
 _BY_SUFFIX: Mapping[str, Callable[[TensorFile], OtherKind]] = {

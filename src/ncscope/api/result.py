@@ -373,9 +373,15 @@ def choose_columns(
         known: Keys of the metrics that were measured.
 
     Raises:
-        InputError: If a metric was not measured, or the file holds all metrics always.
+        InputError: If a metric was not measured, or none was, or the file holds all metrics always.
     """
     refuse_choice(path, metrics)
+    if path.suffix in (".csv", ".tex") and not known:
+        raise InputError(
+            expected=f"metrics for the table {path.name}",
+            found="none",
+            fix="measure other groups too; report.per_class.save(...) in Python writes the classes",
+        )
     if metrics is None or path.suffix in (".png", ".svg", ".pdf"):
         return None
     if metrics == "nc":

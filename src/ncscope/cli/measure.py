@@ -227,7 +227,7 @@ def pair_arrays(features: Any, labels: str | None) -> list[Any]:
         raise InputError(
             expected=f"files of labels for {len(files)} files of features",
             found="none",
-            fix="pass them with --labels 'y_*.npy'",
+            fix="pass the features with --features, their labels with --labels 'y_*.npy'",
         )
     return [(file,) for file in files]
 

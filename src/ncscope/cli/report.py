@@ -82,16 +82,20 @@ def report(
             fix = "leave --metrics out: the .csv has every score"
             raise InputError(expected="reports for --metrics", found="a ranking", fix=fix)
         ranking = TransferReport.from_json(sources[0])
-        paths, table = [ranking.save(file) for file in targets], ranking.table()
+        table, write = ranking.table(), ranking.save
     else:
         from ncscope.api.comparison import read_sources
 
         contents = read_sources(sources, sections_of_runs)
-        paths = [contents.save(file, title, metrics=chosen_in.get(file)) for file in targets]
         table = contents.table()
+
+        def write(file: Path) -> Path:
+            return contents.save(file, title, metrics=chosen_in.get(file))
+
     if table is not None:
         console.print(table)
-    for path in paths:  # many terminals open the link of a page
+    for file in targets:  # many terminals open the link of a page
+        path = write(file)
         is_page = path.suffix == ".html"
         line = f"Report: {path.resolve().as_uri()}" if is_page else f"Written: {path}"
         console.print(line, soft_wrap=True)

@@ -287,6 +287,7 @@ class LayerwiseMeasurement:
         self._notes: tuple[str, ...] = ()
         self._warnings: tuple[str, ...] = ()
         self._head = ""
+        self._may_be_headless = False
         self._plans: list[LayerPlan] = []
 
     def update(self, taps: Taps, labels: Tensor, traced: Trace) -> None:
@@ -307,6 +308,7 @@ class LayerwiseMeasurement:
             options = self._options
             self._notes += traced.notes
             self._warnings = traced.head.warnings
+            self._may_be_headless = options.head is None and head.last_step.kind == "ReLU"
             plans = plan_layers(taps.features, head, options.groups, options.layer_groups)
             dims = [taps.features[plan.tapped].shape[1] for plan in plans]
             counts = self._counts_logits and head.gives_logits and "hits" in plans[-1].needs
@@ -393,8 +395,8 @@ class LayerwiseMeasurement:
             self._notes += (_buffers_note(names, "measured with those of the first process"),)
 
     def warn(self, warnings: Sequence[str]) -> None:
-        """Add warnings to the last layer of the result."""
-        self._warnings += tuple(warnings)
+        """Add warnings to the last layer of the result, each once."""
+        self._warnings += tuple(each for each in warnings if each not in self._warnings)
 
     def note_buffers(self, names: list[str]) -> None:
         """Note that the passes of each process ran with buffers of its own."""
@@ -438,6 +440,16 @@ class LayerwiseMeasurement:
         )
         head_rows = self._plans[-1].weight
         assert head_rows is not None
+        last = result.record.last
+        # So do the features of a backbone whose last layer is linear, or a map of one pixel.
+        if self._may_be_headless and 2 * last.k <= len(head_rows):
+            raise InputError(
+                expected="a model that ends in its head",
+                found=f"one that ends in the ReLU of the {len(head_rows)} outputs of "
+                f"{self._head!r}, and labels of {last.k} classes",
+                fix=f"pass head={self._head!r} if these are logits; those of a backbone are "
+                "features: collect them and call ncscope.measure(features, labels)",
+            )
         warnings = (*self.classes.warnings(len(head_rows)), *self._warnings)
         noted = add_notes(add_note_on_ties(result, undecided), self._notes, warnings)
         return replace(noted, class_names=names)

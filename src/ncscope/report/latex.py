@@ -9,6 +9,7 @@ from ncscope.report.classes import build_class_view
 from ncscope.report.comparison import ComparisonSource, build_columns
 from ncscope.report.labels import SHORT_NAMES, find_key, find_label, is_fixed, sort_labels
 from ncscope.report.wording import (
+    count_interval_digits,
     describe_numbers,
     find_interval,
     format_plain,
@@ -123,7 +124,8 @@ def _format_records(
         value, ends = format_number(format_plain(record.metrics[name])), find_interval(record, name)
         if ends is None:
             return value
-        low, high = (format_number(format_plain(end, 3)).strip("$") for end in ends)
+        digits = count_interval_digits(ends)
+        low, high = (format_number(format_plain(end, digits)).strip("$") for end in ends)
         return f"{value} $[{low}, {high}]$"
 
     def format_head(key: str) -> str:
@@ -166,7 +168,7 @@ def _format_records(
         notes.append(f"two classes fix {', '.join(map(format_head, fixed))}: no sign of collapse")
     legend = {
         "two classes fix some values, see the report's notes": bool(fixed) and metrics is None,
-        r"$[\;]$: 95 \% interval": any("$[" in cell for cell in cells),
+        r"$[\;]$: 95 \% interval, bias corrected": any("$[" in cell for cell in cells),
         f"{_MISSING}: not measured": _MISSING in cells,
         f"{_UNDEFINED}: without a value, see the report's notes": _UNDEFINED in cells,
         escape_latex(sentence): bool(sentence),

@@ -26,6 +26,7 @@ from ncscope.report.labels import (
     value_at_collapse,
 )
 from ncscope.report.wording import (
+    count_interval_digits,
     find_interval,
     format_class_count,
     format_interval_title,
@@ -354,7 +355,9 @@ def build_cell(
     value, ends = write(record.metrics[key], digits), find_interval(record, key)
     if ends is not None and error:
         value = f"{value} ± {write(record.standard_errors[key], 2)}"
-    interval = "" if ends is None else " to ".join(write(end, 3) for end in ends)
+    interval = ""
+    if ends is not None:
+        interval = " to ".join(write(end, count_interval_digits(ends)) for end in ends)
     chance = record.baseline.get(key)
     title = format_interval_title(record, key) if interval else ""
     return Cell(value, interval, "" if chance is None else write(chance, 3), title)

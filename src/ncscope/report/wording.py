@@ -139,6 +139,24 @@ def find_interval(record: LayerRecord, key: str) -> tuple[float, float] | None:
     return interval(key, record.metrics[key], estimate)
 
 
+def count_interval_digits(ends: tuple[float, float]) -> int:
+    """Return the significant digits with which the ends of an interval are told apart, 3 to 7.
+
+    Args:
+        ends: Ends of the interval.
+
+    Example:
+        >>> count_interval_digits((0.31, 0.35)), count_interval_digits((1.4775, 1.4805))
+        (3, 5)
+    """
+    low, high = ends
+    size, width = max(abs(low), abs(high)), high - low
+    if not (0 < width < math.inf and size < math.inf):
+        return 3
+    places = math.floor(math.log10(size)) - math.floor(math.log10(width))
+    return min(max(3, places + 2), 7)
+
+
 def format_interval_title(record: LayerRecord, key: str = "") -> str:
     """Write the heading of intervals: which other samples they are of.
 
