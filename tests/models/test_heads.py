@@ -195,7 +195,7 @@ def test_a_scale_of_the_logits_is_in_the_weight(name: str | None, in_place: bool
     torch.testing.assert_close(head.bias, 2 * model.head.bias.detach())
     assert head.gives_logits
     assert head.notes == (
-        "head: the model returns 2 times the outputs of 'head', in its weight here",
+        "head: the model returns the outputs of 'head' times 2, included in its weight and bias",
     )
 
 

@@ -74,7 +74,8 @@ def measure(
             "--label",
             "--labels-key",
             help="Labels in FILE: name of an entry or column, of numbers 0..K-1 or of names. "
-            "Default: labels, targets or y. Without FILE: files of labels (.npy, or a pattern).",
+            "Default: labels, label, targets, target or y. Without FILE: files of labels (.npy, or "
+            "a pattern).",
         ),
     ] = None,
     weight: Annotated[

@@ -152,11 +152,11 @@ class Head:
         """
         weight, bias = step.apply_to_affine(self.weight, self.bias)
         notes = self.notes
-        made = f"head: the model returns {step.description}"
+        made = f"head: the model returns {step.describe(f'the outputs of {self.name!r}')}"
         if step.kind == "affine":
-            notes += (f"{made} of {self.name!r}, in its weight here",)
+            notes += (f"{made}, included in its weight and bias",)
         elif step.kind != "none":
-            notes += (f"{made} of the outputs of {self.name!r}",)
+            notes += (made,)
         one_logit = len(weight) == 1
         if one_logit:
             weight = torch.cat([-weight, weight]) / 2

@@ -72,17 +72,20 @@ class LastStep:
             return logits.softmax(1)
         return logits.sigmoid() if self.kind == "sigmoid" else logits.relu()
 
-    @property
-    def description(self) -> str:
-        """Description for a note."""
-        has_factor = isinstance(self.scale, Tensor) or self.scale != 1
-        factor = "a factor for each class"
-        if not isinstance(self.scale, Tensor):
-            factor = f"{self.scale:.6g} times the outputs"
-        parts = [] if self.kind in ("none", "affine") else [f"the {self.kind}"]
-        parts += [factor] if has_factor else []
-        parts += ["a constant for each class"] if self.shift is not None else []
-        return ", ".join(parts)
+    def describe(self, outputs: str) -> str:
+        """Describe what the model returns.
+
+        Args:
+            outputs: What the step is applied to.
+        """
+        words = outputs
+        if isinstance(self.scale, Tensor):
+            words += " times a factor for each class"
+        elif self.scale != 1:
+            words += f" times {self.scale:.6g}"
+        if self.shift is not None:
+            words += " plus a constant for each class"
+        return words if self.kind in ("none", "affine") else f"the {self.kind} of {words}"
 
     def apply_to_affine(
         self, weight: Float[Tensor, "k d"], bias: Float[Tensor, " k"] | None
