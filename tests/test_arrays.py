@@ -210,3 +210,17 @@ def test_labels_may_be_named_as_a_column_of_the_frame(kind: str) -> None:
     for name, fix in (("specie", "the nearest is 'species'"), ("label", "it has a, species, b")):
         with pytest.raises(InputError, match=f"found {name!r}, which is no column; {fix}"):
             ncscope.measure(frame, name)
+
+
+def test_labels_of_pandas_in_another_order_of_the_index_are_refused() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(torch.randn(8, 2).numpy(), index=list("abcdefgh"))
+    labels = pandas.Series([0, 0, 0, 0, 1, 1, 1, 1], index=frame.index)
+    expected = ncscope.measure(frame, labels)["nc1"]
+    shuffled = labels.iloc[::-1]
+    with pytest.raises(InputError, match=r"the same index in another order; pass labels\.loc\["):
+        ncscope.measure(frame, shuffled)
+    assert ncscope.measure(frame, shuffled.loc[frame.index])["nc1"] == expected
+    # An index of other entries, such as one that was reset, says nothing of the order.
+    assert ncscope.measure(frame, labels.reset_index(drop=True))["nc1"] == expected
+    assert ncscope.measure(frame, list(labels))["nc1"] == expected

@@ -319,8 +319,8 @@ def split_batches(labels: Any, samples: int, name: str = "labels") -> Sequence[A
     return None
 
 
-def check_batch_sizes(features: Any, labels: Any, name: str = "labels") -> None:
-    """Refuse batches of labels of other sizes than those of the features.
+def check_pairing(features: Any, labels: Any, name: str = "labels") -> None:
+    """Refuse labels in other batches than the features, or in another order of a pandas index.
 
     Args:
         features: Features in any form; only a list of matrices is a list of batches.
@@ -328,8 +328,19 @@ def check_batch_sizes(features: Any, labels: Any, name: str = "labels") -> None:
         name: Name of the labels, for the message.
 
     Raises:
-        InputError: If there are as many batches, of other sizes.
+        InputError: If there are as many batches, of other sizes; or if both are of pandas, with the
+            same index in another order.
     """
+    rows: Any = getattr(features, "index", None)
+    others: Any = getattr(labels, "index", None)
+    of_pandas = hasattr(rows, "equals") and hasattr(others, "equals")
+    # Rows are paired by their places, and pandas itself would pair them by the index.
+    if of_pandas and not rows.equals(others) and rows.is_unique and set(rows) == set(others):
+        raise InputError(
+            expected=f"{name} in the order of the rows of the features",
+            found="the same index in another order",
+            fix=f"pass {name}.loc[features.index]",
+        )
     if not all(isinstance(given, list | tuple) and given for given in (features, labels)):
         return
     are_batches = all(_is_vector(part) or _ndim(part) == 2 for part in labels)

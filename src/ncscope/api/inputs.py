@@ -16,7 +16,7 @@ from ncscope.array_checks import as_tensor, check_features, check_range, refuse_
 from ncscope.errors import InputError
 from ncscope.labels import (
     IgnoreIndex,
-    check_batch_sizes,
+    check_pairing,
     check_reference_names,
     count_labels,
     find_names,
@@ -71,7 +71,7 @@ def check_samples(
         InputError: If an input does not fit; the message names it.
     """
     rows = _check_rows(features, "pass at least one sample of two classes")
-    check_batch_sizes(features, labels)
+    check_pairing(features, labels)
     declared = class_names
     if class_names is None and reference_names and find_names(labels):
         declared = reference_names

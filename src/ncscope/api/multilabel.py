@@ -10,7 +10,7 @@ from ncscope.api.writable import check_file, save_text
 from ncscope.arguments import check_arguments
 from ncscope.array_checks import as_tensor, check_features, refuse_nonfinite
 from ncscope.errors import InputError
-from ncscope.labels import check_batch_sizes, read_label_sets
+from ncscope.labels import check_pairing, read_label_sets
 from ncscope.measurement.records import LayerRecord
 from ncscope.metrics.multilabel import MultilabelValues, multilabel_collapse
 
@@ -171,7 +171,7 @@ def measure_multilabel(
     rows = as_tensor(features, "features")
     check_features(rows)
     refuse_nonfinite(rows)
-    check_batch_sizes(features, targets, "targets")
+    check_pairing(features, targets, "targets")
     present = read_label_sets(targets, len(rows)).to(rows.device)
     if not bool(present.any()):
         fix = "check that the targets are read from the right columns"

@@ -9,7 +9,7 @@ from ncscope.api.plain_report import PlainReport
 from ncscope.arguments import check_arguments
 from ncscope.array_checks import as_tensor, check_features
 from ncscope.errors import InputError
-from ncscope.labels import check_batch_sizes
+from ncscope.labels import check_pairing
 from ncscope.metrics.regression import RegressionSource, RegressionValues, regression_collapse
 from ncscope.metrics.regression_sources import RegressionArrays, RegressionSums
 from ncscope.stats.regression_moments import RegressionMoments, check_numbers, check_targets
@@ -115,7 +115,7 @@ def measure_regression(
     """
     rows = as_tensor(features, "features")
     check_features(rows)
-    check_batch_sizes(features, targets, "targets")
+    check_pairing(features, targets, "targets")
     values = check_targets(targets, len(rows)).to(rows.device)
     check_numbers(rows, values)
     return _measure_source(

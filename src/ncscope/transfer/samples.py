@@ -10,7 +10,7 @@ from torch import Tensor
 from ncscope.arguments import check_arguments
 from ncscope.array_checks import as_tensor, check_features, refuse_nonfinite
 from ncscope.errors import InputError
-from ncscope.labels import IgnoreIndex, read_labels
+from ncscope.labels import IgnoreIndex, check_pairing, read_labels
 
 
 @check_arguments
@@ -68,6 +68,7 @@ def check_downstream(
         InputError: If features and labels do not fit each other, a feature is not finite, or all
             samples are of one class.
     """
+    check_pairing(features, labels)
     rows = as_tensor(features, "features")
     check_features(rows)
     read = read_labels(labels, len(rows), ignore_index=ignore_index, class_names=class_names)
