@@ -374,3 +374,14 @@ def test_options_are_one_object() -> None:
     assert report.num_samples == 45
     with pytest.raises(InputError, match="split_batch as text or a function"):
         Options(split_batch=3)
+
+
+def test_texts_of_a_data_set_are_to_be_tokenised() -> None:
+    texts = datasets.Dataset.from_dict({"text": ["a b", "c"], "label": [0, 1]})
+    numbers = datasets.Dataset.from_dict({"x": [[1.0, 2.0], [3.0, 4.0]], "label": [0, 1]})
+    for data, fix in (
+        (texts, "map the model's tokenizer over the column 'text', then"),
+        (numbers, ""),
+    ):
+        with pytest.raises(InputError, match=f"found format None; {fix}.*with_format"):
+            ncscope.measure_model(nn.Linear(2, 2), data)

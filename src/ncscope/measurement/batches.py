@@ -56,10 +56,17 @@ def as_batches(loader: Loader, split_batch: SplitBatch = None) -> Iterable[Any]:
             found, fix = f"the splits {', '.join(map(str, given))}", "pass one of them"
             raise InputError(expected="one data set", found=found, fix=fix)
         if given.format["type"] not in ("torch", "custom"):
+            fix = "pass dataset.with_format('torch'), or a DataLoader"
+            kinds = {
+                name: getattr(kind, "dtype", "") for name, kind in (given.features or {}).items()
+            }
+            texts = [name for name, kind in kinds.items() if kind == "string"]
+            if texts and all(kind in ("string", "int64") for kind in kinds.values()):
+                fix = f"map the model's tokenizer over the column {texts[0]!r}, then {fix}"
             raise InputError(
                 expected="a data set in the format of torch",
                 found=f"format {given.format['type']}",
-                fix="pass dataset.with_format('torch'), or a DataLoader",
+                fix=fix,
             )
         holds_samples = True
     elif isinstance(given, Dataset):
