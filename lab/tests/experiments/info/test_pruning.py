@@ -50,11 +50,13 @@ def test_nothing_pruned_is_the_dense_network_beside_itself(results: Results) -> 
     features = collect_features(bench, bench.learner.evaluated)
     itself = pair_entropies(features, features)
     (untouched,) = [r for r in results if r.get("stage") == PRUNED and r["sparsity"] == 0]
-    assert untouched["dense_mir"] == itself.mir < 1
-    assert untouched["dense_hdr"] == 0
-    assert untouched["dense_hdr_batch"] == 0
+    # The copy may have another memory format, whose convolutions round in another way.
+    assert untouched["dense_mir"] == pytest.approx(itself.mir, rel=1e-6)
+    assert itself.mir < 1
+    assert untouched["dense_hdr"] == pytest.approx(0, abs=1e-6)
+    assert untouched["dense_hdr_batch"] == pytest.approx(0, abs=1e-6)
     for key in ("accuracy", "mir", "hdr", "mir_batch"):
-        assert untouched[key] == dense[key]
+        assert untouched[key] == pytest.approx(dense[key], rel=1e-6)
 
 
 @pytest.mark.slow
@@ -79,7 +81,7 @@ def test_the_chance_baseline_is_the_network_before_its_training(results: Results
     *_, _ = gathered(bench_events(bench, Resources()))
     dense = collect_features(bench, bench.learner.evaluated)
     (row,) = [r for r in results if r.get("stage") == UNTRAINED and r["sparsity"] == 0]
-    assert row["dense_mir"] == pair_entropies(first, dense).mir
+    assert row["dense_mir"] == pytest.approx(pair_entropies(first, dense).mir, rel=1e-6)
 
 
 def test_the_batch_estimate_pairs_the_same_samples() -> None:
