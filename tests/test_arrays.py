@@ -214,7 +214,7 @@ def test_labels_may_be_named_as_a_column_of_the_frame(kind: str) -> None:
 
 def test_labels_of_pandas_in_another_order_of_the_index_are_refused() -> None:
     pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(torch.randn(8, 2).numpy(), index=list("abcdefgh"))
+    frame = pandas.DataFrame(torch.randn(8, 2).numpy(), list("abcdefgh"), list("xy"))
     labels = pandas.Series([0, 0, 0, 0, 1, 1, 1, 1], index=frame.index)
     expected = ncscope.measure(frame, labels)["nc1"]
     shuffled = labels.iloc[::-1]

@@ -162,16 +162,12 @@ def test_every_figure_has_its_picture_and_caption():
     assert "\n*INFO table 2" in page
 
 
-NOT_KEPT = {"info/supervised"}
-"""Experiments whose figures are older than their code, and whose runs are not kept."""
-
-
 def test_figures_are_drawn_by_the_code_of_today():
     record = json.loads((results.FIGURES / "verdicts-small.json").read_text())["experiments"]
     captions = [
         (name, each) for name, one in record.items() for each in one.get("figures", {}).values()
     ]
-    assert {name for name, each in captions if results.is_older(each)} <= NOT_KEPT
+    assert [name for name, each in captions if results.is_older(each)] == []
     assert all(results.is_older(caption.upper()) for _, caption in captions)
 
 
