@@ -89,8 +89,8 @@ def report(
         contents = read_sources(sources, sections_of_runs)
         table = contents.table()
 
-        def write(file: Path) -> Path:
-            return contents.save(file, title, metrics=chosen_in.get(file))
+        def write(path: str | Path) -> Path:
+            return contents.save(path, title, metrics=chosen_in.get(Path(path)))
 
     if table is not None:
         console.print(table)

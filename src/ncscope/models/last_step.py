@@ -76,7 +76,7 @@ class LastStep:
         """Describe what the model returns.
 
         Args:
-            outputs: What the step is applied to.
+            outputs: Name of the outputs that the step changes.
         """
         words = outputs
         if isinstance(self.scale, Tensor):
