@@ -207,7 +207,10 @@ def test_labels_may_be_named_as_a_column_of_the_frame(kind: str) -> None:
     exact = ncscope.measure([[0.0, 1], [1, 0], [4, 1], [5, 0]], [0, 0, 1, 1])
     assert dict(report) == dict(exact)
     assert report.class_names == ("x", "y")
-    for name, fix in (("specie", "the nearest is 'species'"), ("label", "it has a, species, b")):
+    for name, fix in (
+        ("specie", "the nearest is 'species'"),
+        ("label", "the first columns are a, species, b"),
+    ):
         with pytest.raises(InputError, match=f"found {name!r}, which is no column; {fix}"):
             ncscope.measure(frame, name)
 
@@ -224,3 +227,8 @@ def test_labels_of_pandas_in_another_order_of_the_index_are_refused() -> None:
     # An index of other entries, such as one that was reset, says nothing of the order.
     assert ncscope.measure(frame, labels.reset_index(drop=True))["nc1"] == expected
     assert ncscope.measure(frame, list(labels))["nc1"] == expected
+    moments = ncscope.ClassMoments(2, 2)
+    with pytest.raises(InputError, match="the same index in another order"):
+        moments.update(frame, shuffled)
+    with pytest.raises(InputError, match=r"one label a sample"):
+        ncscope.measure(frame, pandas.concat([labels, labels]))

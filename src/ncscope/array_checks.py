@@ -535,7 +535,9 @@ def split_frame(frame: Any, column: str) -> tuple[Any, Any]:
         raise InputError(
             expected="labels, or the name of their column in the frame",
             found=f"{column!r}, which is no column",
-            fix=f"the nearest is {nearest[0]!r}" if nearest else f"it has {', '.join(texts[:8])}",
+            fix=f"the nearest is {nearest[0]!r}"
+            if nearest
+            else f"the first columns are {', '.join(texts[:8])}",
         )
     if hasattr(frame, "drop_columns"):  # pyarrow
         return frame.drop_columns([column]), frame[column]

@@ -333,9 +333,15 @@ def check_pairing(features: Any, labels: Any, name: str = "labels") -> None:
     """
     rows: Any = getattr(features, "index", None)
     others: Any = getattr(labels, "index", None)
-    of_pandas = hasattr(rows, "equals") and hasattr(others, "equals")
+    of_pandas = hasattr(rows, "is_unique") and hasattr(others, "is_unique")
     # Rows are paired by their places, and pandas itself would pair them by the index.
-    if of_pandas and not rows.equals(others) and rows.is_unique and set(rows) == set(others):
+    if (
+        of_pandas
+        and not rows.equals(others)
+        and rows.is_unique
+        and others.is_unique
+        and set(rows) == set(others)
+    ):
         raise InputError(
             expected=f"{name} in the order of the rows of the features",
             found="the same index in another order",

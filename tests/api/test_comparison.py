@@ -270,7 +270,10 @@ def test_intervals_and_sizes_are_in_every_table(tmp_path):
     header = both.save(tmp_path / "t.csv", metrics=["vci"]).read_text().splitlines()[0]
     assert header == "name,run,split,step,vci,vci_low,vci_high"
     assert f"$[{low:.3g}, {high:.3g}]$" in both.save(tmp_path / "t.tex").read_text()
-    assert r"{\footnotesize $[\;]$: 95 \% interval, bias corrected}" in (tmp_path / "t.tex").read_text()
+    assert (
+        r"{\footnotesize $[\;]$: 95 \% interval, bias corrected}"
+        in (tmp_path / "t.tex").read_text()
+    )
     assert f"{low:.3g} to {high:.3g}" in repr(both)
     assert "warning: Dimensions differ (4 and 8)" in repr(both)
     assert {len(line) <= 80 for line in repr(both).splitlines()} == {True}

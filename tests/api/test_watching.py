@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torchvision.ops import StochasticDepth
 
 import ncscope
 from ncscope.models.networks.residual import ResidualNet
@@ -42,7 +43,16 @@ def test_the_report_is_that_of_measure_model():
         ncscope.watch(model).report()
 
 
-@pytest.mark.parametrize("layer", [torch.nn.Dropout(0.5), torch.nn.BatchNorm1d(8), torch.nn.ReLU()])
+@pytest.mark.parametrize(
+    "layer",
+    [
+        torch.nn.Dropout(0.5),
+        torch.nn.BatchNorm1d(8),
+        StochasticDepth(0.5, "row"),
+        torch.nn.Dropout(0.0),
+        torch.nn.ReLU(),
+    ],
+)
 def test_passes_in_training_mode_are_warned_of_where_they_differ(layer: torch.nn.Module) -> None:
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(6, 8), layer, torch.nn.Linear(8, 4))
@@ -55,4 +65,6 @@ def test_passes_in_training_mode_are_warned_of_where_they_differ(layer: torch.nn
                 seen.labels(labels)
         warned[training] = [w for w in seen.report().warnings if "in training mode" in w]
     assert warned[False] == []
-    assert len(warned[True]) == (not isinstance(layer, torch.nn.ReLU))
+    assert len(warned[True]) == (
+        getattr(layer, "p", 1) > 0 and not isinstance(layer, torch.nn.ReLU)
+    )

@@ -55,6 +55,16 @@ def test_every_file_that_is_named_is_written(
     assert Path("x.tex").exists()
 
 
+def test_files_before_one_that_is_refused_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["before.json", "after.json", "-o", "x.csv", "-o", "x.pdf", "-o", "y.csv"]
+    assert run(*words, "--metrics", "nc1,cdnv") == 2
+    out, err = capsys.readouterr()
+    assert out.splitlines()[-1] == "Written: x.csv"
+    assert err.startswith("error: ")
+    assert Path("x.csv").exists()
+    assert not Path("y.csv").exists()
+
+
 @pytest.mark.slow
 def test_files_have_the_metrics_chosen(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["-o", "x.csv", "-o", "x.tex", "--metrics", "nc1,cdnv"]

@@ -6,7 +6,6 @@ from typing import Any, Unpack
 
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.dropout import _DropoutNd
 from torch.utils.data import Dataset
 
 from ncscope.api.result import ModelReport
@@ -132,13 +131,20 @@ _IN_TRAINING_MODE = (
 )
 
 
-def _draws_or_mixes(model: nn.Module) -> bool:
+def _drops_or_mixes(model: nn.Module) -> bool:
     """Return whether a module in training mode drops entries, or normalises by the batch."""
-    kinds = (_DropoutNd, _BatchNorm)
-    return any(
-        module.training and (isinstance(module, kinds) or "Drop" in type(module).__name__)
-        for module in model.modules()
-    )
+
+    def changes(module: nn.Module) -> bool:
+        if isinstance(module, _BatchNorm):
+            return True
+        # timm and torchvision have classes of their own that drop whole branches.
+        names = ("Drop", "StochasticDepth")
+        if any(name in type(module).__name__ for name in names):
+            rates = (getattr(module, name, None) for name in ("p", "drop_prob"))
+            return any(rates)
+        return False
+
+    return any(module.training and changes(module) for module in model.modules())
 
 
 @check_arguments
@@ -151,7 +157,7 @@ class ModelWatch(Watch):
     def labels(self, labels: Any) -> None:
         """Add the samples of the latest forward pass: see `watch`."""
         super().labels(labels)
-        if self._measurement is not None and _draws_or_mixes(self._model):
+        if self._measurement is not None and _drops_or_mixes(self._model):
             self._measurement.warn([_IN_TRAINING_MODE])
 
     def report(self) -> ModelReport:

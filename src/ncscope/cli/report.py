@@ -92,10 +92,13 @@ def report(
         def write(path: str | Path) -> Path:
             return contents.save(path, title, metrics=chosen_in.get(Path(path)))
 
-    if table is not None:
-        console.print(table)
-    for file in targets:  # many terminals open the link of a page
-        path = write(file)
-        is_page = path.suffix == ".html"
-        line = f"Report: {path.resolve().as_uri()}" if is_page else f"Written: {path}"
-        console.print(line, soft_wrap=True)
+    paths: list[Path] = []
+    try:
+        paths.extend(map(write, targets))
+    finally:  # also of files that were written before one that is refused
+        if table is not None:
+            console.print(table)
+        for path in paths:  # many terminals open the link of a page
+            is_page = path.suffix == ".html"
+            line = f"Report: {path.resolve().as_uri()}" if is_page else f"Written: {path}"
+            console.print(line, soft_wrap=True)

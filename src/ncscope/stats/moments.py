@@ -14,7 +14,7 @@ from ncscope.arguments import Size, check_arguments
 from ncscope.array_checks import as_tensor, check_features, name_columns, refuse_magnitude
 from ncscope.devices import move_to
 from ncscope.errors import InputError
-from ncscope.labels import IgnoreIndex, check_names, list_marks, read_labels
+from ncscope.labels import IgnoreIndex, check_names, check_pairing, list_marks, read_labels
 from ncscope.math.powers import STREAM_LIMIT, goes_beyond
 from ncscope.math.symmetric import Gram, mirror_upper, without_zeros
 from ncscope.memory import check_memory
@@ -156,6 +156,7 @@ class ClassMoments(Moments):
         Cost: two reads of the batch, one if it gives means and traces alone; with scatter 5/8 of
         $2nd^2$ operations in float64.
         """
+        check_pairing(features, labels)
         columns = name_columns(features)
         self._check_columns(columns)
         rows = as_tensor(features, "features")
