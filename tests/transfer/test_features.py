@@ -69,3 +69,13 @@ def test_probabilities_are_those_of_the_head(model, samples):
     rows = torch.cat([samples[0][:20], 1e10 * torch.ones(3, 4, dtype=torch.float64)])
     loader = DataLoader(TensorDataset(rows, samples[1]), 5)
     assert head_readings(model, loader)[2] is None
+
+
+def test_a_backbone_that_ends_in_a_relu_is_told_from_a_classifier() -> None:
+    torch.manual_seed(0)
+    body = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 6), nn.ReLU())
+    batches = [(torch.randn(8, 4), torch.arange(8) % 2)]
+    with pytest.raises(InputError, match=r"ends in the ReLU of the outputs of '2'; pass has_head="):
+        head_features(body, batches)
+    features, _ = head_features(body, batches, has_head=False)
+    torch.testing.assert_close(features, body(batches[0][0]).detach())

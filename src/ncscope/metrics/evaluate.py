@@ -79,8 +79,6 @@ def find_needs(groups: Collection[str] | None, has_head: bool) -> frozenset[str]
     """Return what the groups need, by the words of `Metric.needs`, with or without a classifier."""
     rows = [row for row in select(groups) if has_head or "head" not in row.needs]
     needs = frozenset[str]().union(*(row.needs for row in rows))
-    if wants_spectra(groups):
-        needs |= {"scatter"}
     if groups is not None and PER_CLASS in groups:
         needs |= {"decisions", "hits"} if has_head else {"decisions"}
     return needs

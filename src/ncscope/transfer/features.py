@@ -40,8 +40,8 @@ def head_features(
         on_batch: Function called after each batch.
 
     Raises:
-        InputError: If the loader holds no sample, labels do not fit the samples of a batch, or no
-            head with one row for each sample is found.
+        InputError: If the loader holds no sample, labels do not fit the samples of a batch, no head
+            with one row for each sample is found, or the model ends in a ReLU as a backbone does.
 
     Cost: one forward pass over the loader, and 4nd bytes twice, while the batches are concatenated.
 
@@ -148,6 +148,13 @@ def _read_batches(
         if traced.head.rows == "token":
             fix = "rank models that classify whole samples"
             raise InputError(expected="a head of one row a sample", found="one a token", fix=fix)
+        if traced.head.last_step.kind == "ReLU":  # as of a backbone, whose classes nothing tells
+            raise InputError(
+                expected="a model that ends in its head",
+                found=f"one that ends in the ReLU of the outputs of {traced.head.name!r}",
+                fix="pass has_head=False for a backbone, whose outputs are the features; or return "
+                "the logits before the ReLU",
+            )
         with traced.taps(model) as taps:
             for batch in batches:
                 inputs, labels = prepare_batch(batch, model, classes)
