@@ -19,7 +19,7 @@ from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from ncscope.devices import refuse_without_float64
-from ncscope.errors import InputError
+from ncscope.errors import InputError, say_error
 
 
 def check_features(
@@ -346,7 +346,7 @@ def as_tensor(value: Any, name: str) -> Tensor:
     except InputError:
         raise
     except (TypeError, ValueError, RuntimeError) as error:
-        found = f"{type(value).__name__} ({' '.join(str(error).split())})"
+        found = f"{type(value).__name__} ({say_error(error)})"
         raise _type_error(name, found) from error
 
 

@@ -2,7 +2,7 @@
 
 import functools
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -70,6 +70,8 @@ def printable(text: str, keep: str = "") -> str:
 
 
 _LONGEST_WORD = 400
+_LONGEST_NAME = 80
+_LONGEST_MESSAGE = 200
 
 
 def shorten_words(text: str) -> str:
@@ -86,6 +88,35 @@ def shorten_words(text: str) -> str:
         word if len(word) <= _LONGEST_WORD else f"{word[:half]}…{word[-half:]}"
         for word in text.split()
     )
+
+
+def list_names(names: Iterable[object], most: int = 8) -> str:
+    """Return names as text: the first few, each cut after 80 characters, and how many follow.
+
+    Args:
+        names: Names, or numbers of classes or rows.
+        most: Number of names that are written out.
+
+    Example:
+        >>> list_names(["conv1", "conv2", "fc"]), list_names(range(20), 3), list_names([])
+        ('conv1, conv2, fc', '0, 1, 2 and 17 more', 'none')
+    """
+    texts = [str(name)[:_LONGEST_NAME] for name in names]
+    more = f" and {len(texts) - most:,} more" if len(texts) > most else ""
+    return ", ".join(texts[:most]) + more or "none"
+
+
+def say_error(error: BaseException) -> str:
+    r"""Return another library's message on one line, cut after 200 characters.
+
+    Args:
+        error: Error that the library raised.
+
+    Example:
+        >>> say_error(OSError("no such\n  file"))
+        'no such file'
+    """
+    return " ".join(str(error).split())[:_LONGEST_MESSAGE]
 
 
 class InputError(ValueError):

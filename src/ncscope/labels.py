@@ -11,7 +11,7 @@ from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
 from ncscope.array_checks import as_tensor, check_labels, is_missing
-from ncscope.errors import InputError
+from ncscope.errors import InputError, list_names
 
 IgnoreIndex: TypeAlias = int | Collection[int] | None
 """Label of samples to leave out, or several; None leaves none out."""
@@ -233,7 +233,7 @@ def check_reference_names(names: Sequence[str], of_reference: Sequence[str]) -> 
     both = zip(names, of_reference, strict=False)
     found = next((f"{a!r} for its class {b!r}" for a, b in both if a != b), None)
     if found is not None:
-        order = ", ".join(map(repr, of_reference[:5])) + ", ..." * (len(of_reference) > 5)
+        order = list_names(map(repr, of_reference), 5)
         raise InputError(
             expected="classes that are numbered as those of the reference",
             found=found,
@@ -515,7 +515,7 @@ def number_names(
     unknown = next((v for v in values if isinstance(v, str) and v not in numbers), None)
     if unknown is not None:
         raise InputError(
-            expected=f"labels of class_names ({', '.join(order[:5])}{', ...' * (len(order) > 5)})",
+            expected=f"labels of class_names ({list_names(order, 5)})",
             found=f"{unknown!r} at row {values.index(unknown)}",
             fix="name all classes, in the order of the head's rows",
         )

@@ -47,7 +47,7 @@ def test_a_variance_that_the_rounding_of_the_means_explains_is_none(
     [
         (3, "class 2 without samples: measured over the 2 classes present"),
         (4, "classes 2, 3 without samples: measured over the 2 classes present"),
-        (13, "classes 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ... without samples"),
+        (13, "classes 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 1 more without samples"),
         (12, "classes 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 without samples"),
     ],
 )

@@ -4,15 +4,13 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from itertools import islice
-from reprlib import Repr
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from ncscope.api.sample_file import name_labels
 from ncscope.array_checks import identifies_rows
-from ncscope.errors import InputError
+from ncscope.errors import InputError, list_names
 
 FEATURES = ("features", "embeddings", "embedding", "x")
 LABELS = ("labels", "label", "targets", "target", "y")
@@ -26,8 +24,6 @@ MORE_LABELS = ("class", "classes", "category", "class_name", "label_name", "targ
 
 _FEWEST_OF_IDENTIFIERS = 20
 """Integers that identify the rows if all are different."""
-
-_MOST_NAMES_SHOWN = 20
 
 
 class Choice(NamedTuple):
@@ -80,7 +76,7 @@ def choose_entries(
         quoted = " and ".join(map(repr, wanted))
         raise InputError(
             expected=f"{'entries' if len(wanted) > 1 else 'the entry'} {quoted} in {file}",
-            found=f"entries {list_names(names)}",
+            found=f"entries {list_names(names, 20)}",
             fix=_propose_entries(found, shapes(), labelled=labelled),
         )
     taken = tuple(each[0] for each in found)
@@ -177,7 +173,7 @@ def choose_columns(
         if len(chosen) > 1:
             raise InputError(
                 expected=f"one column of lists in {file}",
-                found=f"columns {list_names(chosen)}",
+                found=f"columns {list_names(chosen, 20)}",
                 fix=f"choose one: {_options(chosen[0])}",
             )
         what = chosen[0] if chosen else ""
@@ -192,7 +188,7 @@ def choose_columns(
         doubts = {name: _find_doubt(name, first, columns, labelled) for name in chosen}
         suspects = {name: doubt for name, doubt in doubts.items() if doubt}
     if not chosen:
-        found = f"columns {list_names(columns)}"
+        found = f"columns {list_names(columns, 20)}"
         raise InputError(
             expected=f"columns of features in {file}", found=found, fix="save them as columns"
         )
@@ -328,7 +324,7 @@ def _match_columns(
     within = [part for part in parts if not part.startswith("!")]
     for part in within + without:
         if not any(_matches(name, part) for name in columns):
-            found = f"columns {list_names(columns)}"
+            found = f"columns {list_names(columns, 20)}"
             if part == label:
                 found = "the column of the labels"
             raise InputError(
@@ -366,9 +362,9 @@ def _label_error(
     ]
     likely = matches or few or names or [name for name in ends if first(name)]
     wanted = "'label'" if labels is None else repr(labels)
-    found = f"columns {list_names(columns)}"
+    found = f"columns {list_names(columns, 20)}"
     if len(matches) > 1:
-        found = f"several: {list_names(matches)}"
+        found = f"several: {list_names(matches, 20)}"
     return InputError(
         expected=f"the column of labels, {wanted}, in {file}",
         found=found,
@@ -392,15 +388,3 @@ def _options(features: str | None = None, labels: str | None = None) -> str:
 def _note(taken: Sequence[str]) -> str:
     labels = f", labels: {taken[1]}" if len(taken) > 1 else ""
     return f"read from the file: features: {taken[0]}{labels}"
-
-
-def list_names(names: Collection[Any]) -> str:
-    """Return names of entries or columns as text; long names and long lists are cut."""
-    short = Repr()
-    short.maxother = 60
-    shown = [
-        name[:60] if isinstance(name, str) else short.repr(name)
-        for name in islice(names, _MOST_NAMES_SHOWN)
-    ]
-    more = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {more:,} more" if more else "") or "none"

@@ -18,14 +18,13 @@ from typing import Any
 import numpy as np
 from safetensors.torch import load, load_file
 
-from ncscope.api.columns import list_names
 from ncscope.api.other_files import (
     describe_other_kind,
     describe_pair,
     path_beside,
     path_of,
 )
-from ncscope.errors import InputError
+from ncscope.errors import InputError, list_names, say_error
 from ncscope.file_kinds import describe_foreign, python_line, python_text
 from ncscope.files import is_folder
 from ncscope.memory import check_memory
@@ -82,7 +81,7 @@ def _load_entries(
         quoted = " and ".join(map(repr, required))
         raise InputError(
             expected=f"{'entries' if len(required) > 1 else 'the entry'} {quoted} in {file.name}",
-            found=f"entries {list_names(entries)}",
+            found=f"entries {list_names(entries, 20)}",
             fix="save the arrays under these names",
         )
     samples = {name: entries[name] for name in names if name in entries}
@@ -107,8 +106,8 @@ def checksum_notes(files: Iterable[str | Path | TensorFile]) -> tuple[str, ...]:
                 names.append(saved.name)
     if not names:
         return ()
-    more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
-    return (f"checksums not recorded in {names[0]}{more}: damage of a file would not be seen",)
+    shown = list_names(names, 1)
+    return (f"checksums not recorded in {shown}: damage of a file would not be seen",)
 
 
 def read_standard_input() -> TensorFile:
@@ -342,7 +341,7 @@ def explain_read_errors(file: TensorFile, kind: Kind | None = None) -> Iterator[
 
 def _describe_damage(error: Exception, kind: Kind | None, file: TensorFile) -> tuple[str, str]:
     """Describe the fault of a file, as far as the parser's message tells, and the remedy."""
-    message = " ".join(str(error).split())[:200]
+    message = say_error(error)
     if isinstance(error, FileNotFoundError | IsADirectoryError):  # at an address
         return f"no file there ({message})", "check the address"
     if isinstance(error, PermissionError):

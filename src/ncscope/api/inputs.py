@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ncscope.array_checks import as_tensor, check_features, check_range, refuse_marks
-from ncscope.errors import InputError
+from ncscope.errors import InputError, list_names
 from ncscope.labels import (
     IgnoreIndex,
     check_pairing,
@@ -130,7 +130,7 @@ def check_samples(
     check_name_count(read.names, count)
     check_reference_names(read.names, reference_names)
     if reference_names and not read.names:
-        order = _list_order(reference_names)
+        order = list_names(reference_names, 5)
         notes += (f"labels taken as the numbers of the reference's classes: {order}",)
     if head is not None and class_names is None:
         refuse_numerals(read.names)
@@ -189,12 +189,8 @@ def note_order(names: Sequence[str]) -> tuple[str, ...]:
     Args:
         names: Names that the labels have, in the order of the class indices; empty for none.
     """
-    order = _list_order(names)
+    order = list_names(names, 5)
     return (f"rows of the weight taken for the classes in this order: {order}",) if names else ()
-
-
-def _list_order(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + ", ..." * (len(names) > 5)
 
 
 def check_unlabelled(features: Any) -> Tensor:

@@ -26,7 +26,7 @@ from ncscope.data.image_files import choose_split, find_image_files, read_image_
 from ncscope.data.images import ImageData, Images
 from ncscope.data.names import check_data
 from ncscope.data.preprocessing import Preprocessing
-from ncscope.errors import InputError
+from ncscope.errors import InputError, say_error
 from ncscope.labels import IgnoreIndex, fold_names, is_ignored
 from ncscope.measurement.batches import prepare_batch, split
 from ncscope.measurement.head_classes import HeadClasses
@@ -344,7 +344,7 @@ def make_loader(
             with evaluation_mode(model), restore_buffers(model):
                 forward(model, inputs)
         except (RuntimeError, ValueError, AssertionError) as error:
-            message = " ".join(str(error).split())[:200]
+            message = say_error(error)
             size = " x ".join(map(str, images[0][0].shape))
             fix = "leave --preprocess out, to use the model's own preprocessing"
             if named_model.prepare is None:
@@ -375,7 +375,7 @@ def find_device(name: str) -> torch.device:
         # torch.device takes the names of devices that this machine lacks; an allocation does not.
         return torch.empty(0, device=chosen).device
     except (RuntimeError, AssertionError) as error:
-        found = " ".join(str(error).split())[:120]
+        found = say_error(error)
         fix = "pass --device cpu, or see ncscope doctor"
         raise InputError(expected=f"a device {name}", found=found, fix=fix) from error
 

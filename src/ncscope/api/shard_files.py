@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ncscope.api.columns import list_names
 from ncscope.api.files import explain_read_errors, load_array, load_classifier
 from ncscope.api.readable import is_address, is_plain
 from ncscope.api.sample_file import (
@@ -25,7 +24,7 @@ from ncscope.api.sample_file import (
 )
 from ncscope.api.samples import open_samples
 from ncscope.arguments import describe
-from ncscope.errors import InputError, import_library
+from ncscope.errors import InputError, import_library, list_names
 from ncscope.files import find_matches, refuse_pattern
 from ncscope.tensor_files import TensorFile, check_exists, detect_kind
 
@@ -196,7 +195,7 @@ def pair_files(features: Sequence[str], labels: Sequence[str]) -> list[tuple[str
                     return [(row, by_key[key]) for row, key in zip(rows, keys, strict=True)]
     raise InputError(
         expected=f"a file of labels for each file of features: one for {shard_name(rows[0])}",
-        found=list_names([shard_name(file) for file in classes]),
+        found=list_names([shard_name(file) for file in classes], 20),
         fix="name the files alike, and quote the patterns: --features 'X_*.npy' --labels 'y_*.npy'",
     )
 

@@ -33,7 +33,7 @@ from ncscope.api.shard_files import (
 )
 from ncscope.arguments import NotNegative, Size, check_arguments, describe
 from ncscope.array_checks import as_tensor
-from ncscope.errors import InputError
+from ncscope.errors import InputError, list_names
 from ncscope.labels import (
     NAMES_IN_PARTS,
     IgnoreIndex,
@@ -194,8 +194,7 @@ def measure_shards(
     times = Counter(path for path, _ in files)
     twice = [written[path] for path in times if times[path] > 1]
     if twice:  # the samples would count twice
-        more = f" and {len(twice) - 1} others" if len(twice) > 1 else ""
-        found = f"{twice[0]}{more} twice or more"
+        found = f"{list_names(twice, 1)} twice or more"
         raise InputError(expected="each file once", found=found, fix="name it once")
     columns = Columns(features, labels)
     check_head(weight, bias)

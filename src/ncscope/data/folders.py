@@ -9,7 +9,7 @@ from torchvision.transforms.v2 import AutoAugmentPolicy
 
 from ncscope.data.images import Images, Pictures, open_picture
 from ncscope.data.preprocessing import Preprocessing, Traits
-from ncscope.errors import InputError
+from ncscope.errors import InputError, list_names
 from ncscope.files import describe_fault
 
 Split = Literal["train", "test", "validation"]
@@ -23,7 +23,6 @@ _NAMES: dict[Split, str] = {
 
 _VALIDATION = ("val", "valid", "validation")
 
-_MOST_NAMED = 8
 
 _SIZE = 224
 _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -85,11 +84,9 @@ def read_folder(folder: Path, split: Split) -> Images:
     ]
     if files is None or not present or hidden:
         empty = hidden or ([] if files is None else files.classes)
-        names = ", ".join(empty[:_MOST_NAMED])
-        more = f" and {len(empty) - _MOST_NAMED:,} more" if len(empty) > _MOST_NAMED else ""
         raise InputError(
             expected=f"a folder of images for each class in {within}",
-            found=f"no images in {names}{more}" if empty else "no folders in it",
+            found=f"no images in {list_names(empty)}" if empty else "no folders in it",
             fix="arrange them as CLASS/*.png or *.jpg, and remove folders that are no classes",
         )
 

@@ -24,7 +24,7 @@ from ncscope.array_checks import is_missing
 from ncscope.data.folders import Split
 from ncscope.data.images import Pictures, open_picture
 from ncscope.data.names import IMAGE_FILES
-from ncscope.errors import InputError, import_library
+from ncscope.errors import InputError, import_library, list_names, say_error
 from ncscope.files import describe_fault, is_file, is_folder, refuse_pattern
 from ncscope.labels import (
     IgnoreIndex,
@@ -39,7 +39,6 @@ from ncscope.memory import check_memory
 _SPLIT = re.compile(r"(?:^|[-_./])(train|test|valid|val)[a-z]*(?=[-_./\d]|$)")
 _IMAGE_SUFFIXES = ("jpg", "jpeg", "png", "webp", "bmp", "ppm", "pgm", "tif", "tiff", "gif")
 _LABEL_NAMES = ("label", "labels", "class", "cls", "target", "class_id")
-_MOST_NAMED = 8
 _MOST_PATTERNS = 100_000
 _KEPT = 2**28
 _MOST_ROWS = 1024
@@ -262,7 +261,7 @@ def _read_tables(files: Sequence[Path], image_key: str, label_key: str) -> Conte
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
         if isinstance(error, InputError):
             raise
-        found = " ".join(str(error).split())[:200]
+        found = say_error(error)
         fix = "check the file: it may be of another kind, or cut off"
         expected = f"a table of images in {files[0].name}"
         raise InputError(expected=expected, found=found, fix=fix) from error
@@ -414,7 +413,7 @@ class _ImageColumn:
             if (part := next(self.parts, None)) is not None:
                 return part
         except (pa.ArrowException, OSError) as error:
-            found = " ".join(str(error).split())[:200]
+            found = say_error(error)
         expected = f"a table of images in {file.name}"
         raise InputError(expected=expected, found=found, fix="copy the file again")
 
@@ -465,7 +464,7 @@ def _find_column(candidates: Sequence[str], key: str, what: str, schema: Any) ->
     shown = candidates if candidates and not key else schema.names
     raise InputError(
         expected=f"the column {key}" if key else f"one column of {what}s",
-        found=f"columns {', '.join(shown[:_MOST_NAMED])}",
+        found=f"columns {list_names(shown)}",
         fix=f"name it with --{what}-key",
     )
 
@@ -525,7 +524,7 @@ def _list_samples(file: Path) -> Iterator[tuple[str, dict[str, tuple[bytes, int,
                     content = b"" if stream is None else stream.read()
                 parts[key] = content, member.offset_data, member.size
     except tarfile.TarError as error:
-        found = " ".join(str(error).split())
+        found = say_error(error)
         fix = "unpack it if it is compressed (gunzip), else copy it again"
         raise InputError(expected=f"a tar archive in {file.name}", found=found, fix=fix) from error
     if parts:

@@ -17,7 +17,7 @@ from torchvision.transforms import v2
 from ncscope.data.draws import Draw, seed_global_generator
 from ncscope.data.order import draw_balanced_subset
 from ncscope.data.preprocessing import Picture, Preprocessing
-from ncscope.errors import InputError
+from ncscope.errors import InputError, say_error
 
 Sample: TypeAlias = tuple[Float[Tensor, "c h w"], int]
 AccuracyMeasure = Literal["top-1", "mean per class"]
@@ -71,7 +71,7 @@ def open_picture(source: Path | BytesIO, name: str) -> Image:
             return image.convert("RGB")
     # Parsers of images raise anything on a damaged file.
     except Exception as error:
-        found = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        found = f"{type(error).__name__}: {say_error(error)}"
         fix = f"replace or remove {name}"
         raise InputError(expected=f"an image in {name}", found=found, fix=fix) from error
 

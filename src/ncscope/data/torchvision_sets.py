@@ -21,7 +21,7 @@ from torchvision import datasets
 
 from ncscope.data.folders import load_picture
 from ncscope.data.images import Pictures, PictureSplit
-from ncscope.errors import InputError
+from ncscope.errors import InputError, say_error
 from ncscope.network import limit_stalls
 
 _BROKEN = (
@@ -216,7 +216,7 @@ def explain_broken_set(name: str, folder: Path, download: bool) -> Iterator[None
             f"to download {name}" if download else f"the files of {name}, whole and unchanged"
         )
         fix = "put its files there by hand" if download else "delete them and pass --download"
-        found = f"{type(error).__name__} in {folder.absolute()}: {' '.join(str(error).split())}"
+        found = f"{type(error).__name__} in {folder.absolute()}: {say_error(error)}"
         # Some sets have mirrors, whose errors torchvision joins in the text of one.
         if no_answer := re.search(r"<urlopen error (?:\[Errno -?\d+\] )?([^>]*)>", str(error)):
             found = f"no answer from its server ({no_answer[1]})"

@@ -8,9 +8,7 @@ from torch import Tensor
 
 from ncscope.array_checks import check_features, check_labels
 from ncscope.devices import refuse_without_float64
-from ncscope.errors import InputError
-
-_MOST_NAMED = 5
+from ncscope.errors import InputError, list_names
 
 
 def check_matrix(matrix: Shaped[Tensor, "..."], name: str, rows: int | None = None) -> None:
@@ -113,12 +111,11 @@ def normalise_rows(
     if broken.any():
         indices = broken.nonzero()[:, 0] if numbers is None else numbers[broken]
         refused, is_zero = indices.tolist(), bool((largest == 0).any())
-        names = ", ".join(map(str, refused[:_MOST_NAMED])) + ", ..." * bool(refused[_MOST_NAMED:])
         fault = "zero" if is_zero else "NaN or infinite"
         zero_fix = "deselect dead rows, or start the classifier away from zero"
         raise InputError(
             expected=f"every row of {name} to have a direction",
-            found=f"{len(refused)} that are {fault} (row {names})",
+            found=f"{len(refused)} that are {fault} (row {list_names(refused, 5)})",
             fix=zero_fix if is_zero else "check that training did not diverge",
         )
     scaled = rows / largest

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, default_colla
 from ncscope.arguments import describe
 from ncscope.array_checks import IGNORED
 from ncscope.devices import move_to, refuse_without_float64
-from ncscope.errors import InputError
+from ncscope.errors import InputError, say_error
 from ncscope.labels import IgnoreIndex, is_ignored
 from ncscope.measurement.head_classes import LABEL_KEYS, HeadClasses
 from ncscope.measurement.options import SplitBatch
@@ -110,7 +110,7 @@ def _collate(samples: list[Any]) -> Any:
     except (TypeError, RuntimeError, KeyError) as error:
         raise InputError(
             expected="samples as tensors of one size, with a label each",
-            found=" ".join(str(error).split())[:200],
+            found=say_error(error),
             fix="pass a DataLoader with the transform and collate_fn of your training",
         ) from error
 
@@ -167,7 +167,7 @@ def split(batch: Any, model: nn.Module, split_batch: SplitBatch = None) -> Batch
         try:
             parts = split_batch(batch)
         except Exception as error:
-            found = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            found = f"{type(error).__name__}: {say_error(error)}"
             raise InputError(expected=expected, found=found, fix=fix) from error
         if isinstance(parts, tuple | list) and len(parts) == 2:
             return parts[0], parts[1]

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ncscope.array_checks import IGNORED, check_labels
 from ncscope.devices import move_to
-from ncscope.errors import InputError
+from ncscope.errors import InputError, list_names
 from ncscope.labels import is_ignored, list_marks, note_left_out, nothing_left
 from ncscope.measurement.batches import (
     EmptyLoaderError,
@@ -576,8 +576,7 @@ class LayerwiseMeasurement:
 
 
 def _buffers_note(names: Sequence[str], what: str) -> str:
-    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
-    return f"buffers differ between processes ({', '.join(names[:2])}{more}): {what}"
+    return f"buffers differ between processes ({list_names(names, 2)}): {what}"
 
 
 def _build_gatherer(

@@ -10,8 +10,9 @@ from importlib.metadata import version
 from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
+from ncscope.errors import list_names
+
 LIBRARIES = ("ncscope", "torch", "numpy")
-_NAMES_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Provenance:
             "data": self.data,
             "split": self.split,
             "made by": self.caller,
-            "classes": _shorten(self.class_names),
+            "classes": list_names(self.class_names, 20) if self.class_names else "",
             "seed": "" if self.seed is None else str(self.seed),
             "versions": ", ".join(f"{name} {number}" for name, number in self.versions.items()),
             "date": self.date and f"{self.date} UTC",
@@ -94,13 +95,6 @@ def record_provenance(
         versions=_versions(),
         date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),
     )
-
-
-def _shorten(names: tuple[str, ...]) -> str:
-    """List names; of more than twenty, the first and how many follow."""
-    further = len(names) - _NAMES_SHOWN
-    shown = ", ".join(names[:_NAMES_SHOWN])
-    return f"{shown} and {further:,} more" if further > 0 else shown
 
 
 def _base_name(text: str, path: bool = False) -> str:

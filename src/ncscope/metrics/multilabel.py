@@ -20,6 +20,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
+from ncscope.errors import list_names
 from ncscope.math.pairs import row_blocks
 from ncscope.math.powers import (
     COPY_LIMIT,
@@ -559,11 +560,10 @@ def _describe_unknown(known: Bool[Tensor, " k"]) -> str:
     unknown = (~known).nonzero()[:, 0].tolist()
     if not unknown:
         return ""
-    named = ", ".join(map(str, unknown[:5])) + ", ..." * (len(unknown) > 5)
     return (
         f"{len(unknown)} of {len(known)} classes have no sample with that label alone (class "
-        f"{named}), and so no mean; to measure the other classes, drop these columns and every "
-        "sample that has one of these labels"
+        f"{list_names(unknown, 5)}), and so no mean; to measure the other classes, drop these "
+        "columns and every sample that has one of these labels"
     )
 
 

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
+from ncscope.errors import list_names
 from ncscope.math.pairs import row_blocks
 from ncscope.metrics.information import Entropies
 from ncscope.metrics.registry import METRICS
@@ -43,7 +44,6 @@ NO_GAIN = 0.05
 UNEXPLAINED = 1e-3
 """Share of a feature's variance, not explained by others, that products in float32 resolve."""
 
-_NAMED_CLASSES = 10
 _LOWERED = ("nc1", "nc1_quotient", "cdnv")
 _MAIN = ("nc1", "nc1_quotient", "cdnv", "vci", "nc2_etf", "ncc_accuracy", "mir_centered")
 _RAISED = ("ncc_accuracy", "mir", "mir_centered")
@@ -262,8 +262,8 @@ def warn_of_missing_classes(stats: ClassStatistics, reference: ClassStatistics) 
         return ()
     kind = "class" if len(missing) == 1 else "classes"
     return (
-        f"the reference has no samples of {kind} {_list_classes(missing)}: ncc_accuracy and "
-        "nc4_disagreement count their samples as wrong",
+        f"the reference has no samples of {kind} {list_names(missing, 10)}: ncc_accuracy "
+        "and nc4_disagreement count their samples as wrong",
     )
 
 
@@ -294,8 +294,8 @@ def _warn_of_absent_classes(stats: ClassStatistics) -> Iterator[str]:
     kind = "class" if len(missing) == 1 else "classes"
     hint = " (labels count from 0)" if missing == [0] else ""
     yield (
-        f"{kind} {_list_classes(missing)} without samples{hint}: measured over the {stats.k} "
-        "classes present"
+        f"{kind} {list_names(missing, 10)} without samples{hint}: measured over the "
+        f"{stats.k} classes present"
     )
 
 
@@ -354,9 +354,4 @@ def error_of_ratio(entropies: Entropies) -> float:
 
 
 def _name_classes(classes: list[int]) -> str:
-    return f"class{'es' if len(classes) > 1 else ''} {_list_classes(classes)}"
-
-
-def _list_classes(classes: list[int]) -> str:
-    names = ", ".join(map(str, classes[:_NAMED_CLASSES]))
-    return names + (", ..." if len(classes) > _NAMED_CLASSES else "")
+    return f"class{'es' if len(classes) > 1 else ''} {list_names(classes, 10)}"

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from ncscope.array_checks import type_name
-from ncscope.errors import InputError
+from ncscope.errors import InputError, list_names
 from ncscope.models.networks.simplex_head import SimplexHead
 from ncscope.models.sharding import is_sharded
 
@@ -211,7 +211,7 @@ def no_logits_error(output: object) -> InputError:
     ]
     found = type(output).__name__
     if shapes:
-        found += f" with {', '.join(shapes[:4])}{', ...' if len(shapes) > 4 else ''}"
+        found += f" with {list_names(shapes, 4)}"
     return InputError(
         expected="an output with logits of shape batch x classes, or batch x tokens x classes",
         found=found,

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from ncscope.errors import InputError, import_library
+from ncscope.errors import InputError, import_library, list_names, say_error
 from ncscope.file_kinds import describe_foreign
 from ncscope.files import is_file
 from ncscope.memory import check_memory
@@ -229,7 +229,7 @@ def _open_hugging_face(request: ModelRequest) -> ImageClassifier:
             ) from error
         raise InputError(
             expected=f"an image classifier under hf:{request.name}",
-            found=" ".join(str(error).split())[:200],
+            found=say_error(error),
             fix="name a folder that save_pretrained wrote, or pass --download",
         ) from error
     try:
@@ -264,7 +264,7 @@ def _explain_download(
             yield
     except OSError as error:
         fix = f"pass {request.weights_from} with weights fetched elsewhere"
-        said = obstacle or " ".join(str(error).split())[:200]
+        said = obstacle or say_error(error)
         purpose = f"the weights of {request.name}"
         raise refuse_connection(address, purpose, said, fix) from error
 
@@ -284,7 +284,6 @@ Shapes = Mapping[str, tuple[int, ...]]
 _TRIED = 2
 """Number of outputs of a trial model, which shows the weights whose shape depends on it."""
 
-_MOST_NAMED = 3
 """Names of a file that an error message lists."""
 
 
@@ -343,7 +342,7 @@ def _fill_model(model: nn.Module, weights: Weights, request: ModelRequest) -> Mo
         for names in model.load_state_dict(dict(fitted.tensors), strict=False) or ():
             faults += [name for name in names if not name.endswith("_extra_state")]
     except RuntimeError as error:
-        failure = " ".join(str(error).split())[:300]
+        failure = say_error(error)
         faults = [
             key
             for key in [*model_shapes, *file_shapes]
@@ -363,8 +362,7 @@ def _fill_model(model: nn.Module, weights: Weights, request: ModelRequest) -> Mo
     others.sort(key=lambda name: all_shapes[name] != model_shapes.get(key))
     examples = ""
     if key not in file_shapes and others:
-        more = ", ..." if len(others) > _MOST_NAMED else ""
-        examples = f", but {', '.join(name[:80] for name in others[:_MOST_NAMED])}{more}"
+        examples = f", but {list_names(others, 3)}"
     raise InputError(
         expected=f"weights of {request.name}: {_entry(key, model_shapes)}",
         found=_entry(key, file_shapes) + examples,

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ncscope.errors import InputError
+from ncscope.errors import InputError, say_error
 from ncscope.files import describe_fault
 
 if TYPE_CHECKING:
@@ -270,8 +270,7 @@ def _find_place(error: BaseException, roots: Sequence[Path]) -> tuple[str, int, 
     The last frame of the user's or of ncscope's code decides whose error it is: libraries that the
     user's code called are between this frame and the error.
     """
-    text = str(error)
-    message = f"{type(error).__name__}: {' '.join(text.split())[:200]}".rstrip(": ")
+    message = f"{type(error).__name__}: {say_error(error)}".rstrip(": ")
     if isinstance(error, SyntaxError) and error.filename and _is_below(error.filename, roots):
         return Path(error.filename).name, error.lineno or 0, f"{type(error).__name__}: {error.msg}"
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
@@ -281,10 +280,10 @@ def _find_place(error: BaseException, roots: Sequence[Path]) -> tuple[str, int, 
         if _is_below(file, roots):
             return Path(file).name, line, message
     # A process that reads data ahead sends the text of its traceback alone.
-    places = [found for found in _PLACE.findall(text) if _is_below(found[0], roots)]
+    places = [found for found in _PLACE.findall(str(error)) if _is_below(found[0], roots)]
     if places:
         file, line = places[-1][0], int(places[-1][1])
-        return Path(file).name, line, text.strip().rpartition("\n")[2][:200]
+        return Path(file).name, line, str(error).strip().rpartition("\n")[2][:200]
     return None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ncscope.errors import InputError
+from ncscope.errors import InputError, list_names
 
 Weights = Mapping[str, Tensor]
 
@@ -66,7 +66,6 @@ _AVERAGE = re.compile(r"(^|[._])(ema|swa|averaged?)([._]|$)|(^|\.)n_averaged$")
 """Part of a name that tells of a running average: ``state_dict_ema``, ``model_ema``."""
 
 _DEEPEST = 10
-_MOST_NAMED = 8
 
 
 def find_weights(content: Mapping[str, Any], file: str = "the file", key: str = "") -> FileWeights:
@@ -351,8 +350,4 @@ def weights_notes(saved: FileWeights, fitted: ModelWeights) -> tuple[str, ...]:
 
 def _quote_names(names: Iterable[str]) -> str:
     """Return names as text; long names and long lists are cut."""
-    all_names = [repr(name)[:80] for name in names]
-    more = len(all_names) - _MOST_NAMED
-    return (
-        ", ".join(all_names[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "") or "none"
-    )
+    return list_names(map(repr, names))

@@ -15,7 +15,7 @@ from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from ncscope.array_checks import type_name
-from ncscope.errors import InputError
+from ncscope.errors import InputError, say_error
 
 
 @dataclass(frozen=True)
@@ -327,7 +327,7 @@ class Processes:
                 patience = ""
             loss = InputError(
                 expected=f"an answer of all {self.count} processes{patience}",
-                found=" ".join(str(error).split())[:200],
+                found=say_error(error),
                 fix="read what the others printed: one has ended, hangs, or did not make this "
                 "call; one that is only slow needs init_process_group(timeout=...)",
             )

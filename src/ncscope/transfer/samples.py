@@ -76,7 +76,10 @@ def check_downstream(
     refuse_nonfinite(rows)
     least = int(classes.min()) if len(classes) else 0
     if least < 0:
-        fix = f"leave these samples out: keep = labels != {least}; or number the classes from 0"
+        fix = (
+            f"leave these samples out, by ignore_index={least} of a ranking or keep = labels != "
+            f"{least} before a probe; or number the classes from 0"
+        )
         raise InputError(expected="labels from 0", found=f"label {least}", fix=fix)
     samples = _index_classes(rows.double(), classes)
     if len(samples.classes) < 2:
