@@ -605,7 +605,7 @@ EXPERIMENT = Experiment(
     ),
     source="VCI section 6.3, figure 7, tables 1-2",
     scales={"paper": PAPER, "small": SMALL},
-    cost={"paper": "5,100 GPU-hours (estimated)", "small": "2.2 hours on one core (estimated)"},
+    cost={"paper": "5,100 GPU-hours (estimated)", "small": "55 minutes on one core"},
     parts=pretrain_and_probe,
     claims=CLAIMS,
     figures=draw_figures,
