@@ -347,13 +347,13 @@ def _read_strings() -> Sequence[str]:
 
 
 def write_headline(caption: str) -> str:
-    """Return the first statement of a caption, as Markdown: what the figure shows.
+    """Return the first sentence of a caption, as Markdown: what the figure shows.
 
     Example:
         >>> write_headline("Accuracy over training; lines are means. Dots are seeds.")
-        'Accuracy over training.'
+        'Accuracy over training; lines are means.'
     """
-    first = re.split(r"(?<=[^.][^. ])\. (?=[A-Z(])|; ", caption, maxsplit=1)[0]
+    first = re.split(r"(?<=[^.][^. ])\. (?=[A-Z(])", caption, maxsplit=1)[0]
     return to_markdown(first.rstrip(".") + ".")
 
 

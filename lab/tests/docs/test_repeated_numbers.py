@@ -61,12 +61,12 @@ def test_pfc2_of_the_last_layer_rises_on_digits_while_pfc1_falls():
     assert "rises on digits while PFC1 falls" in sentence("In the last phase of training")
 
 
-def test_training_does_not_straighten_the_paper_s_network():
+def test_training_leaves_the_paper_s_network_as_straight_as_it_was():
     interval = results.find_claim(
         "pfc/training", "mnist-5k: training makes paths straighter", RUNS
     ).interval
     assert interval.low < 1 < interval.high
-    assert "does not straighten paths at all" in sentence("A network with weight decay")
+    assert "paths end as straight as they began" in sentence("A network with weight decay")
     controls = {
         run.data: run.seed for run in SMALL.runs.values() if run.optimisation.weight_decay == 0
     }
