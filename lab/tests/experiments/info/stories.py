@@ -1,6 +1,7 @@
 """Results of INFO's experiments, as the paper tells them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from lab.tests.experiments.story import Story
@@ -170,8 +171,11 @@ RULE = InfoGrokking(training=Grokking(modulus=23, steps=10_000), seeds=(0, 1, 2)
 
 
 def grokked(suffixes: tuple[str, ...] = ("", "_batch"), **changed: list[float]) -> Results:
-    """Results of three runs; a changed course is that of all pairs, of batches, or of both."""
-    found = []
+    """Results of three runs; a changed course is that of all pairs, of batches, or of both.
+
+    Values by batch are also between the steps, where they change evenly.
+    """
+    found: list[dict[str, Any]] = []
     for seed in RULE.seeds:
         for index, step in enumerate(STEPS):
             for split in ("train", "test"):
@@ -196,7 +200,24 @@ def grokked(suffixes: tuple[str, ...] = ("", "_batch"), **changed: list[float]) 
                 if step != 10:
                     row |= {key: (1 + 0.01 * seed) * value for key, (value,) in information.items()}
                 found.append(row)
+        found += list(fill_steps([row for row in found if row["part"] == f"seed {seed}"]))
+    found.sort(key=lambda row: (row["part"], row["step"]))
     return with_each(observed(found), nudged)
+
+
+def fill_steps(rows: Sequence[Mapping[str, Any]], count: int = 8) -> Iterator[dict[str, Any]]:
+    """Rows of values by batch between those of two steps."""
+    for split in ("train", "test"):
+        own = [row for row in rows if row["split"] == split and "mir_batch" in row]
+        for one, other in pairwise(own):
+            for share in (at / (count + 1) for at in range(1, count + 1)):
+                values = {
+                    key: one[key] + share * (other[key] - one[key])
+                    for key in ("mir_batch", "hdr_batch")
+                }
+                when = round(one["step"] + share * (other["step"] - one["step"]))
+                kept = {key: value for key, value in one.items() if key not in ("mir", "hdr")}
+                yield kept | values | {"step": when, "epoch": when}
 
 
 BY_HEART = "when all training pairs are known by heart, held-out accuracy exceeds chance by less "
@@ -205,10 +226,10 @@ LATE = "learning the rule takes at least 10 times as many steps"
 MIR_FIRST = "until the training pairs are known by heart, MIR rises"
 HDR_FIRST = "until the training pairs are known by heart, HDR falls"
 MIR_SECOND = "then, until just before the rule is learnt, MIR falls"
-HDR_SECOND = "then, until just before the rule is learnt, HDR rises"
+HDR_SECOND = "then HDR rises by more than 0.05, for the most part at once"
 MIR_END = "with the rule MIR reaches its minimum"
-HDR_END = "with the rule HDR falls to less than half of its value just before"
-NEEDS_RULE = [MIR_SECOND, HDR_SECOND, MIR_END, HDR_END]
+HDR_END = "HDR then falls from its highest value to less than half of it"
+NEEDS_RULE = [MIR_SECOND, MIR_END, HDR_END]
 FLAT = {"mir": [0.5] * 6, "hdr": [0.5] * 6}
 GROKKING = Story(
     experiment=grokking.EXPERIMENT,
@@ -218,12 +239,15 @@ GROKKING = Story(
     turns=[
         # Batches decide, as in the paper.
         ({"suffixes": ("",), **FLAT}, []),
-        ({"suffixes": ("_batch",), **FLAT}, [MIR_FIRST, HDR_FIRST, *NEEDS_RULE]),
+        (
+            {"suffixes": ("_batch",), **FLAT},
+            [MIR_FIRST, HDR_FIRST, MIR_SECOND, HDR_SECOND, MIR_END, HDR_END],
+        ),
         (
             {"train": [0.04, 0.5, 0.991, 0.991, 0.991, 0.991]},
-            [BY_HEART, MIR_FIRST, HDR_FIRST, *NEEDS_RULE],
+            [BY_HEART, MIR_FIRST, HDR_FIRST, MIR_SECOND, HDR_SECOND, MIR_END, HDR_END],
         ),
-        ({"train": [0.04, 0.5, 0.6, 1.0, 1.0, 1.0]}, [BY_HEART, LATE, MIR_SECOND, HDR_SECOND]),
+        ({"train": [0.04, 0.5, 0.6, 1.0, 1.0, 1.0]}, [BY_HEART, LATE, HDR_SECOND, HDR_END]),
         ({"test": [0.04, 0.05, 0.10, 0.30, 0.995, 1.0]}, [BY_HEART]),
         ({"test": [0.04, 0.05, 0.06, 0.30, 1.0, 0.999]}, [REACHES]),
         ({"test": [0.04, 0.05, 0.06, 0.30, 0.8, 0.9]}, [REACHES, LATE, *NEEDS_RULE]),
@@ -231,8 +255,8 @@ GROKKING = Story(
         ({"mir": [0.5, 0.7, 0.8, 0.76, 0.9, 0.3]}, [MIR_SECOND]),
         ({"mir": [0.5, 0.7, 0.8, 0.3, 0.4, 0.5]}, [MIR_END]),
         ({"hdr": [0.1, 0.4, 0.2, 0.6, 0.3, 0.1]}, [HDR_FIRST]),
-        ({"hdr": [0.8, 0.4, 0.2, 0.1, 0.1, 0.04]}, [HDR_SECOND]),
-        ({"hdr": [0.8, 0.4, 0.2, 0.24, 0.3, 0.1]}, [HDR_SECOND]),
+        ({"hdr": [0.8, 0.4, 0.2, 0.1, 0.1, 0.04]}, [HDR_SECOND, HDR_END]),
+        ({"hdr": [0.8, 0.4, 0.2, 0.6, 0.1, 0.6]}, [HDR_SECOND, HDR_END]),
         ({"hdr": [0.8, 0.4, 0.2, 0.6, 0.5, 0.4]}, [HDR_END]),
     ],
 )

@@ -129,17 +129,20 @@ TINY = Grokking(
     measurements=4,
     accuracy_measurements=6,
     batch_size=8,
+    batch_every=16,
 )
 
 
 def test_information_at_some_of_the_steps_at_which_accuracy_is_measured() -> None:
     found = gathered(grokking_events(TINY, 0, Resources()))
     assert TINY.information_steps == [0, 1, 6, 40]
-    assert TINY.accuracy_steps == [0, 1, 3, 6, 16, 40]
+    assert TINY.batch_steps == [0, 1, 6, 16, 32, 40]
+    assert TINY.accuracy_steps == [0, 1, 3, 6, 16, 32, 40]
     for split in ("train", "test"):
         own = [row for row in found if row.split == split]
         assert [row.step for row in own] == TINY.accuracy_steps
         assert [row.step for row in own if "mir" in row] == TINY.information_steps
+        assert [row.step for row in own if "mir_batch" in row] == TINY.batch_steps
         for key in ("hdr", "mir_centered", "mir_means", "mir_batch", "hdr_batch_spread"):
             assert all(key in row for row in own if "mir" in row)
     train, test = found[-2:]

@@ -285,6 +285,9 @@ class Grokking(Config):
         200, ge=2, description="Approximate number of accuracy measurements, log-spaced."
     )
     batch_size: int = Field(64, ge=2, description="Batch size of batch MIR and HDR.")
+    batch_every: int | None = Field(
+        None, ge=1, description="Steps between further measurements of MIR and HDR by batch alone."
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> "Grokking":
@@ -302,10 +305,16 @@ class Grokking(Config):
         return log_spaced_epochs(self.steps, self.measurements)
 
     @property
+    def batch_steps(self) -> list[int]:
+        """Steps at which MIR and HDR are measured by batch, including those of information."""
+        further = range(0, self.steps, self.batch_every) if self.batch_every else ()
+        return sorted({*self.information_steps, *further})
+
+    @property
     def accuracy_steps(self) -> list[int]:
         """Steps at which accuracy is measured, including those of information."""
         accuracy = log_spaced_epochs(self.steps, self.accuracy_measurements)
-        return sorted({*self.information_steps, *accuracy})
+        return sorted({*self.batch_steps, *accuracy})
 
 
 def grokking_events(settings: Grokking, seed: int, resources: Resources) -> Iterator[Event]:
@@ -327,7 +336,7 @@ def grokking_events(settings: Grokking, seed: int, resources: Resources) -> Iter
         InputError: If the disk has no space for checkpoints.
     """
     data, learner = prepare_run(settings, seed, resources.fabric)
-    information_steps, accuracy_steps = settings.information_steps, settings.accuracy_steps
+    accuracy_steps = settings.accuracy_steps
 
     def epochs(after_step: AfterStep) -> Iterator[EpochEnd]:
         return train_full_batch(resources.fabric, learner, data.train, settings.steps, after_step)
@@ -335,7 +344,7 @@ def grokking_events(settings: Grokking, seed: int, resources: Resources) -> Iter
     def due(end: EpochEnd) -> list[Recorded]:
         if end.step not in accuracy_steps:
             return []
-        return measure_pairs(settings, learner, data, end, end.step in information_steps)
+        return measure_pairs(settings, learner, data, end)
 
     return resumable_events(learner, epochs, due, settings.steps, resources)
 
@@ -407,9 +416,11 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def measure_pairs(
-    settings: Grokking, learner: Learner, data: SumSplit, end: EpochEnd, information: bool
+    settings: Grokking, learner: Learner, data: SumSplit, end: EpochEnd
 ) -> list[Recorded]:
-    """Measure accuracy and loss on both splits, and the information between stream and unembedding.
+    """Measure accuracy and loss on both splits, and what is due of the information between both.
+
+    The information is that between stream and unembedding, by batch and of all pairs of a split.
 
     Held-out accuracy is also measured without the pairs that are training pairs in the other order.
 
@@ -418,7 +429,6 @@ def measure_pairs(
         learner: Learner of the transformer.
         data: Pairs of the run.
         end: State of training at the end of the epoch.
-        information: Measure information too if True.
     """
     events = list[Recorded]()
     model = learner.model
@@ -434,11 +444,12 @@ def measure_pairs(
             known = mark_mirror_images(data)
             values["accuracy_mirrored"] = float(right[known].double().mean())
             values["accuracy_unmirrored"] = float(right[~known].double().mean())
-        if information:
+        if end.step in settings.batch_steps:
+            values |= estimate_by_batch(features, labels, weight, settings.batch_size)
+        if end.step in settings.information_steps:
             record, _ = measure_samples(
                 HEAD_INPUT, features, labels, settings.modulus, weight, groups=("information",)
             )
-            values |= estimate_by_batch(features, labels, weight, settings.batch_size)
             events.append(Measurement(ModelRecord((record,)), end.step, split, values=values))
         else:
             events.append(Observation(end.step, end.epoch, split, HEAD_INPUT, values=values))
