@@ -65,7 +65,7 @@ TRAINING = Story(
         ]
     ]
     + [
-        ({"vci": 0.405}, ["changes VCI by less than 1 %"]),
+        ({"vci": 0.405}, ["changes VCI by 1 % or more"]),
         ({"fuzziness": 12.0}, ["changes fuzziness by more than 10 times"]),
     ],
 )
