@@ -304,7 +304,8 @@ def prepare_batch(batch: Batch, model: nn.Module, classes: HeadClasses) -> tuple
         expected = f"inputs of {len(labels)} samples, as many as labels"
         raise InputError(expected=expected, found="none", fix="pass matching inputs and labels")
     _refuse_views(inputs, labels, model)
-    return move_inputs(inputs, model), labels
+    # A loader may write the next batch into the same memory, as FFCV's does, and labels are kept.
+    return move_inputs(inputs, model), labels.clone()
 
 
 def move_inputs(inputs: Any, model: nn.Module) -> Any:

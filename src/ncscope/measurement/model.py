@@ -64,7 +64,7 @@ from ncscope.models.evaluation_mode import (
 from ncscope.models.forward import (
     LABEL_ARGUMENTS,
     argument_names,
-    forward,
+    first_tensor,
     mark_ties,
 )
 from ncscope.models.heads import Head
@@ -664,7 +664,9 @@ def run_outside(
         if traced is None:
             traced = trace(model, inputs, options.layers, options.head, pool=options.pool)
         with traced.taps(model, pool=options.pool) as taps:
-            forward(model, inputs)
+            # Of samples from elsewhere no class is known: a model that needs labels gets the first.
+            count = len(rows) if (rows := first_tensor(inputs)) is not None else 0
+            traced.run(model, inputs, torch.zeros(count, dtype=torch.long))
             features = taps.features[HEAD_INPUT]
             if traced.head.rows == "token":
                 tokens = taps.logits.shape[:2]

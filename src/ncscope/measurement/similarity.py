@@ -24,6 +24,7 @@ from ncscope.measurement.batches import (
 from ncscope.measurement.head_classes import HeadClasses, find_data_names
 from ncscope.measurement.sample_stores import count_batches
 from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers, restore_generators
+from ncscope.models.forward import copy_inputs
 from ncscope.models.replicas import data_group
 from ncscope.models.taps import HEAD_INPUT, Taps
 from ncscope.models.tracing import Trace, trace
@@ -157,7 +158,8 @@ class _Run:
     def features(self, batch: Batch) -> dict[str, Float[Tensor, "n _d"]]:
         """Return the features of a batch by layer; a last layer that feeds the head counts once."""
         inputs, labels = prepare_batch(batch, self.model, self.classes)
-        self.traced.run(self.model, inputs, labels)
+        # The other model gets the same batch, which this one may change in place.
+        self.traced.run(self.model, copy_inputs(inputs), labels)
         features = dict(self.taps.features)
         if self.traced.head.rows == "token":
             taps = self.taps

@@ -8,8 +8,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
+from torch import nn
 
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
@@ -193,7 +192,7 @@ class Watch:
         assert self._traced is not None
         with _outside_inference_mode():
             self._measurement = self._measurement or self._new_measurement()
-            classes = self._measurement.classes.number(labels)
+            classes = self._measurement.classes.number(labels).clone()  # the loop may reuse them
             if self._unchecked is not None:
                 # Only the first pass is compared, so that no later inputs are kept.
                 options = self._options
@@ -295,10 +294,9 @@ class Watch:
             # `forward` takes all arguments by position, or all by name.
             names = list(signature(module.forward).parameters)[: len(args)]
             self._unchecked = dict(zip(names, args, strict=True)) | kwargs
-        inputs = _clone(self._unchecked)  # the model may change its inputs in place
         layers, head = self._options.layers, self._options.head
         with _outside_inference_mode():
-            return trace(self._model, inputs, layers, head, pool=self._options.pool)
+            return trace(self._model, self._unchecked, layers, head, pool=self._options.pool)
 
     def _settle(self) -> None:
         """Decide after the first pass whether the loop calls the model or parts of the model."""
@@ -366,17 +364,3 @@ def _outside_inference_mode() -> Iterator[None]:
     """Make tensors that can be updated later, even if the passes run in inference mode."""
     with torch.inference_mode(False), torch.no_grad():
         yield
-
-
-def _clone(inputs: Any) -> Any:
-    """Copy the tensors in nested tuples, lists and mappings."""
-    if isinstance(inputs, Tensor):
-        return inputs.detach().clone()
-    if isinstance(inputs, PackedSequence):
-        return inputs._replace(data=inputs.data.detach().clone())
-    if isinstance(inputs, Mapping):
-        return {name: _clone(value) for name, value in inputs.items()}
-    if isinstance(inputs, tuple | list):
-        copies = [_clone(value) for value in inputs]
-        return tuple(copies) if isinstance(inputs, tuple) else copies
-    return inputs

@@ -1,8 +1,11 @@
 """Contexts in which a model is evaluated without an effect on its training."""
 
 import random
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import is_dataclass
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -138,9 +141,10 @@ def restore_buffers(model: nn.Module) -> Iterator[None]:
     """Restore a model's buffers, whether the model writes them in place or replaces the tensors.
 
     Tensors in plain attributes, such as the state of a recurrent or spiking network, are restored
-    too, and with them the numbers and flags of their module: a cache and the length that it is
-    valid for stay one. Buffers that a lazy module fills meanwhile, and buffers that are added
-    meanwhile, are kept.
+    too, also those in lists, dictionaries and dataclasses there, and with them the flags of their
+    module: a cache and the length that it is valid for stay one. Numbers, such as a count of
+    passes, and generators of the module's own are always restored. Buffers that a lazy module fills
+    meanwhile, and buffers that are added meanwhile, are kept.
 
     Args:
         model: Model that runs inside the context. Cost: a copy of its buffers, and of its tensors
@@ -156,18 +160,32 @@ def restore_buffers(model: nn.Module) -> Iterator[None]:
     buffers = [_Snapshot(module._buffers) for module in model.modules()]
     # FSDP1 has views of its flat parameters as plain attributes, which it makes anew in each pass.
     parts = [] if fsdp1_units(model) else list(model.modules())
-    plain = [[_Snapshot(place) for place in _plain_places(module)] for module in parts]
+    plain = [[_take_snapshot(place) for place in _plain_places(module)] for module in parts]
+    generators = [
+        (value, value.get_state())
+        for module in parts
+        for value in vars(module).values()
+        if isinstance(value, torch.Generator)
+    ]
     try:
         yield
     finally:
-        for snapshot in buffers:
-            snapshot.restore()
+        for generator, state in generators:
+            generator.set_state(state)
+        for of_module in buffers:
+            of_module.restore()
         for snapshots in plain:
-            if any(snapshot.is_changed() for snapshot in snapshots):
-                for snapshot in snapshots:
+            is_changed = any(snapshot.is_changed() for snapshot in snapshots)
+            for snapshot in snapshots:
+                if is_changed:
                     snapshot.remove_added()
                     snapshot.restore()
+                else:
+                    snapshot.restore_numbers()
 
+
+_DEEPEST = 8
+"""Depth at which the search for tensors in a value ends: it may contain itself."""
 
 _OF_TORCH = frozenset(vars(nn.Module()))
 """Attributes that every module has."""
@@ -182,16 +200,25 @@ class _Snapshot:
         self.before = {name: (place[name], _copy(place[name])) for name in names}
 
     def is_changed(self) -> bool:
-        """Return whether a tensor was added, replaced or written to; numbers alone do not count."""
+        """Return whether a tensor was added, replaced or written to.
+
+        A flag alone does not count: it may say that a module has set up what is kept.
+        """
         for name in self.place.keys() - self.before.keys() - _OF_TORCH:
             if _has_tensors(self.place[name]):
                 return True
         for name, (value, content) in self.before.items():
-            present = self.place.get(name)
+            present = self.place[name] if name in self.place else None  # noqa: SIM401  if scripted
             is_replaced = present is not value and (_has_tensors(present) or _has_tensors(value))
             if is_replaced or _is_written(value, content):
                 return True
         return False
+
+    def restore_numbers(self) -> None:
+        """Put back numbers that have become others."""
+        for name, (value, _) in self.before.items():
+            if name in self.place and _is_counted(value, self.place[name]):
+                self.place[name] = value
 
     def remove_added(self) -> None:
         """Remove tensors, numbers and flags that were added."""
@@ -212,6 +239,47 @@ class _Snapshot:
                     value.copy_(content)
 
 
+class _SnapshotOfItems:
+    """Items of a list or deque of a module, and copies of the tensors among them."""
+
+    def __init__(self, items: Any) -> None:
+        self.items, self.before = items, [(item, _copy(item)) for item in items]
+
+    def is_changed(self) -> bool:
+        """Return whether a tensor was added, removed, replaced or written to."""
+        return any(map(_has_tensors, self._exchanged())) or any(
+            _is_written(value, content) for value, content in self.before
+        )
+
+    def _exchanged(self) -> list[Any]:
+        """Return the items that are at a place only before or only now."""
+        pairs = zip_longest((item for item, _ in self.before), self.items)
+        return [each for pair in pairs if pair[0] is not pair[1] for each in pair]
+
+    def remove_added(self) -> None:
+        """Nothing: `restore` puts the items back."""
+
+    def restore_numbers(self) -> None:
+        """Put back the items if a number was added, removed or replaced."""
+        if any(type(each) in (int, float) for each in self._exchanged()):
+            self.items.clear()
+            self.items.extend(item for item, _ in self.before)
+
+    def restore(self) -> None:
+        """Put back the items, and the content of what was written to."""
+        if any(map(_has_tensors, self._exchanged())):
+            self.items.clear()
+            self.items.extend(item for item, _ in self.before)
+        for value, content in self.before:
+            if _is_written(value, content):
+                with torch.no_grad():
+                    value.copy_(content)
+
+
+def _take_snapshot(place: Any) -> _Snapshot | _SnapshotOfItems:
+    return _Snapshot(place) if hasattr(place, "keys") else _SnapshotOfItems(place)
+
+
 def _copy(value: object) -> Tensor | None:
     """Copy a tensor; None for what is none, or of a kind that cannot be compared."""
     if not isinstance(value, Tensor) or is_lazy(value) or value.is_nested or value.is_meta:
@@ -222,6 +290,12 @@ def _copy(value: object) -> Tensor | None:
 def _is_written(value: Any, content: Tensor | None) -> bool:
     """Return whether a tensor has another content than its copy."""
     return content is not None and not torch.equal(local_shard(value), local_shard(content))
+
+
+def _is_counted(value: object, present: object) -> bool:
+    """Return whether a number has become another one."""
+    kinds = type(value), type(present)
+    return set(kinds) <= {int, float} and value != present
 
 
 def _is_state(value: object) -> bool:
@@ -246,9 +320,22 @@ def _plain_places(module: nn.Module) -> Iterator[dict[str, Any]]:
     ):
         return
     yield attributes
+    seen: set[int] = set()
     for name, value in attributes.items():
-        if isinstance(value, dict) and name not in _OF_TORCH:
-            yield value
+        if name not in _OF_TORCH:
+            yield from _places_inside(value, seen)
+
+
+def _places_inside(value: Any, seen: set[int]) -> Iterator[Any]:
+    """Yield the dictionaries, lists and deques in a value, and the attributes of dataclasses."""
+    value = vars(value) if _is_record(value) else value
+    if not isinstance(value, dict | list | deque | tuple) or id(value) in seen:
+        return
+    seen.add(id(value))  # a value may contain itself
+    if not isinstance(value, tuple):
+        yield value
+    for part in list(value.values() if isinstance(value, dict) else value):
+        yield from _places_inside(part, seen)
 
 
 def _is_freed(value: Any) -> bool:
@@ -257,10 +344,23 @@ def _is_freed(value: Any) -> bool:
     return is_plain and value.numel() > 0 and value.untyped_storage().size() == 0
 
 
-def _has_tensors(value: object) -> bool:
-    """Return whether a value is a tensor, or a tuple, list or dictionary with tensors in it."""
+def _is_record(value: object) -> bool:
+    """Return whether a value is a dataclass with attributes, and no module."""
+    return (
+        is_dataclass(value)
+        and not isinstance(value, type | nn.Module)
+        and hasattr(value, "__dict__")
+    )
+
+
+def _has_tensors(value: object, depth: int = 0) -> bool:
+    """Return whether a value is a tensor, or a container or dataclass with tensors in it."""
+    if depth > _DEEPEST:
+        return False
+    if _is_record(value):
+        value = vars(value)
     if isinstance(value, dict):
         value = list(value.values())
-    if isinstance(value, tuple | list):
-        return any(map(_has_tensors, value))
+    if isinstance(value, tuple | list | deque):
+        return any(_has_tensors(each, depth + 1) for each in value)
     return isinstance(value, Tensor)

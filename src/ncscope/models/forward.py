@@ -1,6 +1,7 @@
 """Forward passes: the batch that goes in, and tensors, logits and decisions that come out."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import fields, is_dataclass
 from inspect import signature
 from typing import Any
@@ -218,6 +219,30 @@ def no_logits_error(output: object) -> InputError:
         fix='pass head="...", the name of the layer that makes the logits; then the output of the '
         "model is not read",
     )
+
+
+def copy_inputs(inputs: Any) -> Any:
+    """Copy the tensors in nested tuples, lists and mappings, and objects that hold tensors.
+
+    A model may change its inputs in place, and run again on what it changed.
+    """
+    if isinstance(inputs, Tensor):
+        return inputs.detach().clone()
+    if isinstance(inputs, PackedSequence):
+        return inputs._replace(data=inputs.data.detach().clone())
+    if isinstance(inputs, Mapping):
+        return {name: copy_inputs(value) for name, value in inputs.items()}
+    if isinstance(inputs, tuple | list):
+        copies = [copy_inputs(value) for value in inputs]
+        if isinstance(inputs, list):
+            return copies
+        return type(inputs)(*copies) if hasattr(inputs, "_fields") else tuple(copies)
+    if isinstance(inputs, nn.Module) or not hasattr(inputs, "__dict__"):
+        return inputs
+    try:
+        return deepcopy(inputs)  # a batch of graphs, for example
+    except Exception:  # of a kind that cannot be copied: the model gets the user's own
+        return inputs
 
 
 def logits_of(output: object) -> Float[Tensor, "b k"] | Float[Tensor, "b t k"]:

@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.conv import _ConvNd
+from torch.nn.modules.pooling import _AdaptiveAvgPoolNd, _AvgPoolNd, _MaxPoolNd
 
 from ncscope.errors import InputError
 from ncscope.models.forward import first_tensor, possible_logits, tensors_in
@@ -134,6 +137,7 @@ class Taps:
         self._in_pass = not whole
         self._head_is_model = False
         self._calls: Counter[str] = Counter()
+        self._modules: dict[str, nn.Module] = {}
         self._running: dict[str, Tensor] = {}
         self._outputs: Tensor | None = None
         self._features: Mapping[str, Tensor] | None = None
@@ -217,7 +221,7 @@ class Taps:
         """Attach to the model."""
         with ExitStack() as handles:
             self._handles = handles
-            modules = [(name, find_layer(self._model, name)) for name in self._layers]
+            self._modules = {name: find_layer(self._model, name) for name in self._layers}
             if self._head is None:
                 head = find_layer(self._model, self._head_name)
             else:
@@ -232,7 +236,7 @@ class Taps:
             handles.enter_context(self._masks.record(self._on_error))
             if self._whole:
                 self._before(self._model, self.begin)
-            for name, module in modules:
+            for name, module in self._modules.items():
                 self._after(module, self._output_hook(name))
             if self._head is not None and self._head.is_matrix:
                 self._after(head, self._keep_matrix_features)
@@ -345,7 +349,8 @@ class Taps:
             # Without a mask, nothing tells a sequence of tokens from a one-dimensional feature map.
             mask = check_mask(self._masks, name, rows.shape, self._pool)
             pool = self._pool or (mask is not None and self._pool is None)
-            rows = _average(rows, name, mask) if pool else _flatten(rows)
+            module = self._modules.get(name.partition("#")[0])
+            rows = _average(rows, name, mask, module) if pool else _flatten(rows)
         self._running[name] = rows
 
     def _keep_outputs(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
@@ -367,10 +372,11 @@ class Taps:
                     found=f"{width} in this pass",
                     fix="report before the head grows; the next report finds the new one",
                 )
-        # The model may change the outputs in place: no token would equal the logits, and no step
-        # would lead to them. Other heads need no copy, which for a language model takes gigabytes.
+        # The model may change the outputs in place: no token would equal the logits, no step would
+        # lead to them, and a change of some would not be seen. The outputs of a head on tokens are
+        # copied for a step alone: a copy takes gigabytes for a language model.
         has_step = self._head is not None and self._head.last_step != LastStep()
-        outputs = outputs.clone() if has_step or self._rows == "chosen token" else outputs
+        outputs = outputs.clone() if has_step or self._rows != "token" else outputs
         self._outputs = dequantize(outputs.detach())
 
     def _end_pass(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
@@ -564,11 +570,21 @@ def _in_order(running: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
     return MappingProxyType({**layers, HEAD_INPUT: running[HEAD_INPUT]})
 
 
-def _average(tensor: Tensor, name: str, mask: Tensor | None) -> Float[Tensor, "b d"]:
+_CHANNELS_FIRST = (_ConvNd, _BatchNorm, _MaxPoolNd, _AvgPoolNd, _AdaptiveAvgPoolNd)
+_CHANNELS_LAST = (nn.Linear, nn.LayerNorm, nn.RNNBase, nn.MultiheadAttention, nn.Embedding)
+
+
+def _average(
+    tensor: Tensor, name: str, mask: Tensor | None, module: nn.Module | None
+) -> Float[Tensor, "b d"]:
     """Average maps over space and sequences over their tokens; leave vectors as they are."""
+    parts = [] if module is None else list(module.modules())
+    first_by_parts = any(isinstance(part, _CHANNELS_FIRST) for part in parts)
+    last_by_parts = any(isinstance(part, _CHANNELS_LAST) for part in parts)
     if tensor.ndim > 3:
         _, first, *middle, last = tensor.shape
-        if all(size == first for size in middle) and last != first:
+        looks_last = all(size == first for size in middle) and last != first
+        if looks_last or (last_by_parts and not first_by_parts):
             raise InputError(
                 expected=f"a channels-first map from layer {name!r} to pool",
                 found=f"shape {'x'.join(map(str, tensor.shape))}, which looks channels-last",
@@ -577,8 +593,8 @@ def _average(tensor: Tensor, name: str, mask: Tensor | None) -> Float[Tensor, "b
         return tensor.flatten(2).mean(dim=2)
     if tensor.ndim < 3:
         return _flatten(tensor)
-    if mask is None:
-        return tensor.mean(dim=1)
+    if mask is None:  # a map of one dimension, or a sequence of tokens
+        return tensor.mean(dim=2 if first_by_parts and not last_by_parts else 1)
     is_real = mask.to(tensor.device)[:, :, None]
     # Not a product: padding may be infinite or NaN.
     return torch.where(is_real, tensor, 0).sum(dim=1) / is_real.sum(dim=1)

@@ -18,6 +18,7 @@ from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers
 from ncscope.models.forward import (
     LABEL_ARGUMENTS,
     argument_names,
+    copy_inputs,
     first_tensor,
     forward,
     possible_logits,
@@ -134,6 +135,7 @@ def trace(
         >>> trace(Last(), torch.zeros(5, 5, 4), ["recurrent"]).axes["recurrent"]
         BatchAxis(tensor=0, axis=1, channels=None)
     """
+    inputs = copy_inputs(inputs)
     with evaluation_mode(model):
         modules = dict(walk_modules(model))
         masks = PassMasks(model, modules)
@@ -164,6 +166,7 @@ def trace(
             names = find_repeated_blocks(model, counts)
         else:
             names = match_layers(model, layers)
+            choice.note_head(names)
         names = choice.drop_encoder_layers([name for name in names if name != head_found.name])
         modules = {name: find_layer(model, name) for name in names}
         # The outputs of a named head on tokens may be scaled or masked logits: only a run on copies
@@ -243,6 +246,13 @@ class _LayerChoice:
         """Sentences on layers that were left out, and on outputs that were chosen."""
         left_out = [f"layers left out: {', '.join(n)}; {why}" for why, n in self._left_out.items()]
         return (*left_out, *self._notes)
+
+    def note_head(self, names: Sequence[str]) -> None:
+        """Note that the head is among the layers, whose input is measured in any case."""
+        if self._head.name in names:
+            self._notes.append(
+                f"layer {self._head.name!r} is the head: its input is measured, not its outputs"
+            )
 
     def drop_encoder_layers(self, names: Sequence[str]) -> list[str]:
         """Return the names without layers of an encoder beside the decoder that has the head."""

@@ -12,7 +12,7 @@ from ncscope.errors import InputError
 from ncscope.measurement.batches import Loader, as_batches, find_module_device, peek, prepare_batch
 from ncscope.measurement.head_classes import HeadClasses, find_data_names
 from ncscope.models.evaluation_mode import evaluation_mode, restore_buffers, restore_generators
-from ncscope.models.forward import forward, logits_of
+from ncscope.models.forward import forward, no_logits_error, possible_logits
 from ncscope.models.sharding import gather_shards
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.models.tracing import trace
@@ -141,7 +141,15 @@ def _read_batches(
         if not has_head:
             for batch in batches:
                 inputs, labels = prepare_batch(batch, model, classes)
-                on_features(logits_of(forward(model, inputs)), labels, None)
+                output = forward(model, inputs)
+                vectors = possible_logits(output, maps=False).values()
+                features = next((each for each in vectors if each.ndim == 2), None)
+                if features is None:
+                    raise no_logits_error(output).but(
+                        expected="one vector a sample from a model without a head",
+                        fix="return the mean of its outputs over tokens or pixels",
+                    )
+                on_features(features, labels, None)
             return
         inputs, labels = prepare_batch(first, model, classes)
         traced = trace(model, inputs, layers=[], labels=labels)
