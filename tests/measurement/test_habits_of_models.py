@@ -280,3 +280,43 @@ def test_features_of_a_backbone_are_vectors() -> None:
     assert features.shape == (200, 8)
     with pytest.raises(ncscope.InputError, match="return the mean of its outputs over tokens"):
         head_features(Tokens(pools=False), load(), has_head=False)
+
+
+def test_a_mask_of_pairs_of_tokens_hides_no_sample_whatever_the_batch() -> None:
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(6, 6)
+
+        def forward(self, x: Tensor, attention_mask: Tensor) -> Tensor:
+            shares = attention_mask / attention_mask.sum(1, keepdim=True)
+            return x + shares @ self.linear(x)
+
+    class Causal(nn.Module):
+        def __init__(self, *, tokens: bool) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList([Block(), Block()])
+            self.fc, self.tokens = nn.Linear(6, 4), tokens
+
+        def forward(self, x: Tensor) -> Tensor:
+            mask = torch.ones(x.shape[1], x.shape[1]).tril()
+            for layer in self.layers:
+                x = layer(x, attention_mask=mask)
+            return self.fc(x if self.tokens else x.mean(1))
+
+    sequences = torch.randn(64, 16, 6) + torch.randn(4, 1, 6)[Y[:64]]
+    for tokens in (False, True):
+        model = Causal(tokens=tokens)
+        labels = Y[:64, None].expand(-1, 16) if tokens else Y[:64]
+        found = [
+            measure(
+                model,
+                [(sequences[at : at + size], labels[at : at + size]) for at in range(0, 64, size)],
+                layers=None,
+            )
+            for size in (16, 32)
+        ]
+        for name, layer in found[0].layers.items():
+            assert layer["pfc1"] == pytest.approx(found[1].layers[name]["pfc1"]), name
+            assert layer.num_samples == (64 * 16 if tokens else 64)
+        assert list(found[0].layers)[:2] == ["layers.0", "layers.1"]

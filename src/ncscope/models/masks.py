@@ -1,6 +1,6 @@
 """Attention masks of a forward pass: which tokens of a layer are real, and which are padding."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -32,6 +32,8 @@ class PassMasks:
     Args:
         model: Model that runs.
         names: Names of the layers whose masks will be asked for.
+        of_pairs: Modules, each with the name of an argument that is no mask of samples, as
+            `find_pairs` returns them.
 
     Example:
         >>> class Reader(nn.Module):
@@ -48,7 +50,12 @@ class PassMasks:
         [[True, True, False]]
     """
 
-    def __init__(self, model: nn.Module, names: Iterable[str]) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        names: Iterable[str],
+        of_pairs: Collection[tuple[nn.Module, str]] = (),
+    ) -> None:
         modules = dict(walk_modules(model, remove_duplicate=False))
         self._model = modules[""]
         self._around = {
@@ -56,6 +63,7 @@ class PassMasks:
             for name in names
         }
         self._given: dict[nn.Module, dict[str, Any]] = {}
+        self._of_pairs = frozenset(of_pairs)
 
     @contextmanager
     def record(self, on_error: Callable[[Exception], None] | None = None) -> Iterator[None]:
@@ -82,10 +90,36 @@ class PassMasks:
             # whose `attention_mask` is the encoder's.
             values = dict.fromkeys(mask_arguments) | dict(zip(arguments, args, strict=False))
             self._given[module] = {
-                name: value for name, value in {**values, **kwargs}.items() if name in _MASKS
+                name: value
+                for name, value in {**values, **kwargs}.items()
+                if name in _MASKS and (module, name) not in self._of_pairs
             }
 
         return record
+
+    @property
+    def has_square(self) -> bool:
+        """True if a mask has as many rows as columns: its rows may be tokens, not samples."""
+        return any(_is_square(mask) for of in self._given.values() for mask in of.values())
+
+    def find_pairs(self, fewer: "PassMasks") -> frozenset[tuple[nn.Module, str]]:
+        """Return the square masks of pairs of tokens, such as a causal one.
+
+        Args:
+            fewer: Masks of a pass of fewer samples: those of pairs of tokens have the same shape.
+        """
+        return frozenset(
+            (module, name)
+            for module, masks in self._given.items()
+            for name, mask in masks.items()
+            if _is_square(mask) and _has_shape(fewer._given.get(module, {}).get(name), mask.shape)
+        )
+
+    def drop(self, of_pairs: Collection[tuple[nn.Module, str]]) -> None:
+        """Leave out masks that `find_pairs` found, of this pass and of those to come."""
+        self._of_pairs = frozenset(of_pairs)
+        for module, name in self._of_pairs:
+            self._given.get(module, {}).pop(name, None)
 
     def take(self, other: "PassMasks") -> None:
         """Take over the masks that others have recorded of the latest pass."""
@@ -194,6 +228,14 @@ def in_encoder(model: nn.Module, name: str, head: str) -> bool:
 def _has_mask(masks: Mapping[str, Any]) -> bool:
     # Masks of three or four axes are of pairs of tokens, such as a causal one.
     return any(isinstance(mask, Tensor) and mask.ndim == 2 for mask in masks.values())
+
+
+def _is_square(mask: Any) -> bool:
+    return isinstance(mask, Tensor) and mask.ndim == 2 and mask.shape[0] == mask.shape[1]
+
+
+def _has_shape(mask: Any, shape: torch.Size) -> bool:
+    return isinstance(mask, Tensor) and mask.shape == shape
 
 
 def _ancestors(name: str) -> list[str]:

@@ -1,7 +1,7 @@
 """Features of named layers, read while a model runs."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from types import MappingProxyType, TracebackType
@@ -83,6 +83,7 @@ class Taps:
             By default, the first axis of the first tensor of every output and of the head's input.
         whole: A forward pass is a call of the model if True. If False, the loop calls parts of the
             model, such as a backbone and then a head, and a pass ends with a call of the head.
+        of_pairs: Masks of pairs of tokens, as for `PassMasks`.
         on_error: Function that is called with an exception of a hook; by default, the exception is
             raised in the forward pass.
 
@@ -117,6 +118,7 @@ class Taps:
         rows: Rows = "sample",
         axes: Mapping[str, BatchAxis] | None = None,
         whole: bool = True,
+        of_pairs: Collection[tuple[nn.Module, str]] = (),
         on_error: Callable[[Exception], None] | None = None,
     ) -> None:
         self._model = model
@@ -131,7 +133,7 @@ class Taps:
         # The head's own input is never pooled. Its mask tells which tokens of the logits are real.
         is_matrix = self._head is not None and self._head.is_matrix
         self._masked_name = "" if is_matrix else self._head_name
-        self._masks = PassMasks(model, [*self._layers, self._masked_name])
+        self._masks = PassMasks(model, [*self._layers, self._masked_name], of_pairs)
         self._head_module: nn.Module | None = None
         self._place: tuple[nn.Module, str] | None = None
         self._in_pass = not whole

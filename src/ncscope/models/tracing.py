@@ -48,6 +48,7 @@ class Trace:
         axes: Batch axis of the head's input and of every call of a layer, by the name of the
             features in `Taps`.
         whole: True if the loop calls the model; False if it calls parts of the model.
+        of_pairs: Masks of pairs of tokens, as for `PassMasks`.
         label_argument: Name of the argument by which the model must be given the labels; empty if
             it runs without them.
         notes: Sentences on what was chosen or left out.
@@ -57,6 +58,7 @@ class Trace:
     layers: tuple[str, ...]
     axes: Mapping[str, BatchAxis]
     whole: bool = True
+    of_pairs: frozenset[tuple[nn.Module, str]] = frozenset()
     label_argument: str = ""
     notes: tuple[str, ...] = ()
 
@@ -76,6 +78,7 @@ class Trace:
             rows=self.head.rows,
             axes=self.axes,
             whole=self.whole,
+            of_pairs=self.of_pairs,
             on_error=on_error,
         )
 
@@ -173,9 +176,14 @@ def trace(
         # shows which axis of its input is the batch.
         by_head = head_found.rows != "token" or head_found.gives_logits
         axes: dict[str, BatchAxis] = {}
-        if names or not by_head:
+        of_pairs: frozenset[tuple[nn.Module, str]] = frozenset()
+        if names or not by_head or masks.has_square:
             layers_and_head = [*modules.values(), head_found.module]
-            copies = _run_on_copies(model, inputs, head_found, shape, layers_and_head)
+            fewer = PassMasks(model, dict(walk_modules(model)))
+            with fewer.record():
+                copies = _run_on_copies(model, inputs, head_found, shape, layers_and_head)
+            of_pairs = masks.find_pairs(fewer)
+            masks.drop(of_pairs)
             for name, module in modules.items():
                 axes |= choice.find_axes(copies, name, module, calls.get(module, []))
             if not by_head:
@@ -190,6 +198,7 @@ def trace(
         head_found,
         tuple(name for name in names if name in axes),
         axes,
+        of_pairs=of_pairs,
         label_argument=argument,
         notes=(*notes, *head_found.notes, *choice.notes),
     )
