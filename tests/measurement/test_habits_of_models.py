@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence
 
 import ncscope
 from ncscope.transfer.features import head_features
@@ -320,3 +321,56 @@ def test_a_mask_of_pairs_of_tokens_hides_no_sample_whatever_the_batch() -> None:
             assert layer["pfc1"] == pytest.approx(found[1].layers[name]["pfc1"]), name
             assert layer.num_samples == (64 * 16 if tokens else 64)
         assert list(found[0].layers)[:2] == ["layers.0", "layers.1"]
+
+
+LENGTHS = torch.randint(2, 8, (200,), generator=torch.Generator().manual_seed(3))
+SEQUENCES = X[:, None] + 0.7 * torch.randn(200, 7, 6, generator=torch.Generator().manual_seed(4))
+
+
+class Sorts(nn.Module):
+    """Sorts the sequences of a batch by length, and puts the last states back in order."""
+
+    packs, by_hand, head_sorts = True, True, False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn, self.fc = nn.GRU(6, 8, batch_first=True), nn.Linear(8, 4)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        if not self.by_hand:
+            packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+            return self.fc(self.rnn(packed)[1][0])
+        order = lengths.argsort(descending=True)
+        ordered = x[order]
+        if self.packs:
+            ordered = pack_padded_sequence(ordered, lengths[order], batch_first=True)
+        states = self.rnn(ordered)[1][0]
+        if self.head_sorts:
+            return 2 * self.fc(states).relu()[order.argsort()]
+        return self.fc(states[order.argsort()])
+
+
+class SortsWithoutPacking(Sorts):
+    packs = False
+
+
+class SortsForTheHead(Sorts):
+    head_sorts = True
+
+
+class LeavesIt(Sorts):
+    by_hand = False
+
+
+@pytest.mark.parametrize(
+    ("kind", "layers", "head"),
+    [(Sorts, ["rnn"], None), (SortsWithoutPacking, ["rnn"], None), (SortsForTheHead, [], "fc")],
+)
+def test_rows_in_another_order_than_the_labels_are_refused(kind, layers, head) -> None:
+    torch.manual_seed(0)
+    model = kind()
+    with pytest.raises(ncscope.InputError, match="in the order of the labels, found another order"):
+        measure(model, [((SEQUENCES, LENGTHS), Y)], layers=layers, head=head)
+    torch.manual_seed(0)
+    found = measure(LeavesIt(), [((SEQUENCES, LENGTHS), Y)], layers=["rnn"])
+    assert "rnn" in found.layers

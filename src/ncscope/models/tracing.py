@@ -120,8 +120,8 @@ def trace(
 
     Returns:
         The trace. Cost: a forward pass of the batch; and a pass of two samples (three for a batch
-        of two) if there are layers to tap, or if the logits are the scaled outputs of a named head
-        on tokens.
+        of two) and two of at most eight if there are layers to tap, or the head was named and the
+        logits are not its outputs.
 
     Raises:
         InputError: If no head is found, a pattern matches nothing, a named layer is not called or
@@ -177,7 +177,9 @@ def trace(
         by_head = head_found.rows != "token" or head_found.gives_logits
         axes: dict[str, BatchAxis] = {}
         of_pairs: frozenset[tuple[nn.Module, str]] = frozenset()
-        if names or not by_head or masks.has_square:
+        # A head that was named, and does not make the logits, may run in another order than theirs.
+        asks_order = head_found.rows == "sample" and not head_found.gives_logits
+        if names or not by_head or masks.has_square or asks_order:
             layers_and_head = [*modules.values(), head_found.module]
             fewer = PassMasks(model, dict(walk_modules(model)))
             with fewer.record():
@@ -186,6 +188,14 @@ def trace(
             masks.drop(of_pairs)
             for name, module in modules.items():
                 axes |= choice.find_axes(copies, name, module, calls.get(module, []))
+            if head_found.rows == "sample":
+                by_name = {name: modules[name.partition("#")[0]] for name in axes}
+                if asks_order and not head_found.is_matrix:
+                    by_name[HEAD_INPUT] = head_found.module
+                    axes[HEAD_INPUT] = BatchAxis(axis=head_found.axis)
+                for name in _find_disorder(model, inputs, copies, by_name, axes):
+                    del axes[name]
+                    choice.leave_out_disordered(name)
             if not by_head:
                 many, few = (run[head_found.module][0].first_input for run in (calls, copies.calls))
                 assert many is not None
@@ -262,6 +272,18 @@ class _LayerChoice:
             self._notes.append(
                 f"layer {self._head.name!r} is the head: its input is measured, not its outputs"
             )
+
+    def leave_out_disordered(self, name: str) -> None:
+        """Refuse or leave out a layer whose rows are not in the order of the samples."""
+        if self._by_name or name == HEAD_INPUT:
+            what = f"head {self._head.name!r}" if name == HEAD_INPUT else f"layer {name!r}"
+            raise InputError(
+                expected=f"{what} to have the samples in the order of the labels",
+                found="another order, as of a batch that the model sorts by length",
+                fix="sort the batch in the loader, or let pack_padded_sequence sort it "
+                "(enforce_sorted=False)",
+            )
+        self._left_out["their samples are in another order than the labels"].append(name)
 
     def drop_encoder_layers(self, names: Sequence[str]) -> list[str]:
         """Return the names without layers of an encoder beside the decoder that has the head."""
@@ -376,6 +398,7 @@ class _RunOnCopies:
         batch: Batch axis of the logits: 1 for logits of tokens of shape T x B x K, else 0.
         rows: Unit to which the head is applied.
         pixels: Shape H x W of the logits if the tokens are pixels; else empty.
+        guess: Batch axes of the inputs, by their shapes.
         qualified: Indices of the tensors of each call that have a row a sample, once asked for.
     """
 
@@ -384,6 +407,7 @@ class _RunOnCopies:
     copies: torch.Size
     batch: int
     rows: Rows
+    guess: Mapping[tuple[int, ...], int | None]
     pixels: tuple[int, ...] = ()
     qualified: dict[str, list[int]] = field(default_factory=dict)
 
@@ -494,7 +518,8 @@ def _run_on_copies(
         # Another number than that of the batch, and not 1: a squeeze could remove the axis.
         times = 3 if count == 2 else 2
         expected = torch.Size([*logits[:batch], times, *logits[batch + 1 :]])
-        for copies in repeat_first_sample(inputs, count, times):
+        for guess in guess_axes(inputs, count):
+            copies = take_samples(inputs, guess, [0] * times)
             try:
                 tokens = expected if head.rows == "token" else None
                 with restore_buffers(model), _record_shapes(modules, tokens, batch) as calls:
@@ -518,7 +543,7 @@ def _run_on_copies(
                 failure = failure or error
                 continue
             if shape == expected:
-                return _RunOnCopies(calls, logits, shape, batch, head.rows, head.pixels)
+                return _RunOnCopies(calls, logits, shape, batch, head.rows, guess, head.pixels)
     raise InputError(
         expected="a model that also runs on copies of the first sample, to find the batch axis of "
         "its layers",
@@ -527,23 +552,81 @@ def _run_on_copies(
     ) from failure
 
 
-def repeat_first_sample(inputs: object, count: int, times: int) -> Iterator[object]:
-    """Yield the inputs with copies of the first sample, for every possible choice of batch axes.
+_COMPARED = 8
+"""Samples of a batch of which the order of rows is compared."""
+
+
+def _find_disorder(
+    model: nn.Module,
+    inputs: object,
+    copies: _RunOnCopies,
+    modules: Mapping[str, nn.Module],
+    axes: Mapping[str, BatchAxis],
+) -> list[str]:
+    """Return the layers whose rows stay where they are if the samples of a batch are turned round.
+
+    Args:
+        model: Model that runs.
+        inputs: Batch without the labels.
+        copies: A run on copies of the first sample.
+        modules: Module of every call of a layer; the input counts of the one for `HEAD_INPUT`.
+        axes: Batch axes of these calls.
+
+    Returns:
+        Names of calls. Cost: two passes of at most eight samples.
+    """
+    count = min(copies.whole[copies.batch], _COMPARED)
+
+    def run(indices: Sequence[int]) -> dict[str, Tensor]:
+        """Return the rows of every call for some samples."""
+        values: dict[nn.Module, list[Any]] = defaultdict(list)
+
+        def record(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+            values[module].append(((args, kwargs), output))
+
+        with ExitStack() as hooks:
+            hooks.enter_context(restore_buffers(model))
+            for module in dict.fromkeys(modules.values()):
+                hooks.callback(module.register_forward_hook(record, with_kwargs=True).remove)
+            forward(model, take_samples(inputs, copies.guess, indices))
+        rows = {}
+        for name, module in modules.items():
+            number = int(name.partition("#")[2] or 1) - 1
+            value = values[module][-1 if name == HEAD_INPUT else number][name != HEAD_INPUT]
+            tensor = list(tensors_in(value))[axes[name].tensor]
+            rows[name] = tensor.detach().double().movedim(axes[name].axis, 0).flatten(1)
+        return rows
+
+    def count_equal(some: Tensor, others: Tensor) -> int:
+        if some.shape != others.shape:
+            return 0
+        return int(torch.isclose(some, others, rtol=1e-4, atol=1e-6).all(1).sum())
+
+    try:
+        ahead, back = run(range(count)), run(range(count)[::-1])
+    except Exception:  # a model that does not run on fewer samples: nothing tells
+        return []
+    return [
+        name
+        for name in modules
+        if count_equal(ahead[name], back[name]) > count_equal(ahead[name], back[name].flip(0))
+    ]
+
+
+def guess_axes(inputs: object, count: int) -> Iterator[dict[tuple[int, ...], int | None]]:
+    """Yield every possible choice of the batch axes of inputs, by their shapes.
 
     The batch axis of a tensor is its first or second axis, if that axis is as long as the batch.
-    Tensors of one shape have the same batch axis. A tensor without such an axis is not changed. If
-    only the second axis is as long as the batch, the tensor is also yielded unchanged. The choice
-    of first axes comes first.
+    Tensors of one shape have the same batch axis. If only the second axis is as long as the batch,
+    the tensor may also have none. The choice of first axes comes first.
 
     Args:
         inputs: Batch without the labels, nested in lists, tuples and mappings.
         count: Number of samples in the batch.
-        times: Number of copies of the first sample that replace the samples.
 
     Example:
-        >>> x = torch.arange(9).reshape(3, 3)
-        >>> [cut["x"].tolist() for cut in repeat_first_sample({"x": x, "scale": 2}, 3, times=2)]
-        [[[0, 1, 2], [0, 1, 2]], [[0, 0], [3, 3], [6, 6]]]
+        >>> list(guess_axes({"x": torch.zeros(3, 3), "scale": 2}, 3))
+        [{(3, 3): 0}, {(3, 3): 1}]
     """
 
     def possible_axes(shape: tuple[int, ...]) -> list[int | None]:
@@ -554,25 +637,39 @@ def repeat_first_sample(inputs: object, count: int, times: int) -> Iterator[obje
     shapes = list(dict.fromkeys(_leaf_shape(leaf) for leaf in _leaves(inputs)))
     for axes in product(*map(possible_axes, shapes)):
         if any(axis is not None for axis in axes):
-            yield _repeat_leaves(inputs, dict(zip(shapes, axes, strict=True)), times)
+            yield dict(zip(shapes, axes, strict=True))
 
 
-def _repeat_leaves(value: Any, axes: Mapping[tuple[int, ...], int | None], times: int) -> Any:
+def take_samples(
+    value: Any, axes: Mapping[tuple[int, ...], int | None], indices: Sequence[int]
+) -> Any:
+    """Return inputs of some of the samples, which may be repeated.
+
+    Args:
+        value: Batch without the labels, nested in lists, tuples and mappings.
+        axes: Batch axis of the tensors of every shape; None for those without one.
+        indices: Samples, in order.
+
+    Example:
+        >>> take_samples({"x": torch.arange(4).reshape(2, 2), "scale": 2}, {(2, 2): 1}, [1, 1, 0])
+        {'x': tensor([[1, 1, 0],
+                [3, 3, 2]]), 'scale': 2}
+    """
     if _is_leaf(value):
         axis = axes[_leaf_shape(value)]
         if axis is None:
             return value
         if isinstance(value, Tensor):
-            return torch.cat([value.narrow(axis, 0, 1)] * times, dim=axis)
+            return torch.cat([value.narrow(axis, at, 1) for at in indices], dim=axis)
         if isinstance(value, PackedSequence):
             padded, lengths = pad_packed_sequence(value, batch_first=True)
-            first = padded[:1].expand(times, *padded.shape[1:])
-            return pack_padded_sequence(first, lengths[:1].expand(times), batch_first=True)
-        return value[:1] * times
+            chosen, lengths = padded[list(indices)], lengths[list(indices)]
+            return pack_padded_sequence(chosen, lengths, batch_first=True, enforce_sorted=False)
+        return type(value)(value[at] for at in indices)
     if isinstance(value, Mapping):
-        return {name: _repeat_leaves(item, axes, times) for name, item in value.items()}
+        return {name: take_samples(item, axes, indices) for name, item in value.items()}
     if isinstance(value, tuple | list):
-        items = [_repeat_leaves(item, axes, times) for item in value]
+        items = [take_samples(item, axes, indices) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     return value
 
