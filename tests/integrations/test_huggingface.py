@@ -130,8 +130,8 @@ def test_evaluations_are_measured(kind, tmp_path):
     for trainer in (alone, followed):
         torch.manual_seed(1)
         trainer.train()
-    # To find the head, and batch axes, in each of two evaluations.
-    assert len(passes[1]) == len(passes[0]) + 2 * 2
+    # To find the head, batch axes, and the order of rows, in each of two evaluations.
+    assert len(passes[1]) == len(passes[0]) + 2 * 4
     after = followed.model.state_dict(), alone.model.state_dict()
     torch.testing.assert_close(*after, rtol=0, atol=0)
 

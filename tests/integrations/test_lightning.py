@@ -46,9 +46,9 @@ def test_both_sets_are_measured_on_the_final_weights():
     callback = NeuralCollapseCallback(every_n_epochs=2, log="all", by_class=True)
     trainer, model = fit(callback)
     alone = fit(None)[1]
-    # the second epoch and the last: two passes to trace the model and three batches each; and two
+    # the second epoch and the last: four passes to trace the model and three batches each; and four
     # passes to trace it for each validation, and for the sanity check
-    assert model.passes == alone.passes + 2 * 5 + 2 * 2 + 2
+    assert model.passes == alone.passes + 2 * 7 + 2 * 4 + 4
     torch.testing.assert_close(model.state_dict(), alone.state_dict(), rtol=0, atol=0)
     assert_logged(trainer.callback_metrics, "train", model, TRAIN)
     assert_logged(trainer.callback_metrics, "val", model, HELD_OUT)
@@ -60,17 +60,17 @@ def test_both_sets_are_measured_on_the_final_weights():
     assert {name for name, module in model.named_modules() if module._forward_hooks} == set()
 
 
-def test_each_validation_costs_two_passes():
+def test_each_validation_costs_four_passes():
     alone, followed = fit(None)[1], fit(NeuralCollapseCallback(train=None, **SOME))[1]
-    # To find the head, and batch axes: in the sanity check, and in three epochs.
-    assert followed.passes == alone.passes + 2 * 4
+    # To find the head, batch axes, and the order of rows: in the sanity check, and in three epochs.
+    assert followed.passes == alone.passes + 4 * 4
 
 
 @pytest.mark.slow
 def test_steps_are_measured_as_they_were():
     callback = NeuralCollapseCallback(train="steps", validation=False, **SOME)
     trainer, model = fit(callback)
-    assert model.passes == fit(None)[1].passes + 2 * 3  # in each of three epochs
+    assert model.passes == fit(None)[1].passes + 4 * 3  # in each of three epochs
     assert callback.latest["train"].layers[-1].num_samples == 48
     report = ncscope.measure_model(model.net, TRAIN, progress=False, **SOME)
     moved = float(trainer.callback_metrics["train/nc/nc1"])

@@ -107,7 +107,8 @@ def test_a_llama_of_8192_tokens_keeps_less_than_64_rows() -> None:
 @pytest.mark.parametrize("layers", [[], ["blocks.*"]])
 def test_nothing_of_the_layers_is_kept(layers: list[str]) -> None:
     model, inputs = Language().eval(), ids(3, 4096)  # copies of the first: two
-    assert rows_of(model, inputs, lambda: trace(model, inputs, layers)) < 64
+    copy = inputs.nbytes / (4 * VOCABULARY)  # the model gets one, which it may change in place
+    assert rows_of(model, inputs, lambda: trace(model, inputs, layers)) < 64 + copy
     assert trace(model, inputs, layers).axes == {
         HEAD_INPUT: BatchAxis(),
         **{f"blocks.{index}": BatchAxis() for index in range(6) if layers},

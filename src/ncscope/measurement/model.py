@@ -666,7 +666,7 @@ def run_outside(
         with traced.taps(model, pool=options.pool) as taps:
             # Of samples from elsewhere no class is known: a model that needs labels gets the first.
             count = len(rows) if (rows := first_tensor(inputs)) is not None else 0
-            traced.run(model, inputs, torch.zeros(count, dtype=torch.long))
+            traced.run(model, inputs, torch.zeros(count, dtype=torch.long, device="cpu"))
             features = taps.features[HEAD_INPUT]
             if traced.head.rows == "token":
                 tokens = taps.logits.shape[:2]

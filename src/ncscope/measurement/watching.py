@@ -40,11 +40,11 @@ class Watch:
     measured. The passes are measured as they run: in training or evaluation mode, in any precision;
     a compiled model runs uncompiled while the watch is attached.
 
-    The first pass of each measurement costs two more passes in evaluation mode: one to find the
-    head, which may have been replaced or have grown since the last, and one of two samples to find
-    the batch axis of each layer. A loop may also call parts of the model, such
-    as a backbone and then a head, instead of the model: that pass then shows the head and the
-    layers by itself; see `PartsObserver`.
+    The first pass of each measurement costs up to four more passes in evaluation mode: one to find
+    the head, which may have been replaced or have grown since the last, one of two samples to find
+    the batch axis of each layer, and two of at most eight to see the order of its rows. A loop may
+    also call parts of the model, such as a backbone and then a head, instead of the model: that
+    pass then shows the head and the layers by itself; see `PartsObserver`.
 
     A forward pass never fails because it is watched: an error in a hook ends the recording, and the
     next call of `labels` or `measure` raises it.

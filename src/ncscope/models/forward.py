@@ -222,26 +222,22 @@ def no_logits_error(output: object) -> InputError:
 
 
 def copy_inputs(inputs: Any) -> Any:
-    """Copy the tensors in nested tuples, lists and mappings, and objects that hold tensors.
+    """Copy a batch: a model may change its inputs in place.
 
-    A model may change its inputs in place, and run again on what it changed.
+    Tensors in tuples, lists and dictionaries are copied, and objects of other kinds with all that
+    they hold, such as a batch of graphs. What cannot be copied is returned.
     """
     if isinstance(inputs, Tensor):
-        return inputs.detach().clone()
+        return inputs.clone().detach_()
     if isinstance(inputs, PackedSequence):
-        return inputs._replace(data=inputs.data.detach().clone())
-    if isinstance(inputs, Mapping):
+        return inputs._replace(data=inputs.data.clone().detach_())
+    if type(inputs) is dict:
         return {name: copy_inputs(value) for name, value in inputs.items()}
-    if isinstance(inputs, tuple | list):
-        copies = [copy_inputs(value) for value in inputs]
-        if isinstance(inputs, list):
-            return copies
-        return type(inputs)(*copies) if hasattr(inputs, "_fields") else tuple(copies)
-    if isinstance(inputs, nn.Module) or not hasattr(inputs, "__dict__"):
-        return inputs
+    if type(inputs) in (tuple, list):
+        return type(inputs)(map(copy_inputs, inputs))
     try:
-        return deepcopy(inputs)  # a batch of graphs, for example
-    except Exception:  # of a kind that cannot be copied: the model gets the user's own
+        return deepcopy(inputs)
+    except Exception:  # of any kind, as the objects are
         return inputs
 
 
