@@ -55,14 +55,6 @@ def test_pruning_takes_of_mir_only_its_exact_values():
     assert before[1] > 1
 
 
-@pytest.mark.parametrize(("part", "sign"), [("heart, MIR rises", 1), ("learnt, MIR falls", -1)])
-def test_signs_of_mir_are_clear_while_a_network_groks(part: str, sign: int):
-    claim = results.find_claim("info/grokking", part, RUNS)
-    assert claim.verdict == "undecided"
-    intervals = [each.interval for each in claim.groups.values()]
-    assert all(min(sign * each.low, sign * each.high) > 0 for each in intervals)
-
-
 TERMS = ("maximising mutual information", "minimising the entropy difference")
 
 

@@ -403,7 +403,7 @@ EXPERIMENT = Experiment(
     ),
     source="INFO section 5.5, figure 7",
     scales={"paper": PAPER, "small": SMALL},
-    cost={"paper": "72 minutes on one core", "small": "165 minutes on one core"},
+    cost={"paper": "72 minutes on one core", "small": "2.5 hours on one core"},
     parts=lambda settings: [
         Part(
             f"seed {seed}",
