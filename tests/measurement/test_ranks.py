@@ -228,12 +228,12 @@ def test_a_group_measures_without_the_other_processes(tmp_path: Path) -> None:
 
 
 def faulty() -> nn.Module:
-    """A classifier whose third pass goes wrong."""
+    """A classifier whose fifth pass, the first that is measured, goes wrong."""
     passes = []
 
     def count(*_: Any) -> None:
         passes.append(1)
-        if len(passes) == 3:
+        if len(passes) == 5:
             msg = "out of\nluck"
             raise RuntimeError(msg)
 
