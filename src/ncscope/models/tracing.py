@@ -1,7 +1,7 @@
 """Analysis of a model on its first batch: head, layers, and the batch axis of each output."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -552,8 +552,8 @@ def _run_on_copies(
     ) from failure
 
 
-_COMPARED = 8
-"""Samples of a batch of which the order of rows is compared."""
+_COMPARED, _COLUMNS = 8, 512
+"""Samples of a batch of which the order of rows is compared, and about how many columns of each."""
 
 
 def _find_disorder(
@@ -573,28 +573,30 @@ def _find_disorder(
         axes: Batch axes of these calls.
 
     Returns:
-        Names of calls. Cost: two passes of at most eight samples.
+        Names of calls. Cost: two passes of at most eight samples; few columns of rows are kept.
     """
     count = min(copies.whole[copies.batch], _COMPARED)
 
     def run(indices: Sequence[int]) -> dict[str, Tensor]:
-        """Return the rows of every call for some samples."""
-        values: dict[nn.Module, list[Any]] = defaultdict(list)
+        """Return some columns of the rows of every call for some samples."""
+        rows: dict[str, Tensor] = {}
+        done: Counter[nn.Module] = Counter()
 
         def record(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-            values[module].append(((args, kwargs), output))
+            done[module] += 1
+            for name in (name for name, of_call in modules.items() if of_call is module):
+                if name != HEAD_INPUT and int(name.partition("#")[2] or 1) != done[module]:
+                    continue
+                value = (args, kwargs) if name == HEAD_INPUT else output
+                tensor = list(tensors_in(value))[axes[name].tensor].detach()
+                own = tensor.movedim(axes[name].axis, 0).flatten(1)
+                rows[name] = own[:, :: max(1, own.shape[1] // _COLUMNS)].double()
 
         with ExitStack() as hooks:
             hooks.enter_context(restore_buffers(model))
             for module in dict.fromkeys(modules.values()):
                 hooks.callback(module.register_forward_hook(record, with_kwargs=True).remove)
             forward(model, take_samples(inputs, copies.guess, indices))
-        rows = {}
-        for name, module in modules.items():
-            number = int(name.partition("#")[2] or 1) - 1
-            value = values[module][-1 if name == HEAD_INPUT else number][name != HEAD_INPUT]
-            tensor = list(tensors_in(value))[axes[name].tensor]
-            rows[name] = tensor.detach().double().movedim(axes[name].axis, 0).flatten(1)
         return rows
 
     def count_equal(some: Tensor, others: Tensor) -> int:
@@ -609,7 +611,9 @@ def _find_disorder(
     return [
         name
         for name in modules
-        if count_equal(ahead[name], back[name]) > count_equal(ahead[name], back[name].flip(0))
+        if name in ahead
+        and name in back
+        and count_equal(ahead[name], back[name]) > count_equal(ahead[name], back[name].flip(0))
     ]
 
 
