@@ -373,4 +373,34 @@ def test_rows_in_another_order_than_the_labels_are_refused(kind, layers, head) -
         measure(model, [((SEQUENCES, LENGTHS), Y)], layers=layers, head=head)
     torch.manual_seed(0)
     found = measure(LeavesIt(), [((SEQUENCES, LENGTHS), Y)], layers=["rnn"])
-    assert "rnn" in found.layers
+    torch.manual_seed(0)
+    as_advised = LeavesIt()
+    packed = pack_padded_sequence(SEQUENCES, LENGTHS, batch_first=True, enforce_sorted=False)
+    states = as_advised.rnn(packed)[1][0].detach()
+    assert found["nc1"] == pytest.approx(ncscope.measure(states, Y)["nc1"])
+
+
+def test_a_model_of_one_batch_size_is_measured_without_layers() -> None:
+    class OneSize(Net):
+        def forward(self, x: Tensor) -> Tensor:
+            assert len(x) == 50
+            return super().forward(x).relu() ** 2
+
+    model = with_weights(OneSize)
+    found = measure(model, load(), head="fc")
+    rows = model.body(X).relu().detach()
+    assert found["nc1"] == pytest.approx(ncscope.measure(rows, Y)["nc1"])
+
+
+def test_a_head_of_another_kind_may_be_zero() -> None:
+    class OwnLinear(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rows = nn.Parameter(torch.zeros(4, 8))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x @ self.rows.T
+
+    model = with_weights(Net)
+    model.fc = OwnLinear()
+    assert measure(model, load()).dim == 8

@@ -184,6 +184,9 @@ def restore_buffers(model: nn.Module) -> Iterator[None]:
                     snapshot.restore_numbers()
 
 
+_LONGEST = 1000
+"""Items of a list up to which it may be a state, whatever the items are."""
+
 _DEEPEST = 8
 """Depth at which the search for tensors in a value ends: it may contain itself."""
 
@@ -247,11 +250,11 @@ class _SnapshotOfItems:
 
     def is_changed(self) -> bool:
         """Return whether a tensor was added, removed, replaced or written to."""
-        return any(map(_has_tensors, self._exchanged())) or any(
+        return any(map(_has_tensors, self._find_exchanges())) or any(
             _is_written(value, content) for value, content in self.before
         )
 
-    def _exchanged(self) -> list[Any]:
+    def _find_exchanges(self) -> list[Any]:
         """Return the items that are at a place only before or only now."""
         pairs = zip_longest((item for item, _ in self.before), self.items)
         return [each for pair in pairs if pair[0] is not pair[1] for each in pair]
@@ -261,13 +264,13 @@ class _SnapshotOfItems:
 
     def restore_numbers(self) -> None:
         """Put back the items if a number was added, removed or replaced."""
-        if any(type(each) in (int, float) for each in self._exchanged()):
+        if any(type(each) in (int, float) for each in self._find_exchanges()):
             self.items.clear()
             self.items.extend(item for item, _ in self.before)
 
     def restore(self) -> None:
         """Put back the items, and the content of what was written to."""
-        if any(map(_has_tensors, self._exchanged())):
+        if any(map(_has_tensors, self._find_exchanges())):
             self.items.clear()
             self.items.extend(item for item, _ in self.before)
         for value, content in self.before:
@@ -331,6 +334,9 @@ def _places_inside(value: Any, seen: set[int]) -> Iterator[Any]:
     value = vars(value) if _is_record(value) else value
     if not isinstance(value, dict | list | deque | tuple) or id(value) in seen:
         return
+    is_long = not isinstance(value, dict) and len(value) > _LONGEST
+    if is_long and not _has_tensors(value[0]):
+        return  # data, such as a vocabulary, and no state
     seen.add(id(value))  # a value may contain itself
     if not isinstance(value, tuple):
         yield value

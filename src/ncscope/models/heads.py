@@ -444,8 +444,14 @@ def _build_if_affine(model: nn.Module, record: PassRecord, match: _Match) -> Hea
         head = _build_head(model, record.calls, match)
     except InputError:
         return None
-    if bool(((head.weight != 0).sum(1) <= 1).all()):
-        return None  # a step of each input by itself: a last norm, or a choice of some classes
+    used = head.weight != 0
+    square = len(used) == used.shape[1]
+    if square and not bool(
+        (used & ~torch.eye(len(used), dtype=torch.bool, device=used.device)).any()
+    ):
+        return None  # a step of each feature by itself, such as a norm at the end of a backbone
+    if bool((used.sum(1) == 1).all()) and bool((used.sum(0) <= 1).all()):
+        return None  # a choice of some classes, or another order of them
     notes = _note_other_outputs(match, [match], record.outputs)
     return replace(head, notes=(*notes, *head.notes))
 

@@ -3,7 +3,7 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, NamedTuple, TypeAlias
@@ -27,7 +27,7 @@ from ncscope.models.forward import (
 from ncscope.models.heads import Head, Rows, find_head_after_pass, record_first_pass
 from ncscope.models.layers import find_layer, find_repeated_blocks, match_layers
 from ncscope.models.masks import PassMasks, check_mask, in_encoder
-from ncscope.models.sharding import rows_at
+from ncscope.models.sharding import gather_shards, rows_at
 from ncscope.models.taps import HEAD_INPUT, BatchAxis, Taps, call_name
 from ncscope.models.wrappers import walk_modules
 
@@ -179,11 +179,15 @@ def trace(
         of_pairs: frozenset[tuple[nn.Module, str]] = frozenset()
         # A head that was named, and does not make the logits, may run in another order than theirs.
         asks_order = head_found.rows == "sample" and not head_found.gives_logits
+        copies: _RunOnCopies | None = None
         if names or not by_head or masks.has_square or asks_order:
             layers_and_head = [*modules.values(), head_found.module]
             fewer = PassMasks(model, dict(walk_modules(model)))
-            with fewer.record():
+            # Without layers a model that takes batches of one size only is measured nevertheless.
+            is_needed = names or not by_head
+            with fewer.record(), nullcontext() if is_needed else suppress(InputError):
                 copies = _run_on_copies(model, inputs, head_found, shape, layers_and_head)
+        if copies is not None:
             of_pairs = masks.find_pairs(fewer)
             masks.drop(of_pairs)
             for name, module in modules.items():
@@ -280,8 +284,8 @@ class _LayerChoice:
             raise InputError(
                 expected=f"{what} to have the samples in the order of the labels",
                 found="another order, as of a batch that the model sorts by length",
-                fix="sort the batch in the loader, or let pack_padded_sequence sort it "
-                "(enforce_sorted=False)",
+                fix="let pack_padded_sequence sort the batch (enforce_sorted=False), or collect "
+                "the features in order and call ncscope.measure(features, labels)",
             )
         self._left_out["their samples are in another order than the labels"].append(name)
 
@@ -589,7 +593,7 @@ def _find_disorder(
                     continue
                 value = (args, kwargs) if name == HEAD_INPUT else output
                 tensor = list(tensors_in(value))[axes[name].tensor].detach()
-                own = tensor.movedim(axes[name].axis, 0).flatten(1)
+                own = gather_shards(tensor).movedim(axes[name].axis, 0).flatten(1)
                 rows[name] = own[:, :: max(1, own.shape[1] // _COLUMNS)].double()
 
         with ExitStack() as hooks:
